@@ -73,7 +73,7 @@ impl Exit {
 
     /// Returns the code for a turn that has ended.
     ///
-    /// A completed turn with a denial is [`Exit::Approval`] if it ran unattended: otherwise a script could not know
+    /// A completed turn with a denial is [`Exit::Approval`] if it ran unattended: otherwise a script could not detect
     /// that part of the work is missing.
     pub(crate) fn of_turn(result: &TurnResult, interactivity: Interactivity) -> Self {
         match result.stop_reason {
@@ -107,7 +107,7 @@ impl Exit {
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Configuration => Self::Usage,
             // The input exceeds the window, or no money is left.
             ErrorKind::ContextOverflow | ErrorKind::QuotaExceeded => Self::Limit,
-            // The daemon answered, so the address that does not answer is that of the model.
+            // The daemon answered, so it is the model's server that does not answer.
             ErrorKind::Unreachable
             | ErrorKind::CutStream
             | ErrorKind::Timeout

@@ -18,7 +18,7 @@ use crate::{failure::Failure, terminal::sanitize::clean_line};
 pub(crate) enum ProjectChoice {
     /// No folder: `-C none`.
     Nothing,
-    /// A folder. One named `none` is written `./none`.
+    /// A folder. A folder named `none` is written `./none`.
     Folder(MountArg),
 }
 
@@ -43,7 +43,7 @@ impl ProjectChoice {
     }
 }
 
-/// Changes by `--add-dir` to the folders that a session sees besides its project.
+/// Changes by `--add-dir` to the folders of a session besides its project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FolderChanges {
     /// True if all other folders are removed, because of `--add-dir none`.
@@ -96,8 +96,8 @@ pub(crate) fn editor_folder(path: &Path, of_daemon: impl IntoIterator<Item = Pat
     is_project(path, excluded).then(|| Mount { path: path.to_owned(), writable: true })
 }
 
-/// A further folder of an editor. It is writable if no part of its path is hidden and it lies in the home folder or
-/// below `beside`.
+/// A further folder named by an editor. It is writable if no part of its path is hidden and it is in the home folder
+/// or under `beside`.
 pub(crate) fn further_folder(
     path: &Path,
     beside: Option<&Path>,

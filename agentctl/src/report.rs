@@ -157,7 +157,7 @@ pub(crate) fn no_result(
     })
 }
 
-/// The string form of a value in JSON, such as that of a status.
+/// The string form of a value in JSON, such as a status.
 pub(crate) fn word(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
@@ -169,7 +169,7 @@ pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// Maximum number of characters in a cell; longer ones are truncated.
+/// Maximum number of characters in a cell; longer cells are truncated.
 const MAX_CELL_WIDTH: usize = 60;
 
 /// Minimum columns for wrapping the last cell over several lines.
@@ -262,8 +262,8 @@ pub(crate) fn cut(text: &str, longest: usize) -> String {
 /// Minimum characters of a shortened id.
 const SHORT_ID: usize = 8;
 
-/// Suffixes of ids, all of one length, that are unique among them; at least [`SHORT_ID`] characters. Suffixes, because
-/// an id starts with its creation time, which ids of the same minute share.
+/// Unique suffixes of ids, all of the same length, which is at least [`SHORT_ID`] characters. Suffixes are used
+/// because an id starts with its creation time, which ids from the same minute share.
 pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<String> {
     let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
     let mut sorted: Vec<String> = ids.iter().map(|id| id.chars().rev().collect()).collect();

@@ -176,7 +176,7 @@ impl SessionTarget {
     /// Adds folders to an existing session or removes them. `None` for `project` keeps the current project.
     ///
     /// # Errors
-    /// If the session does not exist or cannot see the folders.
+    /// If the session does not exist or cannot use the folders.
     pub(crate) async fn show(
         self,
         daemon: &Daemon,
@@ -262,7 +262,7 @@ impl SessionTarget {
         }
     }
 
-    /// Folders that the session sees or will see; empty if unknown.
+    /// Folders that the session has or will have; empty if unknown.
     pub(crate) async fn current_mounts(&self, daemon: &Daemon) -> Mounts {
         match self.as_new() {
             Some(_) => self.mounts(),
@@ -328,7 +328,7 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
     }
 }
 
-/// Finds the last used session that sees the given folder (by default the current one) or no folder at all.
+/// Finds the last used session that has the given folder (by default the current one) or no folder at all.
 ///
 /// # Errors
 /// If there is no such session.
@@ -354,7 +354,7 @@ async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<Sess
     })
 }
 
-/// Number of sessions searched for one of the folder.
+/// Number of sessions searched for a session of the folder.
 const MAX_SEARCHED: usize = 1000;
 
 fn nothing_to_resume() -> Failure {

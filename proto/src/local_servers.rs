@@ -19,7 +19,7 @@ pub struct LocalServer {
     pub name: &'static str,
     /// Name as shown to users.
     pub title: &'static str,
-    /// Default address of its API.
+    /// Default base URL of the server's API.
     pub base_url: &'static str,
     port: u16,
 }
@@ -38,7 +38,7 @@ const TIMEOUT: Duration = Duration::from_millis(800);
 /// Maximum size of an answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 256 * 1024;
 
-/// Returns the servers of this machine that list models, each as the kind that usually has its port.
+/// Returns the servers on this machine that list models, each as the kind that usually uses its port.
 pub async fn listening() -> Vec<&'static LocalServer> {
     let checks = LOCAL_SERVERS.iter().map(async |server| lists_models(server.port).await.then_some(server));
     join_all(checks).await.into_iter().flatten().collect()

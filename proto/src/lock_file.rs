@@ -33,9 +33,9 @@ const SOCKET: &[u8] = b"socket ";
 /// Content that the holder writes into the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {
-    /// Process id as the holder sees it.
+    /// Process id in the holder's view.
     pub pid: u32,
-    /// Path of its socket, once it listens.
+    /// Path of the holder's socket, once it listens.
     pub socket: Option<PathBuf>,
 }
 
@@ -77,19 +77,19 @@ pub struct LockHolder {
     /// Process id as reported by the kernel. `None` if the process is not visible from here, as from within a
     /// container.
     pub pid: Option<u32>,
-    /// Path of its socket. `None` while it starts.
+    /// Path of the holder's socket. `None` while the holder starts.
     pub socket: Option<PathBuf>,
 }
 
 /// Makes the kernel report this process as the holder, until any handle of this process on the file is closed.
 ///
 /// # Errors
-/// If another process holds it, or the file system does not support such locks.
+/// If another process holds the file, or the file system does not support such locks.
 pub fn hold(file: &File) -> io::Result<()> {
     fcntl(file, FcntlArg::F_SETLK(&whole_file())).map(drop).map_err(io::Error::from)
 }
 
-/// Returns the process that holds a lock file now. `None` if there is none.
+/// Returns the process that holds a lock file now. `None` if no process holds it.
 ///
 /// # Errors
 /// If the file exists but cannot be read.
@@ -110,9 +110,9 @@ pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
     Ok(Some(LockHolder { pid, socket: LockRecord::read(&file).and_then(|record| record.socket) }))
 }
 
-/// Returns the process that has locked the data folder itself. The daemon locks it in addition to the file, so that it
-/// is found even if the file was removed. `None` if there is none, or if the system has no `/proc/locks`, which is
-/// specific to Linux.
+/// Returns the process that has locked the data folder itself. The daemon locks the folder in addition to the file, so
+/// that the daemon is found even if the file was removed. `None` if there is no such process, or if the system has no
+/// `/proc/locks`, which is specific to Linux.
 pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
     let wanted = identity(folder)?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -122,7 +122,7 @@ pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
 }
 
 /// Parses a line of `/proc/locks`, and returns the process of a whole-file lock with this inode number. The line also
-/// has the device, but some file systems (btrfs) show another one there than in `stat`.
+/// has the device, but some file systems (btrfs) show another device there than in `stat`.
 fn lock_pid(line: &str, inode: u64) -> Option<u32> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (kind, pid, file) = (fields.next()?, fields.nth(2)?, fields.next()?);
@@ -130,7 +130,7 @@ fn lock_pid(line: &str, inode: u64) -> Option<u32> {
     pid.parse().ok().filter(|_| kind == "FLOCK" && of_inode)
 }
 
-/// Returns true for a process of the daemon's program. Other programs may lock a folder, too, while they copy it.
+/// Returns true for a process of the daemon's program. Other programs may also lock a folder while they copy it.
 fn is_agentd(pid: u32) -> bool {
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     program.file_name().is_some_and(|name| name.as_bytes().starts_with(b"agentd"))

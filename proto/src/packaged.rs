@@ -34,8 +34,8 @@ pub fn recognition_command() -> String {
     }
 }
 
-/// Command that downloads the weights of the built-in model: the script installed with the programs, or that of the
-/// sources.
+/// Command that downloads the weights of the built-in model: the script installed with the programs, or the script in
+/// the source tree.
 pub fn fetch_command() -> String {
     let script = shared().map(|folder| folder.join("fetch_model.py")).filter(|script| script.is_file());
     script.map_or_else(|| "make model".to_owned(), |script| format!("python3 {}", script.display()))

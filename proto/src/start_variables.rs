@@ -37,7 +37,7 @@ impl StartVariables {
         Self { salt, digests }
     }
 
-    /// Creates the value from what a daemon sent. `None` if it sent no salt or one that is too short.
+    /// Creates the value from a daemon's message. `None` if the salt is missing or too short.
     pub(crate) fn received(salt: Vec<u8>, digests: Vec<v1::VariableDigest>) -> Option<Self> {
         let digests = digests.into_iter().map(|variable| (variable.name, variable.digest)).collect();
         (salt.len() >= MIN_SALT_BYTES).then_some(Self { salt, digests })
@@ -67,7 +67,7 @@ impl fmt::Debug for StartVariables {
     }
 }
 
-/// Returns true if a variable of this name may be for a model or a key.
+/// Returns true if a variable with this name may be for a model or a key.
 fn is_relevant(name: &str) -> bool {
     name.starts_with("MODEL_") || name.ends_with("_BASE_URL") || name.ends_with("_API_KEY")
 }

@@ -24,12 +24,12 @@ pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>
     Status::with_details(code, message, details.encode_to_vec().into())
 }
 
-/// Returns the kind and the hint of a status from [`to_status`]. `None` for statuses of other origin.
+/// Returns the kind and the hint of a status from [`to_status`]. `None` for a status from another source.
 pub fn read_details(status: &Status) -> Option<(ErrorKind, Option<String>)> {
     let details = v1::ErrorStatus::decode(status.details()).ok()?;
     let detail = details.details.iter().find(|any| any.type_url == DETAIL_TYPE)?;
     let detail = v1::ErrorDetail::decode(detail.value.as_slice()).ok()?;
-    // Even with an unknown kind of a newer version, this is an answer of the daemon.
+    // Even with an unknown kind from a newer version, this is an answer from the daemon.
     let kind = Wire::from_wire(detail.kind, "the kind of an error").unwrap_or_else(|_| kind(status.code()));
     Some((kind, (!detail.hint.is_empty()).then_some(detail.hint)))
 }
@@ -40,7 +40,7 @@ impl From<WireError> for Status {
     }
 }
 
-/// Returns the code that best describes a kind to clients that know only codes.
+/// Returns the code that best describes a kind to clients that support only codes.
 pub fn code(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::Auth | ErrorKind::Rejected | ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Configuration => {

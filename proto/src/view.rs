@@ -18,17 +18,17 @@ use crate::start_variables::StartVariables;
 /// A session to be created. Fields that are `None` use the daemon's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewSession {
-    /// Title of the session. `None` for the start of its first input.
+    /// Title of the session. `None` to use the start of the first input.
     pub title: Option<String>,
     /// True if changing a file requires approval.
     pub confirm_write: Option<bool>,
     /// True if running a command requires approval.
     pub confirm_exec: Option<bool>,
-    /// Default slot of its turns.
+    /// Default slot for the session's turns.
     pub slot: Option<Slot>,
-    /// The folder that the session sees as `/project`.
+    /// The folder that is `/project` in the session.
     pub project: Option<Mount>,
-    /// Further folders that the session sees.
+    /// Further folders in the session.
     pub folders: Vec<Mount>,
     /// Name of a worktree to be created from the project. An empty name lets the daemon choose one; `None` creates no
     /// worktree.
@@ -64,9 +64,9 @@ pub struct ExportedContent {
 /// Report on sessions that were deleted together, or would be.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PruneReport {
-    /// Number of these sessions.
+    /// Number of sessions deleted, or to be deleted.
     pub count: u64,
-    /// Their size on the disk, in bytes.
+    /// Total size of these sessions on disk, in bytes.
     pub bytes: u64,
     /// Number of matching sessions that were kept.
     pub kept: u64,
@@ -92,7 +92,7 @@ pub struct ForkReply {
 /// An item with the number of its event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NumberedItem {
-    /// Number of the event that completed it.
+    /// Number of the event that completed the item.
     pub seq: u64,
     /// Content of the item.
     pub item: Item,
@@ -109,11 +109,11 @@ pub struct Hello {
     pub pid: u32,
     /// Variables that clients are asked to send when a turn starts; a name that ends with `*` is a prefix.
     pub environment: Vec<String>,
-    /// Variables that its configuration names but its own environment lacks.
+    /// Variables that the daemon's configuration names but its environment lacks.
     pub variables: Vec<String>,
     /// Data folder of the daemon; empty if unknown.
     pub data_dir: PathBuf,
-    /// Variables for models and keys with which it was started. `None` if unknown.
+    /// Variables for models and keys with which the daemon was started. `None` if unknown.
     pub started_with: Option<StartVariables>,
 }
 
@@ -124,7 +124,7 @@ pub struct DaemonStatus {
     pub version: String,
     /// Process id of the daemon.
     pub pid: u32,
-    /// Time since its start.
+    /// Time since the daemon started.
     pub uptime: Duration,
     /// Resident memory in bytes, if the system reports it.
     pub resident_bytes: Option<u64>,
@@ -136,7 +136,7 @@ pub struct DaemonStatus {
     pub waiting_turns: u64,
     /// Turns that were open at the start and were recovered.
     pub recovered: Vec<RecoveredTurn>,
-    /// Socket that it listens on.
+    /// Socket that the daemon listens on.
     pub socket: PathBuf,
     /// Folder with the journal and the workspaces.
     pub data_dir: PathBuf,
@@ -144,31 +144,31 @@ pub struct DaemonStatus {
     pub config_sources: Vec<String>,
     /// Sandbox for commands, if known.
     pub sandbox: Option<SandboxState>,
-    /// Problems of the stored data that can be detected quickly.
+    /// Problems in the stored data that can be detected quickly.
     pub problems: Vec<Finding>,
-    /// Language servers of this machine, if known.
+    /// Language servers on this machine, if known.
     pub language_servers: Option<Vec<LanguageServer>>,
 }
 
-/// A language server of this machine.
+/// A language server on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanguageServer {
     /// Name of its entry in `languages.yaml`.
     pub name: String,
-    /// Hint on how to install it, if only a substitute for it is available.
+    /// Hint on how to install the server, if only a substitute is available.
     pub hint: Option<String>,
 }
 
-/// A problem of the stored data.
+/// A problem in the stored data.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
     /// Subject: `disk`, `journal`, `audit` or `session`.
     pub subject: String,
     /// Description in one sentence.
     pub message: String,
-    /// Hint on how to fix it.
+    /// Hint on how to fix the problem.
     pub hint: String,
-    /// True if something does not work because of it.
+    /// True if something does not work because of the problem.
     #[serde(skip)]
     pub is_failure: bool,
 }
@@ -223,13 +223,13 @@ impl Comparison {
 pub struct AuditComparison {
     /// Number of calls that were judged.
     pub calls: u64,
-    /// Number of calls that could not be judged again, because the log has only a part of them.
+    /// Number of calls that could not be judged again, because the log contains only a part of them.
     pub skipped: u64,
     /// Calls with a different verdict, grouped by kind, most frequent first.
     pub changes: Vec<AuditChange>,
 }
 
-/// Calls with the same change of their verdict.
+/// Calls with the same verdict change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditChange {
     /// Number of these calls.
@@ -283,7 +283,7 @@ pub struct McpServerView {
     pub name: String,
     /// Current state of the server.
     pub state: McpServerState,
-    /// Why it is down; empty otherwise.
+    /// Reason why the server is down; empty otherwise.
     pub reason: String,
     /// Transport: stdio, http or sse.
     pub transport: String,
@@ -293,11 +293,11 @@ pub struct McpServerView {
     pub connections: u32,
     /// Name and version that the server reported.
     pub says_it_is: String,
-    /// Version of its protocol; empty if it was never reached.
+    /// Protocol version of the server; empty if the server was never reached.
     pub protocol: String,
-    /// True if it was ever reached with its current configuration.
+    /// True if the server was ever reached with its current configuration.
     pub reached: bool,
-    /// Names under which models see its tools.
+    /// Names of the server's tools for models.
     pub tools: Vec<String>,
     /// Deviations from the configuration.
     pub notes: Vec<String>,

@@ -1,6 +1,6 @@
-//! State shared by all requests of one editor: the daemon, the editor's capabilities, and its open sessions. Also modes
-//! and models of a session as options of the editor, and changes made by other clients. The mode is sent in two forms,
-//! because older editors only know modes.
+//! State shared by all requests from one editor: the daemon, the editor's capabilities, and its open sessions. Also
+//! offers a session's modes and models as editor options, and forwards changes made by other clients. The mode is sent
+//! in two forms, because older editors only support modes.
 
 use std::{
     collections::HashMap,
@@ -39,7 +39,7 @@ use crate::{
     terminal::sanitize::{clean, clean_line},
 };
 
-/// Maximum characters of an editor's name.
+/// Maximum characters in an editor's name.
 const MAX_NAME: usize = 40;
 
 /// The bridge between an editor and the daemon.
@@ -115,7 +115,7 @@ impl Bridge {
         }
     }
 
-    /// Returns the daemon, starting it if none runs. The connection is cached and survives a restart of the daemon.
+    /// Returns the daemon, starting it if none runs. The connection is cached and survives a daemon restart.
     pub(super) async fn daemon(&self) -> Result<Daemon, Failure> {
         if let Some(daemon) = lock(&self.daemon).clone() {
             return Ok(daemon);
@@ -125,7 +125,7 @@ impl Bridge {
         Ok(daemon)
     }
 
-    /// Drops a lost daemon, so that the next request connects again. Returns false if none was cached.
+    /// Drops a lost daemon, so that the next request connects again. Returns false if no daemon was cached.
     pub(super) fn forget_daemon(&self) -> bool {
         lock(&self.daemon).take().is_some()
     }
@@ -156,7 +156,7 @@ impl Bridge {
         }
     }
 
-    /// A turn for the editor. If another client's turn runs or is queued, the text is added to that one.
+    /// A turn for the editor. If another client's turn runs or is queued, the text is added to that turn.
     pub(super) fn turn(&self, daemon: &Daemon, session: &OpenSession, text: Option<String>) -> StartTurn {
         StartTurn {
             on_interrupt: OnInterrupt::Wait,
@@ -167,14 +167,14 @@ impl Bridge {
         }
     }
 
-    /// Sends updates of a session.
+    /// Sends updates for a session.
     pub(super) async fn update(&self, session: &OpenSession, updates: Vec<SessionUpdate>) {
         for update in updates {
             self.peer.update(&session.wire, update).await;
         }
     }
 
-    /// Sends messages during a turn: as notices if the editor supports them, else as agent text.
+    /// Sends messages during a turn: as notices if the editor supports notices, else as agent text.
     pub(super) async fn send_messages(&self, session: &OpenSession, messages: &[String]) {
         if self.editor().features.notices {
             self.update(session, messages.iter().map(|message| notice(message)).collect()).await;
@@ -185,7 +185,7 @@ impl Bridge {
         }
     }
 
-    /// Sends a message for the user: as a notice if the editor supports them, else with the next turn.
+    /// Sends a message for the user: as a notice if the editor supports notices, else with the next turn.
     pub(super) async fn send_notice(&self, session: &OpenSession, text: &str) {
         if self.editor().features.notices {
             self.update(session, vec![notice(text)]).await;
@@ -245,7 +245,7 @@ impl OfferedSettings {
         state.options.clone_from(&self.options);
     }
 
-    /// Updates for settings that the editor does not know yet. Marks them as known.
+    /// Updates for settings that have not been sent to the editor. Marks them as sent.
     pub(super) fn changes(&self, session: &OpenSession) -> Vec<SessionUpdate> {
         let mut changes = Vec::new();
         {
@@ -280,7 +280,7 @@ fn mode_option(current: SessionMode) -> SessionConfigOption {
         .category(SessionConfigOptionCategory::Mode)
 }
 
-/// Option with the slots that have a model of their own, plus the session's current choice.
+/// Option with the slots that have their own model, plus the session's current choice.
 fn model_option(settings: &SessionSettings, slots: &[SlotInfo]) -> SessionConfigOption {
     let current = model_value(settings);
     let mut choices = vec![
@@ -318,7 +318,7 @@ fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
     Some((Some(slot.parse().ok()?), model.filter(|model| !model.is_empty())))
 }
 
-/// Sends the editor settings that it does not know yet.
+/// Sends settings that have not been sent to the editor.
 ///
 /// # Errors
 /// If the connection fails.
@@ -329,7 +329,7 @@ pub(super) async fn send_settings(bridge: &Bridge, client: &Client, session: &Op
     Ok(())
 }
 
-/// Sets the mode. The options follow as an update, because editors that support them expect changes there.
+/// Sets the mode. The options follow as an update, because editors that support options expect changes there.
 pub(super) async fn set_mode(
     bridge: &Bridge,
     request: &SetSessionModeRequest,
@@ -343,7 +343,7 @@ pub(super) async fn set_mode(
     Ok(SetSessionModeResponse::new())
 }
 
-/// Sets an option and returns all of them. The mode follows as an update, for editors that only know modes.
+/// Sets an option and returns all options. The mode follows as an update, for editors that only support modes.
 pub(super) async fn set_option(
     bridge: &Bridge,
     request: &SetSessionConfigOptionRequest,
@@ -405,7 +405,7 @@ async fn follow_events(mut events: EventStream, client: &Client, bridge: &Bridge
             StateChange::Title { title } => {
                 bridge.update(&session, vec![self::title(&title, event.at)]).await;
             }
-            // The settings are loaded again, because those of the event may be outdated.
+            // The settings are loaded again, because the settings in the event may be outdated.
             StateChange::Settings { .. } => {
                 let _ = send_settings(bridge, client, &session).await;
             }

@@ -91,8 +91,8 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, roots: &SessionRoots) -> Resul
     Ok(parts)
 }
 
-/// Returns the text of an input, and the number of bytes to search for mentions. `paths` are those of its files, in
-/// order.
+/// Returns the text of an input, and the number of bytes to search for mentions. `paths` are the paths of the input's
+/// files, in order.
 pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
     let mut text = InputText::default();
     let mut paths = paths.iter();
@@ -115,9 +115,9 @@ pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
 /// An input under construction.
 #[derive(Default)]
 struct InputText {
-    /// Text to search for mentions: typed text, with labels that contain none.
+    /// Text to search for mentions: typed text, with labels that contain no mentions.
     typed: String,
-    /// Text appended after it.
+    /// Text appended after `typed`.
     appended: String,
     /// Number of labels explained in `appended`.
     named: usize,
@@ -184,8 +184,8 @@ fn file(uri: &str) -> Option<(PathBuf, Url)> {
     Some((address.to_file_path().ok()?, address))
 }
 
-/// Returns true if the file may be uploaded. Files in hidden folders often hold secrets, and links are not always made
-/// by the user.
+/// Returns true if the file may be uploaded. Files in hidden folders often contain secrets, and links are not always
+/// made by the user.
 fn can_upload(path: &Path) -> bool {
     let Ok(real) = std::fs::canonicalize(path) else { return false };
     let is_hidden = real.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
@@ -252,8 +252,8 @@ async fn own_report(client: &Client, folder: Option<&Path>) -> Option<ProjectRep
     project::load_report(client, folder?).await
 }
 
-/// Replaces a turn that begins with a command by the turn that the command means. Text that only looks like one is
-/// kept.
+/// Replaces a turn that begins with a command by the turn that the command means. Text that only looks like a command
+/// is kept.
 ///
 /// # Errors
 /// If the command cannot be used, or a required argument is missing.

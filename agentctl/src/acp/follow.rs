@@ -33,7 +33,7 @@ use crate::{
     turn::{self, Arrival, Line as _, SocketLine, line::is_break},
 };
 
-/// Maximum number of times that a turn ended by a stop of the daemon is continued.
+/// Maximum number of times that a turn is continued after a daemon stop has ended it.
 const MAX_CONTINUATIONS: u32 = 3;
 /// Time limit for a stopped daemon to come back.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(15);
@@ -59,7 +59,7 @@ pub(super) struct Follow {
     unsent: Vec<(InterruptId, Answer)>,
     cancel: CancellationToken,
     is_cancelled: bool,
-    /// Set while the turn is followed without a prompt. Cancelling it hands the turn over to one.
+    /// Set while the turn is followed without a prompt. Cancelling the token hands the turn over to a prompt.
     handover: Option<CancellationToken>,
 }
 
@@ -105,7 +105,7 @@ impl Follow {
     }
 
     /// Follows the turn that was running when a session was opened, without a prompt, until it rests or a prompt takes
-    /// it over. Earlier events are processed without being sent, because the editor knows them.
+    /// it over. Earlier events are processed without being sent, because the editor already has them.
     pub(super) fn begin_guest(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, view: SessionView) {
         let Some((_, first_seq)) = view.session.open_turn.filter(|_| view.live_turn.is_some()) else { return };
         let (cancel, handover) = (CancellationToken::new(), CancellationToken::new());
@@ -307,7 +307,7 @@ impl Follow {
     /// Asks the user. Returns true if the question was asked as text, which ends the prompt.
     async fn ask(&mut self, interrupt: &Interrupt) -> bool {
         if self.questions.knows(interrupt.id) {
-            // It was pending before, and its event is replayed.
+            // The question was pending before, and its event is replayed.
             return false;
         }
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
@@ -323,7 +323,7 @@ impl Follow {
                 return is_answered_here;
             }
             Ask::Approval { tool, args, .. } => {
-                // The editor may not know a subagent's call yet.
+                // A subagent's call may not have been sent to the editor yet.
                 if let (Some(id), Some(call)) = (&interrupt.call_id, &call)
                     && !self.updates.knows(call)
                 {
@@ -360,7 +360,7 @@ impl Follow {
         }
     }
 
-    /// Sends stored answers to a daemon that is back.
+    /// Sends stored answers to the daemon once it is back.
     async fn resend_answers(&mut self) {
         // The continued turn may call these servers.
         session::register_servers_again(&self.daemon, &self.session).await;
@@ -373,8 +373,8 @@ impl Follow {
         }
     }
 
-    /// Continues a turn that was ended by a stop of the daemon, once the daemon is back. The daemon is not started,
-    /// because the stop may have been intended.
+    /// Continues a turn that a daemon stop has ended, once the daemon is back. The daemon is not started, because the
+    /// stop may have been intended.
     async fn continued(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let begun = Instant::now();
         loop {

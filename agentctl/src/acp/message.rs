@@ -1,5 +1,5 @@
-//! JSON-RPC messages: bounded input lines, output to the editor, and pending requests to it. Also the errors sent to
-//! editors: codes of JSON-RPC and of the protocol, with the daemon's messages.
+//! JSON-RPC messages: bounded input lines, output to the editor, and pending requests to the editor. Also the errors
+//! sent to editors: JSON-RPC and protocol codes, with the daemon's messages.
 
 use std::{
     collections::HashMap,
@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{exit::Exit, failure::Failure};
 
-/// Maximum bytes of an input line: enough for a picture of 24 MB in Base64 with some text.
+/// Maximum bytes in an input line: enough for a picture of 24 MB in Base64 with some text.
 const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
-/// Bytes stored of a longer line, which are searched for its id.
+/// Number of bytes stored from a longer line, which are searched for its id.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// One line without its newline.
@@ -80,7 +80,7 @@ async fn next_within(input: &mut (impl AsyncBufRead + Unpin), longest: usize) ->
     }
 }
 
-/// A message of the editor.
+/// A message from the editor.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
     /// A request, which must be answered.
@@ -96,8 +96,8 @@ pub(super) enum Message {
 pub(super) struct InvalidMessage {
     pub(super) id: RequestId,
     pub(super) error: Error,
-    /// True if it was meant as a response. Its id is then one of ours, and an error with that id would look like a
-    /// response to the editor's own request.
+    /// True if the line was meant as a response. Its id is then that of our request, and an error with that id would
+    /// look like a response to the editor's own request.
     pub(super) is_answer: bool,
 }
 
@@ -151,7 +151,7 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<InvalidMessage>> {
 }
 
 fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<InvalidMessage>> {
-    // Some libraries write the missing one of the two as null.
+    // Some libraries write the missing field as null.
     match (fields.remove("result"), fields.remove("error").filter(|error| !error.is_null())) {
         (_, Some(error)) => Ok(Message::Answer { id, outcome: Err(error) }),
         (Some(result), None) => Ok(Message::Answer { id, outcome: Ok(result) }),
@@ -215,7 +215,7 @@ struct Requests {
     open: Mutex<HashMap<RequestId, oneshot::Sender<Outcome>>>,
 }
 
-/// Response of the editor: the result or the error.
+/// Response from the editor: the result or the error.
 pub(super) type Outcome = Result<Value, Value>;
 
 impl Peer {
@@ -225,7 +225,7 @@ impl Peer {
         (Self { lines, requests: Arc::default() }, written)
     }
 
-    /// Answers a request of the editor.
+    /// Answers a request from the editor.
     pub(super) async fn answer(&self, id: RequestId, outcome: Result<Value, Error>) {
         self.send(match outcome {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -234,7 +234,7 @@ impl Peer {
         .await;
     }
 
-    /// Sends an update of a session.
+    /// Sends an update for a session.
     pub(super) async fn update(&self, session: &SessionId, update: SessionUpdate) {
         let (method, params) = (CLIENT_METHOD_NAMES.session_update, SessionNotification::new(session.clone(), update));
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
@@ -364,7 +364,7 @@ pub(super) fn unknown_session(id: &str) -> Error {
     error_with_code(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows the existing ones"}))
 }
 
-/// Error for a failure of the daemon or of its connection.
+/// Error for a failure of the daemon or of the connection to it.
 pub(super) fn of_failure(failure: &Failure) -> Error {
     let code = match failure.kind {
         ErrorKind::NotFound => ErrorCode::ResourceNotFound,

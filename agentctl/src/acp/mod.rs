@@ -3,10 +3,10 @@
 //!
 //! - [`message`]: reads lines, sends responses, updates and requests, and builds errors.
 //! - [`bridge`]: state shared by all requests; modes, models and their options, and changes by other clients.
-//!   [`session`]: a session open in the editor, and MCP servers that it named.
+//!   [`session`]: a session open in the editor, and MCP servers named by the editor.
 //! - [`open_session`]: capabilities; new, load, resume, list, close, delete.
 //! - [`prompt`]: a turn, from its input ([`content`]) to its end ([`follow`]), and the history of a session.
-//!   [`updates`] translates events, with [`tool_call`]; it depends on neither editor nor daemon.
+//!   [`updates`] translates events, with [`tool_call`], and depends on neither editor nor daemon.
 //! - [`questions`]: questions to the user with their answers, and files that tools access through the editor.
 
 mod bridge;
@@ -58,7 +58,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 /// Size of the input buffer in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Serves an editor until the end of standard input or a signal. Running turns continue without it.
+/// Serves an editor until the end of standard input or a signal. Running turns continue without the editor.
 ///
 /// # Errors
 /// If signal handlers cannot be installed.
@@ -136,7 +136,7 @@ impl Requests {
         }
     }
 
-    /// Handles a notification. Unknown ones are ignored.
+    /// Handles a notification. Unknown notifications are ignored.
     fn handle_notification(&mut self, method: &str, params: Value) {
         if method == AGENT_METHOD_NAMES.session_cancel {
             if let Ok(notification) = serde_json::from_value(params)
@@ -152,7 +152,7 @@ impl Requests {
         }
     }
 
-    /// Starts a request. A prompt reserves its session here, so that the next message finds it busy.
+    /// Starts a request. A prompt reserves its session here, so that the next message finds the session busy.
     fn begin(&mut self, id: RequestId, method: String, params: Value) -> Result<(), Error> {
         if self.running.len() >= MAX_REQUESTS {
             return Err(message::invalid_request("too many concurrent requests; wait for earlier ones to finish"));
@@ -227,7 +227,7 @@ async fn catch_panic<T>(work: impl Future<Output = Result<T, RequestError>>) -> 
 }
 
 /// Runs a request, and retries it once if the daemon was lost. `session/new` is not repeatable, so the daemon is
-/// checked before it.
+/// checked before that request.
 async fn run_with_retry(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, RequestError> {
     if method == AGENT_METHOD_NAMES.session_new {
         if bridge.daemon().await?.client.status().await.is_err() {

@@ -76,7 +76,7 @@ pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest)
     Ok(json!({}))
 }
 
-/// An opened session, with updates to send after the response, because the editor does not know the session before.
+/// An opened session, with updates to send after the response, because the session is unknown to the editor until then.
 #[derive(Debug)]
 pub(super) struct OpenedSession {
     settings_offer: OfferedSettings,
@@ -87,7 +87,7 @@ pub(super) struct OpenedSession {
     pub(super) running: Option<(Daemon, SessionView)>,
 }
 
-/// Creates a session that sees the editor's folder.
+/// Creates a session with access to the editor's folder.
 pub(super) async fn new(
     bridge: &Arc<Bridge>,
     request: &NewSessionRequest,
@@ -117,9 +117,10 @@ pub(super) async fn new(
     Ok((response.modes(opened.settings_offer.modes()).config_options(opened.settings_offer.options.clone()), opened))
 }
 
-/// Resolves the further folders of a new session. The list may come from a repository, so folders in hidden places or
-/// away from the home and the first folder are read-only; [`new`] reports each folder with its mode. A file must have one
-/// path, so no folder may contain another. Folders that are skipped are reported and do not fail the request.
+/// Resolves the further folders of a new session. The list may come from a repository, so folders with hidden paths,
+/// or outside of the home folder and the first folder, are read-only; [`new`] reports each folder with its mode. A
+/// file must have one path, so no folder may contain another. Folders that are skipped are reported and do not fail
+/// the request.
 fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec<String>) -> Vec<Mount> {
     let mut folders: Vec<Mount> = Vec::new();
     for path in named {
@@ -180,7 +181,7 @@ pub(super) async fn resume(
     Ok((response.config_options(opened.settings_offer.options.clone()), opened))
 }
 
-/// Finds a session by its full id, because a prefix could match another one.
+/// Finds a session by its full id, because a prefix could match another session.
 async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), RequestError> {
     let unknown = || message::unknown_session(&clean_line(&id.0));
     let session: SessionId = id.0.parse().map_err(|_| unknown())?;

@@ -63,7 +63,7 @@ pub(super) async fn run(
     let mut pending: Vec<&Interrupt> = view.pending.iter().collect();
     let mut suspended = session.state().suspended.take();
     if let Some(ended) = suspended.take_if(|_| view.live_turn.is_none()) {
-        // The question was answered elsewhere, and the events since then were not sent yet.
+        // The question was answered elsewhere, and the events since then have not been sent yet.
         follow.catch_up(*ended).await?;
     }
     let own_text = text.clone();
@@ -79,7 +79,7 @@ pub(super) async fn run(
     let begun: Result<Option<SocketLine>, RequestError> = begun.await;
     let line = match (begun, &mut suspended) {
         (Err(error), _) => {
-            // The next prompt can still resume it.
+            // The next prompt can still resume the turn.
             session.state().suspended = suspended;
             return Err(error);
         }
@@ -108,7 +108,7 @@ pub(super) async fn run(
     let windows = slots.iter().map(|info| (info.slot, info.model.context_window));
     follow.updates.windows = windows.filter(|(_, window)| *window > 0).collect();
     follow.builtin = slots.into_iter().map(|info| info.model).filter(|model| model.embedded).collect();
-    // The daemon names a session after its first input; other changes of titles are watched.
+    // The daemon names a session after its first input; other title changes are watched.
     if view.session.summary.title.is_empty()
         && let Ok(named) = daemon.client.session(&session.id.to_string()).await
         && !clean_line(&named.session.summary.title).is_empty()
@@ -214,7 +214,7 @@ async fn begin(
     SocketLine::start_holding(daemon, StartRequest { session, start }, bridge.editor().files).await
 }
 
-/// Maximum number of replayed events; the newest ones.
+/// Maximum number of replayed events. Only the newest events are replayed.
 const MAX_EVENTS: u64 = 60_000;
 /// Number of newest events with larger limits.
 const RECENT_EVENTS: u64 = 2_000;
@@ -249,7 +249,7 @@ pub(super) async fn replay(
             EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
             _ => None,
         };
-        // A cancel may have withdrawn the input, so it is held back until something answers it.
+        // A cancel may have withdrawn the input, so it is held back until an answer follows.
         let is_input = matches!(item, Some(ItemBody::UserMessage { .. }));
         match (item, &event.kind) {
             (_, EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } }) => {
@@ -263,7 +263,7 @@ pub(super) async fn replay(
         }
         for update in updates.event(&event) {
             match update {
-                // Sent once at the end, in the current state.
+                // The plan is sent once at the end, in the current state.
                 SessionUpdate::Plan(_) => {}
                 SessionUpdate::UsageUpdate(_) => usage = Some(update),
                 update if is_input => unanswered.push((event.seq, update)),

@@ -1,7 +1,7 @@
 //! Requests to the editor: approvals and questions with the meaning of their answers, and access to its text buffers.
 //!
-//! A call to approve is in the title (as far as it fits), the content and the input, because editors show different
-//! ones of the three. Each option has a different kind, because some editors show only one option per kind. A question
+//! A call to approve is in the title (as far as it fits), the content and the input, because each editor shows only
+//! some of the three. Each option has a different kind, because some editors show only one option per kind. A question
 //! is a form if the editor supports forms, else text that the next message answers. Tools access the project's files
 //! through the buffers, so that unsaved text is neither missed nor overwritten.
 
@@ -43,7 +43,7 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// Answer of the editor; `None` if the user postponed it.
+/// Answer from the editor; `None` if the user postponed it.
 type EditorAnswer = (Interrupt, Option<Answer>);
 
 /// The open questions of a turn.
@@ -208,7 +208,7 @@ fn approval_request(
 fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
     let mut options = vec![PermissionOption::new(APPROVE, "Allow once", PermissionOptionKind::AllowOnce)];
     let (rules, is_whole) = asking::rules(grants, RULES);
-    // A grant must be readable as a whole. A longer one can be added with `agentctl answer` or in the chat.
+    // A grant must be readable as a whole. A longer grant can be added with `agentctl answer` or in the chat.
     if !grants.is_empty() && is_whole {
         // For a command, the tool name is omitted.
         let rules = rules.join("; ");
@@ -254,7 +254,7 @@ pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrup
         (json!({"choice": {"type": "string", "title": "Answer", "enum": choices}, "other": other}), Vec::new())
     } else {
         let mut answer = json!({"type": "string", "title": "Answer"});
-        // The default is returned verbatim too.
+        // The default is also returned verbatim.
         if let Some(default) = default.as_ref().filter(|default| visible::is_plain(default)) {
             answer["default"] = json!(default);
         }
@@ -273,7 +273,7 @@ pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrup
     Some(params)
 }
 
-/// The answer of a form, or `None` if the question stays open.
+/// The answer in a form, or `None` if the question stays open.
 fn form_answer(outcome: &Outcome) -> Option<Answer> {
     let response = outcome.as_ref().ok()?;
     match response["action"].as_str()? {
@@ -324,12 +324,12 @@ pub(super) fn postponed_message(interrupt: &Interrupt) -> String {
     )
 }
 
-/// Time limits for the editor. Those of the daemon are slightly longer.
+/// Time limits for the editor. The daemon's limits are slightly longer.
 const READ_LIMIT: Duration = Duration::from_millis(4500);
 const WRITE_LIMIT: Duration = Duration::from_secs(19);
 /// Error code for a missing file.
 const NOT_FOUND: i64 = -32002;
-/// Maximum characters of an editor's error message.
+/// Maximum characters in an editor's error message.
 const MAX_REASON: usize = 300;
 
 /// Buffer requests in flight. Dropping this aborts them.

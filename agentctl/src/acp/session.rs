@@ -1,6 +1,6 @@
-//! A session open in the editor, and the MCP servers that the editor provides for it. The daemon runs them for that
-//! session only. A failing server is reported and does not affect the session. The daemon forgets them when it stops,
-//! so they are registered again afterwards.
+//! A session open in the editor, and the MCP servers that the editor provides for it. The daemon runs the servers for
+//! that session only. A failing server is reported and does not affect the session. The daemon forgets the servers
+//! when it stops, so they are registered again afterwards.
 
 use std::{
     collections::HashSet,
@@ -41,10 +41,10 @@ pub(super) struct OpenSession {
     state: Mutex<SessionState>,
 }
 
-/// A turn whose prompt ended with a question, and which continues with the next one.
+/// A turn whose prompt ended with a question, and which continues with the next prompt.
 #[derive(Debug)]
 pub(super) struct SuspendedTurn {
-    /// Line to the turn, which delivers events since then with the next prompt.
+    /// Line to the turn, which delivers the events since the question with the next prompt.
     pub(super) line: SocketLine,
     /// Translator of the turn's events.
     pub(super) updates: Updates,
@@ -87,7 +87,7 @@ pub(super) struct SessionState {
     pub(super) notices: Vec<String>,
     /// Questions asked as text, which the next message answers.
     pub(super) questions: HashSet<InterruptId>,
-    /// The turn suspended by such a question, in the state known to the editor.
+    /// The turn suspended by a question asked as text, in the state known to the editor.
     pub(super) suspended: Option<Box<SuspendedTurn>>,
     /// MCP servers provided by the editor.
     servers: Option<EditorServers>,
@@ -131,7 +131,8 @@ impl OpenSession {
         self.state().prompt = None;
     }
 
-    /// Cancels the turn of the running prompt, or the one followed without a prompt. Returns false if there is none.
+    /// Cancels the turn of the running prompt, or the turn followed without a prompt. Returns false if there is no
+    /// turn.
     pub(super) fn cancel(&self) -> bool {
         let state = self.state();
         let guest = state.guest.as_ref().filter(|guest| !guest.task.is_finished()).map(|guest| &guest.cancel);
@@ -146,7 +147,7 @@ impl OpenSession {
         }
     }
 
-    /// Takes over the turn that is followed without a prompt. If it continues, it is suspended afterwards.
+    /// Takes over the turn that is followed without a prompt. If the turn continues, it is suspended afterwards.
     pub(super) async fn take_over(&self) {
         let Some(guest) = self.state().guest.take() else { return };
         if !guest.cancel.is_cancelled() {
@@ -190,8 +191,8 @@ impl fmt::Debug for EditorServers {
     }
 }
 
-/// Registers the servers for a session that is opened. Returns messages about unavailable ones. An empty list keeps the
-/// servers of other clients.
+/// Registers the servers for a session that is opened. Returns messages about unavailable servers. An empty list keeps
+/// the servers of other clients.
 pub(super) async fn register_servers(daemon: &Daemon, session: &OpenSession, named: &[McpServer]) -> Vec<String> {
     if named.is_empty() {
         return Vec::new();

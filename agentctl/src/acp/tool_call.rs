@@ -1,6 +1,6 @@
 //! Tool calls in the terms of the protocol: kind, title, locations, input, and truncated results. Maps tool paths to
-//! real ones and back. Edits are shown as the text before and after each change. Edits that cannot be shown that way
-//! are only described in the call's text, as are those with hidden characters, which editors show raw.
+//! real paths and back. Edits are shown as the text before and after each change. Edits that cannot be shown that way
+//! are only described in the call's text. So are edits with hidden characters, which editors show raw.
 
 use std::{
     path::{Component, Path, PathBuf},
@@ -20,7 +20,7 @@ use crate::{render::tool_line::call_line, report};
 
 /// Name of the tool that runs commands.
 pub(super) const SHELL: &str = "run_bash_command";
-/// Maximum characters of a title. The content of a call has the rest.
+/// Maximum characters in a title. The content of a call has the rest.
 const MAX_TITLE: usize = 500;
 
 /// Parses the arguments of a call; invalid JSON becomes a string.
@@ -81,9 +81,10 @@ pub(super) fn input(args: &Value, longest: usize) -> Value {
     }
 }
 
-/// Maximum bytes of a running command's output per update. Without terminals, each update sends the end of it again.
+/// Maximum bytes of a running command's output per update. Without terminals, each update repeats the end of the
+/// output.
 const TAIL_BYTES: usize = 4 * 1024;
-/// Minimum delay between two such updates.
+/// Minimum delay between two output updates.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Wraps a text in a code fence that it cannot close.
@@ -141,9 +142,9 @@ const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", "large_tool_re
 /// The folders of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SessionRoots {
-    /// Folder that tools see as `/project`.
+    /// Folder that tools access as `/project`.
     pub(super) project: Option<PathBuf>,
-    /// Folders that tools see below `/folders`.
+    /// Folders that tools access under `/folders`.
     pub(super) folders: Vec<AddedFolder>,
     /// Folder with the session's own files.
     pub(super) workspace: PathBuf,
@@ -155,13 +156,13 @@ impl SessionRoots {
         self.project.as_deref().unwrap_or(&self.workspace)
     }
 
-    /// Folders of the user.
+    /// Folders provided by the user.
     pub(super) fn mounts(&self) -> Mounts {
         let project = self.project.clone().map(|path| Mount { path, writable: false });
         Mounts { project, folders: self.folders.clone() }
     }
 
-    /// Real path of a tool path. `None` if it is not on the disk or is ambiguous.
+    /// Real path of a tool path. `None` if the tool path is not on disk or is ambiguous.
     pub(super) fn real(&self, named: &str) -> Option<PathBuf> {
         let named = path::read(named).unwrap_or(named.into());
         let path = Path::new(&*named);
@@ -188,7 +189,7 @@ impl SessionRoots {
         }
     }
 
-    /// Tool path of a file. `None` if it is outside of the user's folders.
+    /// Tool path of a file. `None` if the file is outside of the user's folders.
     pub(super) fn of_tools(&self, real: &Path) -> Option<String> {
         self.mounts().names().find_map(|(name, mount)| {
             let below = real.strip_prefix(mount).ok()?.to_str()?;
@@ -198,9 +199,9 @@ impl SessionRoots {
     }
 }
 
-/// Maximum bytes of the texts of a call's edits.
+/// Maximum total bytes of a call's edit texts.
 const MAX_EDIT_BYTES: usize = 256 * 1024;
-/// Maximum number of shown changes of one patch.
+/// Maximum number of shown changes in one patch.
 const MAX_CHANGES: usize = 50;
 
 /// Availability of a file's content before a call.
@@ -214,7 +215,7 @@ pub(super) enum PriorContent {
     Unknown,
 }
 
-/// Edits of a call. Empty if it makes none or they are too long.
+/// Edits made by a call. Empty if there are no edits or they are too long.
 pub(super) fn edits_of_call(tool: &str, args: &Value, roots: &SessionRoots, before: PriorContent) -> Vec<Diff> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let real_path = || roots.real(text("path")?);
@@ -286,7 +287,7 @@ pub(super) fn edits_of_patch(patch: &str, roots: &SessionRoots) -> Vec<Diff> {
     edits.collect()
 }
 
-/// A single change of a patch.
+/// A single change in a patch.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PatchChange {
     file: String,
@@ -315,7 +316,7 @@ fn changes_of_patch(patch: &str) -> Vec<PatchChange> {
             changes.push(PatchChange { file: file.to_owned(), is_new, ..PatchChange::default() });
             lines.next();
         } else if line.starts_with("*** ") || line.starts_with("diff --git ") {
-            // Only meaningful to the tool.
+            // This line is only meaningful to the tool.
         } else if line.starts_with("@@") {
             if let Some(last) = changes.last().filter(|last| !last.old.is_empty() || !last.new.is_empty()) {
                 let (file, is_new) = (last.file.clone(), last.is_new);

@@ -1,7 +1,7 @@
 //! Translation of session events into protocol updates. Pure, except for reading files before an edit.
 //!
-//! Calls of subagents are sent in the session that they work for, under prefixed ids, because no editor knows the other
-//! session.
+//! Calls by subagents are sent in the session that they work for, under prefixed ids, because editors do not have the
+//! subagent's session.
 
 use std::collections::HashMap;
 
@@ -43,7 +43,7 @@ pub(super) struct EditorFeatures {
     pub(super) files: bool,
 }
 
-/// Maximum bytes of edits of a live call.
+/// Maximum bytes of edits in a live call.
 const LIVE_EDITS: usize = 40 * 1024;
 
 /// Maximum lengths of texts in bytes.
@@ -142,7 +142,7 @@ impl Updates {
         if session == self.session { call.to_string() } else { format!("{}:{call}", short_id(session)) }
     }
 
-    /// Returns true if the editor knows the call.
+    /// Returns true if the editor has the call.
     pub(super) fn knows(&self, id: &str) -> bool {
         self.calls.contains_key(id)
     }
@@ -238,8 +238,8 @@ impl Updates {
         SessionUpdate::ToolCall(call)
     }
 
-    /// Update for the call of a result, if it was not sent yet: the call is older than this connection or the replayed
-    /// part.
+    /// Update for the call that a result belongs to, if the call has not been sent: it is older than this connection
+    /// or the replayed part.
     fn call_of(&mut self, session: SessionId, result: &ToolResult) -> Option<SessionUpdate> {
         if self.knows(&self.call_id(session, &result.call_id)) {
             return None;
@@ -273,8 +273,8 @@ impl Updates {
         }
     }
 
-    /// Drops discarded or unfinished texts, because another text begins. Returns true if one of the same kind was sent,
-    /// which the new text replaces.
+    /// Drops discarded or unfinished texts, because another text begins. Returns true if a text of the same kind was
+    /// sent, which the new text replaces.
     fn drop_open_texts(&mut self, is_thought: bool) -> bool {
         let was_discarded = self.discarded.take() == Some(is_thought);
         let open = self.items.extract_if(|_, item| item.is_thought == is_thought);
@@ -307,7 +307,7 @@ impl Updates {
                     self.discarded = Some(is_thought);
                     return Vec::new();
                 }
-                // Its beginning was missed while the daemon was gone.
+                // The beginning of the text was missed while the daemon was gone.
                 let sent = known.is_none() && self.drop_open_texts(is_thought);
                 let sent = sent.then(|| text_update(is_thought, item.id, RESTART_NOTE));
                 let rest = text.get(known.map_or(0, |item| item.sent_bytes)..).filter(|rest| !rest.is_empty());
@@ -459,7 +459,7 @@ pub(super) fn plan(todos: &[Todo]) -> SessionUpdate {
     SessionUpdate::Plan(Plan::new(todos.iter().map(entry).collect()))
 }
 
-/// Update with text of agentctl, shown as agent text.
+/// Update with text from agentctl, shown as agent text.
 pub(super) fn message(text: &str) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(ContentBlock::from(text)))
 }

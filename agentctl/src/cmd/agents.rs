@@ -1,5 +1,5 @@
-//! `agentctl agents`, `agentctl tools` and `agentctl skills`: lists agents, tools and skills, checks skills, and adds
-//! them.
+//! `agentctl agents`, `agentctl tools` and `agentctl skills`: lists agents, tools and skills, and checks and adds
+//! skills.
 
 use std::path::PathBuf;
 
@@ -251,7 +251,7 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
     }
 }
 
-/// Canonical path of a folder, because the daemon runs in another one.
+/// Canonical path of a folder, because the daemon runs in another folder.
 fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
     let path = std::fs::canonicalize(folder)
         .map_err(|error| Failure::usage(format!("could not open {}: {error}", folder.display())))?;
@@ -305,7 +305,7 @@ fn print_skill(found: &SkillReport) -> anyhow::Result<()> {
     facts.print()
 }
 
-/// Description of the form in which models see a skill. `None` if they see it completely.
+/// Description of the form in which models get a skill. `None` if they get it completely.
 fn seen(found: &SkillReport) -> Option<&'static str> {
     match found.shown {
         SkillListing::Whole => None,

@@ -51,7 +51,7 @@ use crate::{
 const MAX_SESSIONS: usize = 1000;
 /// Maximum number of sessions listed for an ambiguous choice.
 const MAX_LISTED: usize = 6;
-/// Maximum characters of a title in that list.
+/// Maximum characters in a title in such a list.
 const MAX_TITLE: usize = 40;
 
 /// The arguments of `attach`.
@@ -205,7 +205,7 @@ pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Resu
     Ok(Exit::of_turn(&result, Interactivity::Unattended))
 }
 
-/// Waits until no turn runs in the session, and returns the result of the last one. `None` if no turn has run.
+/// Waits until no turn runs in the session, and returns the result of the last turn. `None` if no turn has run.
 async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Option<(TurnResult, TurnNotes)>> {
     let mut last = None;
     loop {
@@ -237,7 +237,7 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
     }
 }
 
-/// Maps a stop of the daemon to `Postponed`, because the turn can be resumed.
+/// Maps a daemon stop to `Postponed`, because the turn can be resumed.
 fn postponed(failure: Failure) -> Failure {
     match failure.kind {
         ErrorKind::ShuttingDown => Failure { exit: Exit::Postponed, ..failure },

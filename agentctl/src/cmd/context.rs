@@ -1,5 +1,5 @@
 //! `agentctl context`: shows the parts of the context window. `agentctl compact`: summarizes older history, or undoes
-//! that. `agentctl rewind`: returns to before a turn. `agentctl undo`: undoes a turn's file changes.
+//! a summary. `agentctl rewind`: returns to before a turn. `agentctl undo`: undoes a turn's file changes.
 
 use std::io::{IsTerminal as _, stdout};
 

@@ -1,5 +1,5 @@
-//! `agentctl start`, `stop` and `status`: lifecycle of the daemon. `config` and `reload`: its configuration and where
-//! it comes from. `storage` and `clean`: disk usage, and removal of data that has not been used for long.
+//! `agentctl start`, `stop` and `status`: lifecycle of the daemon. `config` and `reload`: the daemon's configuration
+//! and its sources. `storage` and `clean`: disk usage, and removal of data that has not been used for long.
 
 use std::{
     io::Write as _,
@@ -92,7 +92,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     let pid = loop {
         match location.search(|client, _| Ok(client)).await {
             SearchResult::Reached(client, _) => break client.stop(drain).await?,
-            // It may be exiting already, and a signal would interrupt that.
+            // The daemon may be exiting already, and a signal would interrupt the exit.
             SearchResult::Silent(..) if begun.elapsed() < EXIT_LIMIT => {
                 was_there = true;
                 tokio::time::sleep(POLL_INTERVAL).await;

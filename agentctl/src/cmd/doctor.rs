@@ -54,7 +54,8 @@ fn named(name: &str, check: ModelCheck) -> ModelCheck {
     ModelCheck { name: name.to_owned(), ..check }
 }
 
-/// Runs `agentctl doctor`. Checks without the daemon come first, because they may explain why it cannot be reached.
+/// Runs `agentctl doctor`. Checks without the daemon come first, because they may explain why the daemon is
+/// unreachable.
 pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exit> {
     let mut checks = vec![named("bash", bash()), named("config", configuration())];
     let log = daemon::log_file().map(|file| file.parent().map_or(file.clone(), Path::to_path_buf));
@@ -171,8 +172,8 @@ fn socket(path: &Path) -> ModelCheck {
     }
 }
 
-/// Problems that the daemon finds in its stored data, without those of the disk if `disk_reported`. Empty for older daemons,
-/// which have no such check.
+/// Problems that the daemon finds in its stored data, without disk problems if `disk_reported`. Empty for older
+/// daemons, which have no such check.
 async fn stored_data_checks(daemon: &Daemon, disk_reported: bool) -> Vec<ModelCheck> {
     let findings = match daemon.client.examine().await {
         Ok(findings) => findings,
@@ -247,8 +248,8 @@ fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
     })
 }
 
-/// Checks the language servers. Returns `None` if the daemon does not report them, or if its status failed, which
-/// another check reports.
+/// Checks the language servers. Returns `None` if the daemon does not report them, or if the status request failed,
+/// which another check reports.
 async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
     let (missing, there): (Vec<LanguageServer>, Vec<LanguageServer>) =
         daemon.client.status().await.ok()?.language_servers?.into_iter().partition(|server| server.hint.is_some());

@@ -208,8 +208,8 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
     Ok(Exit::Done)
 }
 
-/// Finds the named interrupt. A full id is accepted even if it is not pending, because only the daemon knows if it was
-/// answered before.
+/// Finds the named interrupt. A full id is accepted even if it is not pending, because only the daemon can check if it
+/// was answered before.
 ///
 /// # Errors
 /// If the name matches no interrupt, or several.
@@ -246,7 +246,7 @@ const POSITION_DIGITS: usize = 4;
 /// Maximum number of interrupts listed for an ambiguous name.
 const MAX_LISTED: usize = 4;
 
-/// Parses a list position, from 1. Ids start with a zero, so they are not mistaken for one.
+/// Parses a list position, from 1. Ids start with a zero, so they are not mistaken for positions.
 fn list_position(name: &str) -> Option<usize> {
     let is_position =
         name.len() <= POSITION_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
@@ -289,8 +289,8 @@ pub(crate) fn bare(id: &str) -> String {
     id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Parses the answer. Keywords apply to approvals; for a question only `reject` is one, because any other text may be
-/// the answer itself.
+/// Parses the answer. Keywords apply to approvals. For a question, only `reject` is a keyword, because any other text
+/// may be the answer itself.
 fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     if args.words.is_empty() {
         let hint = "write approve, reject, always, edit or the text after the id";
@@ -325,8 +325,8 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     }
 }
 
-/// Reads a secret without echo, or from a pipe. It is not accepted as an argument, which would remain in the shell's
-/// history.
+/// Reads a secret without echo, or from a pipe. A secret is not accepted as an argument, which would remain in the
+/// shell's history.
 fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
     let failed = |error: std::io::Error| Failure::usage(format!("could not read the password: {error}"));
     match args.words.as_slice() {

@@ -251,8 +251,8 @@ async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
     file.replace(&daemon, &new).await
 }
 
-/// Adds the valid servers of another program's file. For an invalid one, the problem is reported with its position in
-/// that file.
+/// Adds the valid servers from another program's file. For an invalid server, the problem is reported with its
+/// position in that file.
 async fn write_valid(
     global: &Global,
     found: &mut FoundServers,
@@ -317,7 +317,7 @@ impl UserFile {
         daemon.client.check_mcp_servers(text, &self.path.display().to_string()).await
     }
 
-    /// Splits a message of the daemon into its line number and the message without the position.
+    /// Splits a message from the daemon into its line number and the message without the position.
     fn located<'a>(&self, message: &'a str) -> (Option<usize>, &'a str) {
         let prefix = format!("{}:", self.path.display());
         let Some((position, reason)) = message.strip_prefix(&prefix).and_then(|rest| rest.split_once(": ")) else {
@@ -384,10 +384,10 @@ const MAX_REQUEST_BYTES: u64 = 16 * 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of open connections.
 const MAX_CONNECTIONS: usize = 64;
-/// Time limit for the login of the user.
+/// Time limit for the user's login.
 const LOGIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Shows the URL, waits for the redirect of the browser, and lets the daemon fetch the token.
+/// Shows the URL, waits for the browser's redirect, and lets the daemon fetch the token.
 async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> anyhow::Result<Exit> {
     let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0)))
         .await

@@ -255,7 +255,7 @@ fn shown(address: &str) -> String {
     }
 }
 
-/// Folder name that git derives from a URL. Used as the name of a plugin without one.
+/// Folder name that git derives from a URL. Used as the name of a plugin without a name.
 fn folder_name(address: &str) -> String {
     let last = address.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
     let name: String = last

@@ -50,7 +50,7 @@ pub(crate) async fn handle(global: &Global, command: PolicyCommand) -> anyhow::R
 /// Name of the tool that runs commands.
 const SHELL_TOOL: &str = "run_bash_command";
 
-/// Call of a named tool.
+/// Call to a named tool.
 fn named_call(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
     let arguments = arguments.unwrap_or("{}");
     let problem = match serde_json::from_str::<Value>(arguments) {
@@ -62,7 +62,7 @@ fn named_call(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure
     Err(Failure::usage(problem).hint(format!("for example: {example}; a command goes after `--`")))
 }
 
-/// Call of the shell tool. A single word is used verbatim, because it may be a whole script. Several words were split
+/// Call to the shell tool. A single word is used verbatim, because it may be a whole script. Several words were split
 /// by the user's shell and are quoted again.
 fn command(args: &[String]) -> PolicyCall {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:,@%+=-".contains(letter);

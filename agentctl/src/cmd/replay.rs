@@ -1,6 +1,6 @@
 //! Recordings on the client side: the file is read here, played by the daemon, and written back. `agentctl sessions
-//! record` creates one. `agentctl test` plays a folder of recordings and checks expectations; its CI report is JUnit
-//! XML.
+//! record` creates a recording. `agentctl test` plays a folder of recordings and checks expectations; its CI report is
+//! JUnit XML.
 //!
 //! - `case`: finds the tests in a folder, and checks their expectations.
 
@@ -183,7 +183,7 @@ struct TestResult {
     passed: bool,
     turns: u32,
     duration_ms: u64,
-    /// Reasons of the failure.
+    /// Reasons for the failure.
     failures: Vec<String>,
     /// All deviations from the recording.
     problems: Vec<PlayProblem>,

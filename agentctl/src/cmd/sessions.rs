@@ -232,7 +232,7 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
             continue;
         }
         let (author, text) = author_and_text(&item.item.body);
-        // Empty messages of a model were discarded, and the model was asked again.
+        // Empty messages from a model were discarded, and the model was asked again.
         if !(text.is_empty() && matches!(author, "model" | "thought")) {
             facts.line(author, report::cut(&text, 200));
         }

@@ -102,7 +102,7 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
     }
     report::show(global.json, &json!({ "session_id": session_id, "turns": trees }), || {
         let look = TerminalStyle::detect();
-        // Files and pipes have no width, but their lines are meant for people too.
+        // Files and pipes have no width, but their lines are also meant for people.
         let columns = if std::io::stdout().is_terminal() { look.columns() } else { tree::DEFAULT_COLUMNS };
         report::lines(trees.iter().flat_map(|turn| tree::lines(turn, columns, look.out_color)))
     })

@@ -1,8 +1,8 @@
 //! Locating the daemon, the built-in model's weights, and model settings in this shell.
 //!
-//! The daemon is searched at the socket named by the user, else where the lock file of the data folder points, else at
+//! The daemon is searched at the socket named by the user, else at the socket in the data folder's lock file, else at
 //! the default sockets, if the process there uses that data folder. A client thus finds the same daemon with and
-//! without a desktop environment, and never that of another data folder.
+//! without a desktop environment, and never the daemon of another data folder.
 //!
 //! Model variables of this shell are compared with those the daemon was started with. Variables without effect are
 //! reported, as are keys of known providers with the lines that would use them. Values are compared by digest and never
@@ -154,7 +154,7 @@ impl DaemonLocation {
     }
 
     /// Returns true if the daemon uses the expected data folder. A named socket is accepted with any folder, as are
-    /// older daemons, which do not report theirs.
+    /// older daemons, which do not report their folder.
     fn is_expected(&self, client: &Client) -> bool {
         let theirs = &client.hello().data_dir;
         match &self.data {
@@ -185,7 +185,7 @@ pub(crate) fn silent_error(holder: &LockHolder, error: Option<&ClientError>) -> 
     Failure::unreachable(format!("the daemon ({process}) has locked the data folder and {problem}")).hint(hint)
 }
 
-/// Maximum depth below the models folder that is searched for a file.
+/// Maximum depth under the models folder that is searched for a file.
 const MAX_DEPTH: u8 = 3;
 
 /// File of the built-in model.
@@ -193,7 +193,7 @@ const MAX_DEPTH: u8 = 3;
 pub(crate) enum Weights {
     /// The file, which exists.
     File(PathBuf),
-    /// No file exists at this path or below it.
+    /// No file exists at this path or under it.
     Missing(PathBuf),
 }
 
@@ -237,7 +237,7 @@ async fn named(daemon: &Daemon) -> Option<PathBuf> {
     }
 }
 
-/// Finds a GGUF file in this folder or below.
+/// Finds a GGUF file in this folder or its subfolders.
 fn file_below(folder: &Path, depth: u8) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     entries.flatten().find_map(|entry| {
@@ -309,7 +309,7 @@ impl ShellNote {
 }
 
 impl Daemon {
-    /// Variables of this shell without effect, the most important first. Unused provider keys are only reported if the
+    /// Variables in this shell without effect, the most important first. Unused provider keys are only reported if the
     /// built-in model is in use.
     pub(crate) fn shell_notes(&self, has_builtin: bool) -> Vec<ShellNote> {
         let shell = variables().filter(|(_, value)| !value.trim().is_empty()).collect();
@@ -391,7 +391,7 @@ fn intended_variable(name: &str, has_builtin: bool) -> Option<String> {
     nearest.map(|(_, meant)| meant)
 }
 
-/// Keys of providers that are not used.
+/// Keys for providers that are not used.
 fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
     // The daemon uses these after its next start.
     if let Some(key) = SUFFICIENT_KEYS.into_iter().find(|key| shell.contains_key(*key)) {

@@ -43,7 +43,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// Time during which a launched daemon may lose the start race: the winner is about to be ready, or about to exit.
 const RACE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Time to wait for a daemon that holds the data folder. It checks its socket every five seconds.
+/// Time to wait for a daemon that holds the data folder. The daemon checks its socket every five seconds.
 const HOLDER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Delay after a lost race before the next launch: the winner may have been exiting.
@@ -57,17 +57,17 @@ const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(2), Duration::
 pub(crate) struct Daemon {
     /// Connection to the daemon.
     pub(crate) client: Client,
-    /// Places to search for the daemon, also after a restart.
+    /// Locations to search for the daemon, also after a restart.
     pub(crate) location: DaemonLocation,
-    /// Socket at which it answered.
+    /// Socket at which the daemon answered.
     pub(crate) socket: PathBuf,
-    /// True if this client started it.
+    /// True if this client started the daemon.
     pub(crate) started: bool,
 }
 
 impl Daemon {
-    /// Variables of the client's environment that the daemon requests, and the client's folder. Tools of our turns see
-    /// them; no other variables are sent.
+    /// Variables of the client's environment that the daemon requests, and the client's folder. Tools in our turns get
+    /// these variables; no others are sent.
     pub(crate) fn environment(&self) -> ClientEnvironment {
         let folder = env::current_dir().and_then(fs::canonicalize);
         folder.map_or_else(|_| self.environment_in_no_folder(), |folder| self.environment_in(&folder))
@@ -260,11 +260,11 @@ pub(crate) async fn wait_for_exit(pid: u32, limit: Duration) -> io::Result<()> {
 /// Maximum number of log lines shown when a start fails.
 const MAX_LOG_LINES: usize = 15;
 
-/// Maximum bytes of the log that are read for them.
+/// Maximum bytes read from the end of the log for these lines.
 const MAX_LOG_BYTES: u64 = 16 * 1024;
 
-/// Variables that the daemon inherits by name. No others are passed on, because the daemon outlives this terminal and
-/// serves other clients too.
+/// Variables that the daemon inherits by name. No other variables are passed on, because the daemon outlives this
+/// terminal and also serves other clients.
 const INHERITED: [&str; 23] = [
     "HOME",
     "USER",
@@ -392,20 +392,20 @@ fn is_inherited(name: &OsStr) -> bool {
 impl Drop for LaunchedDaemon {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Without the thread, it is reaped after our exit.
+            // Without the thread, the daemon is reaped after our exit.
             let _ = thread::Builder::new().name("agentctl-daemon".to_owned()).spawn(move || child.wait());
         }
     }
 }
 
 impl LaunchedDaemon {
-    /// Exit status, once it has ended.
+    /// Exit status, once the daemon has ended.
     fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().ok().flatten()
     }
 
-    /// Time during which it may have ended because another daemon holds the data folder. A daemon whose lock file and
-    /// socket were removed is found again once it has recreated them.
+    /// Time during which the daemon may have ended because another one holds the data folder. A daemon whose lock file
+    /// and socket were removed is found again once it has recreated them.
     fn race_limit(&self) -> Duration {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
         let is_held = lines.iter().any(|line| line.contains("agentd is already running"));

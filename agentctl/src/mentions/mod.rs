@@ -69,7 +69,7 @@ fn path_like(text: &str) -> Option<String> {
     is_path.then(|| word.to_owned())
 }
 
-/// Path by which tools see a file or folder of the session; `None` if it is outside of the session's folders.
+/// Path by which tools access a file or folder of the session; `None` if it is outside of the session's folders.
 pub(crate) fn of_tools(path: &Path, mounts: &Mounts) -> Option<String> {
     let real_path = fs::canonicalize(path).ok()?;
     mounts.names().find_map(|(name, mount)| {

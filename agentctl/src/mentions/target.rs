@@ -39,7 +39,8 @@ pub(crate) enum MentionTarget {
     Folder(PathBuf),
     /// Files that match a pattern.
     Pattern(MatchedFiles),
-    /// A file with a hidden component in its path. Such files often hold secrets, so a mention does not attach them.
+    /// A file with a hidden component in its path. Such files often contain secrets, so a mention does not attach
+    /// them.
     Hidden(PathBuf),
 }
 
@@ -114,7 +115,7 @@ fn is_hidden(path: &Path, base: &Path) -> bool {
     let written_hidden =
         has_hidden(path.strip_prefix(base).unwrap_or(path)) && (path.is_relative() || path.starts_with(base));
     let real = here.and_then(|here| fs::canonicalize(here).ok());
-    // Only components below the current folder count, so that working within a hidden folder is possible.
+    // Only components under the current folder are checked, so that working within a hidden folder is possible.
     let leads_hidden = fs::canonicalize(path).is_ok_and(|real_path| {
         has_hidden(real.as_deref().and_then(|here| real_path.strip_prefix(here).ok()).unwrap_or(&real_path))
     });
@@ -145,7 +146,7 @@ pub(crate) struct MatchedFiles {
 
 /// Expands a pattern. Returns `None` if it is invalid or matches no file.
 fn matching(pattern: &Path) -> Option<MatchedFiles> {
-    // The part before the first component with a star is a folder; only files below it are searched.
+    // The part before the first component with a star is a folder; only files in it are searched.
     let has_star = |part: &Component<'_>| part.as_os_str().as_encoded_bytes().contains(&b'*');
     let root: PathBuf = pattern.components().take_while(|part| !has_star(part)).collect();
     let below: PathBuf = pattern.components().skip_while(|part| !has_star(part)).collect();
@@ -179,7 +180,7 @@ fn walk(root: &Path, glob: Option<&GlobMatcher>, depth: usize) -> MatchedFiles {
     found
 }
 
-/// Maximum number of files copied for one folder or pattern. With more, the session should see the folder.
+/// Maximum number of files copied for one folder or pattern. With more, the session should get the folder.
 const MAX_COPIES: usize = 20;
 
 /// Maximum size of a file from which lines are quoted, in bytes.
@@ -190,7 +191,7 @@ const MAX_QUOTED: u64 = 64 << 20;
 pub(crate) enum MentionSource {
     /// A message in a chat.
     Chat,
-    /// A prompt of an editor.
+    /// A prompt from an editor.
     Editor,
     /// A command line typed by a user.
     Terminal,
@@ -271,7 +272,7 @@ impl Collector<'_> {
 
     fn file(&self, written: &str, path: &Path, bundle: &mut Bundle) {
         match self.of_tools(path) {
-            // The session sees the file already, so tools work on the original.
+            // The session already has the file, so tools work on the original.
             Some(named) => bundle.named.push(format!("#{written} is {named}")),
             None if self.may_leave_project() => bundle.copies.push(path.to_owned()),
             None => bundle.note(self.outside_note(written)),

@@ -1,4 +1,4 @@
-//! Compaction: replaces the older part of a history by a summary, and reports it or its undo.
+//! Compaction: replaces the older part of a history by a summary, and reports a compaction or its undo.
 
 use std::io;
 

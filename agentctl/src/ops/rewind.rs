@@ -47,8 +47,8 @@ impl RewindPoint {
     }
 }
 
-/// Undoes or restores the file changes of this turn and all later ones, or previews that. The report is empty if there
-/// are none.
+/// Undoes or restores the file changes of this turn and all later ones, or previews the effect. The report is empty if
+/// there are no changes.
 ///
 /// # Errors
 /// If a turn is open, or the changes cannot be read.

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Shown part of the diff of a file that was left alone. Previews are shown completely.
+/// Shown part of the diff for a file that was left unchanged. Previews are shown completely.
 const CONFLICT_DIFF: Room = Room { rows: 200, columns: usize::MAX };
 
 /// Parses a turn number or id.
@@ -37,7 +37,7 @@ pub(crate) fn print(report: &UndoReport) -> anyhow::Result<()> {
     report::lines(lines(report, TerminalStyle::detect().out_color))
 }
 
-/// Like `print`, on standard error, for commands with other standard output.
+/// Like `print`, but on standard error, for commands that use standard output for something else.
 pub(crate) fn print_stderr(report: &UndoReport) {
     for line in lines(report, TerminalStyle::detect().err_color) {
         crate::terminal::note(&line);

@@ -52,7 +52,7 @@ impl Attention {
         }
     }
 
-    /// Calls the user, with a short reason.
+    /// Notifies the user, with a short reason.
     pub(crate) fn call(self, reason: &str) {
         let _ = write(&self.sequence(reason));
     }
@@ -116,7 +116,7 @@ fn write(sequence: &str) -> io::Result<()> {
     err.flush()
 }
 
-/// Maximum bytes of copied text. Many terminals ignore longer ones.
+/// Maximum bytes of copied text. Many terminals ignore longer text.
 pub(crate) const MAX_CLIPBOARD_BYTES: usize = 74_000;
 
 /// Copies a text to the clipboard. The terminal does not report success.
@@ -127,8 +127,8 @@ pub(crate) fn copy(text: &str) -> io::Result<()> {
     write(&sequence(text, env::var_os("TMUX").is_some()))
 }
 
-/// Builds the sequence. tmux uses the plain one for its own buffer and passes the wrapped one to the outer terminal;
-/// its settings decide which of them takes effect.
+/// Builds the sequence. tmux uses the plain sequence for its own buffer and passes the wrapped one to the outer
+/// terminal; the settings of tmux decide which one takes effect.
 fn sequence(text: &str, in_tmux: bool) -> String {
     let plain = format!("\x1b]52;c;{}\x07", STANDARD.encode(text));
     if in_tmux { format!("{plain}\x1bPtmux;\x1b{plain}\x1b\\") } else { plain }

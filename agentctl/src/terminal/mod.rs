@@ -3,7 +3,7 @@
 //! - [`ask`]: line input, with or without echo.
 //! - [`attention`]: the bell, notifications, the window title and the clipboard.
 //! - [`look`], [`paint`]: capabilities of the terminal, colours, and text widths.
-//! - [`sanitize`]: every prose text of a model or a tool passes through it before a terminal shows it. Text that a user
+//! - [`sanitize`]: all prose from models and tools passes through it before a terminal shows it. Text that a user
 //!   decides on uses [`agentd_core::visible`] instead, which omits nothing.
 
 pub(crate) mod ask;

@@ -10,7 +10,7 @@
 //! [`agentd_core::visible`] instead.
 
 /// Maximum length of a control string (OSC, DCS, APC, PM, SOS), after which it is treated as text again. Without the
-/// limit, an unterminated one would swallow the rest of the answer.
+/// limit, an unterminated string would swallow the rest of the answer.
 const MAX_STRING: usize = 4096;
 
 /// Parser state at the end of the previous chunk.

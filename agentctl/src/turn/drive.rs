@@ -43,7 +43,7 @@ const LEAVE: &str = "q";
 /// Duration after which the user may have turned to something else.
 const LONG_TURN: Duration = Duration::from_secs(10);
 
-/// Time limit for the turn to end after the client was signalled to. Supervisors kill the client some time later.
+/// Time limit for the turn to end after the client was signalled to end. Supervisors kill the client some time later.
 const END_LIMIT: Duration = Duration::from_secs(8);
 
 /// Time limit for a steering message in flight once the client was signalled to end.
@@ -54,9 +54,9 @@ pub(crate) struct Person<'a> {
     pub(crate) asker: &'a mut dyn Asker,
     pub(crate) signals: &'a mut Signals,
     pub(crate) keyboard: &'a Keyboard,
-    /// Returns true for text that can be added to the running turn. Other text waits for its end.
+    /// Returns true for text that can be added to the running turn. Other text waits for the end of the turn.
     pub(crate) may_steer: fn(&str) -> bool,
-    /// Method to notify the user of questions and of the end of a long turn.
+    /// Method to notify the user about questions and the end of a long turn.
     pub(crate) attention: Attention,
     /// True if another client started the turn: Ctrl-C asks before cancelling, and Ctrl-D or `q` leaves it.
     pub(crate) is_guest: bool,
@@ -127,7 +127,7 @@ struct Driver<'a, L> {
     asked: HashSet<InterruptId>,
     /// True once the turn was cancelled.
     cancelled: bool,
-    /// Until then Esc is ignored, because a question has just disappeared.
+    /// Time until which Esc is ignored, because a question has just disappeared.
     escape_ignored_until: Option<Instant>,
     /// Deadline for the end of a cancelled turn.
     due: Option<Instant>,
@@ -272,7 +272,7 @@ impl<L: Line> Driver<'_, L> {
                 result = &mut steer => is_sent = result.is_ok(),
             }
             if end_signal.is_some() {
-                // The daemon may have received it already, and queueing it too would send it twice.
+                // The daemon may have received the text already, and queueing it would send it twice.
                 is_sent = timeout(STEER_LIMIT, steer).await.is_ok_and(|result| result.is_ok());
             }
         }

@@ -44,7 +44,7 @@ pub(crate) enum Arrival {
     Event(Box<Event>),
     /// An event of a subagent. The turn never waits for it.
     Child(Box<Event>),
-    /// A tool requests a file held by this client; the answer goes to the sender.
+    /// A tool requests a file provided by this client; the answer goes to the sender.
     FileRequested(ClientFileRequest, TurnSender),
     /// A message about the line itself for the user.
     Note(String),
@@ -364,12 +364,12 @@ struct Children {
 #[derive(Debug)]
 struct Child {
     subagent: Subagent,
-    /// Number of the last stored event received from it.
+    /// Number of the last stored event received from the subagent.
     seen: u64,
     /// Live events; `None` until the subscription succeeds.
     live: Option<EventStream>,
-    /// Stream of the remaining events once its work is over, and the number of the last one. Later events belong to
-    /// other work.
+    /// Stream of the remaining events once the subagent's work is over, and the number of the last event. Later events
+    /// belong to other work.
     rest: Option<(EventStream, u64)>,
 }
 
@@ -426,7 +426,7 @@ impl Children {
                     self.active[index..].rotate_left(1);
                     return event;
                 }
-                // Missing events are delivered when its work is over.
+                // Missing events are delivered when the subagent's work is over.
                 Ok(None) | Err(_) => child.live = None,
             }
         }
@@ -440,8 +440,8 @@ impl Child {
         }
     }
 
-    /// Returns the next remaining event after its work is over. `None` if there are no more, or the session is
-    /// unreachable.
+    /// Returns the next remaining event after the subagent's work is over. `None` if there are no more events, or the
+    /// session is unreachable.
     async fn remaining_event(&mut self, client: &Client) -> Option<Event> {
         if self.rest.is_none() {
             self.live = None;

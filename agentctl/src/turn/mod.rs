@@ -84,7 +84,7 @@ pub(crate) trait Renderer: Send {
         self.inner().map_or(Ok(()), Renderer::pause)
     }
 
-    /// Shows text typed while the turn runs, if there is a place for it.
+    /// Shows text typed while the turn runs, if there is room for it.
     ///
     /// # Errors
     /// As for [`Renderer::event`].

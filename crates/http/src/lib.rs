@@ -12,8 +12,8 @@ pub fn init_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Creates a client that connects by these routes, or without any proxy if there are none. `set` adds further options.
-/// Without `tls`, no certificates are loaded: loading takes milliseconds, and fails if there are none.
+/// Creates a client that uses these routes, or no proxy if there are none. `set` adds further options. Without `tls`,
+/// no certificates are loaded: loading takes milliseconds, and fails if there are no certificates.
 ///
 /// # Errors
 /// Fails if the options are invalid.

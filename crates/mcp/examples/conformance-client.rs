@@ -1,5 +1,5 @@
-//! Runs the client of this crate against the conformance suite of the protocol. It gets a URL, logs in if necessary,
-//! calls every tool, and answers questions with the defaults.
+//! Runs this crate's client against the conformance suite of the protocol. The client gets a URL, logs in if
+//! necessary, calls every tool, and answers questions with the defaults.
 
 #![allow(clippy::print_stderr, reason = "output for the person who runs the suite")]
 
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 const NAME: &str = "it";
 /// Maximum number of logins, since a server may change its authorisation server.
 const LOGINS: usize = 3;
-/// Nothing listens here: the redirect is read from the response.
+/// Redirect URL where nothing listens: the redirect is read from the response.
 const REDIRECT: &str = "http://127.0.0.1:9/callback";
 
 #[tokio::main]
@@ -104,7 +104,7 @@ fn suite_context() -> Option<Value> {
     serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").ok()?).ok()
 }
 
-/// Client that the suite has registered, if any.
+/// Client registered by the suite, if any.
 fn registered() -> Option<OAuthClient> {
     let context = suite_context()?;
     let text = |name: &str| context[name].as_str().map(str::to_owned);

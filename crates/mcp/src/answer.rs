@@ -1,4 +1,4 @@
-//! Converts answers of servers for models: text between markers, everything else as attached data.
+//! Converts server answers for models: text between markers, everything else as attached data.
 
 use agentd_core::{
     tool::{ToolData, ToolErrorCode, ToolOutput},
@@ -10,7 +10,7 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-/// Maximum text of one answer, in bytes. More is truncated with a note.
+/// Maximum text size of one answer, in bytes. Longer text is truncated with a note.
 const MAX_TEXT: usize = 4 << 20;
 /// Maximum number of parts of one answer.
 const MAX_PARTS: usize = 1000;
@@ -37,7 +37,8 @@ pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
     answer.finish(from, failed)
 }
 
-/// Converts a result with parts that the protocol does not define; the valid parts are shown. The call has run.
+/// Converts the result of a finished call, parts of which the protocol does not define. Only the valid parts are
+/// shown.
 pub(crate) fn of_malformed(from: &str, result: &Value) -> ToolOutput {
     let field = |name: &str| result.get(name).filter(|value| !value.is_null());
     let failed = field("isError").is_some_and(|failed| *failed == true || *failed == "true");
@@ -65,7 +66,7 @@ pub(crate) fn of_malformed(from: &str, result: &Value) -> ToolOutput {
     answer.finish(from, failed)
 }
 
-/// Returns true if one of the texts is the value, or if the texts are its items, one by one.
+/// Returns true if one of the texts equals `value`, or if `value` is an array whose items equal the texts, one by one.
 fn is_in(texts: &[&str], value: &Value) -> bool {
     let is_same = |text: &str, value: &Value| match value {
         Value::String(expected) => text.trim() == expected.trim(),
@@ -98,7 +99,7 @@ pub(crate) fn of_prompt(from: &str, result: GetPromptResult) -> ToolOutput {
     answer.finish(from, false)
 }
 
-/// Formats a list, one entry per line, with a note if there are more.
+/// Formats a list, one entry per line, with a note if there are more entries.
 pub(crate) fn of_list(from: &str, mut entries: Vec<String>, more: bool, nothing: &str) -> ToolOutput {
     entries.extend(more.then(|| "- […] and more, not listed".to_owned()));
     let mut answer = Answer::default();
@@ -106,7 +107,7 @@ pub(crate) fn of_list(from: &str, mut entries: Vec<String>, more: bool, nothing:
     answer.finish(from, false)
 }
 
-/// Converts an error response of a server.
+/// Converts an error response from a server.
 pub(crate) fn of_refusal(from: &str, error: &ErrorData) -> ToolOutput {
     const INVALID_PARAMS: i32 = -32602;
     let message: String = error.message.chars().take(4096).collect();
@@ -193,7 +194,7 @@ impl Answer {
     }
 }
 
-/// File extension of a media type.
+/// File extension for a media type.
 fn ending(media_type: &str) -> String {
     let kind = media_type.split(';').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     let kind = kind.trim().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Calls in flight with one server, to which its progress, questions and roots are assigned.
+//! Calls in flight to one server. Its progress reports, questions and requests for roots are assigned to them.
 
 use std::{
     collections::BTreeMap,
@@ -25,17 +25,18 @@ use tokio_util::sync::CancellationToken;
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of questions to the user during one call.
 pub(crate) const MAX_QUESTIONS: u32 = 8;
-/// Maximum number of questions waiting at once. More are rejected, because each stays in memory until the user answers.
+/// Maximum number of waiting questions. More are rejected, because each question stays in memory until the user
+/// answers.
 const MAX_WAITING: usize = 3;
 
-/// All calls in flight with one server.
+/// All calls in flight to one server.
 #[derive(Default)]
 pub(crate) struct Calls {
     in_flight: Mutex<BTreeMap<u64, Arc<Call>>>,
     next: AtomicU64,
 }
 
-/// Call of a tool in flight.
+/// Tool call in flight.
 pub(crate) struct Call {
     session: SessionId,
     progress: CallProgress,
@@ -44,17 +45,17 @@ pub(crate) struct Call {
     pub(crate) sampler: Sampler,
     root: Option<PathBuf>,
     time: Mutex<Time>,
-    /// Wakes the watcher of the time limits.
+    /// Wakes the task that watches the time limits.
     changed: Notify,
-    /// Held while a question is asked, so that they are asked in sequence.
+    /// Held while a question is asked, so that questions are asked in sequence.
     pub(crate) asking: tokio::sync::Mutex<()>,
     /// Permits for active and waiting questions.
     questions: Semaphore,
-    /// Cancelled when the call is over, since its questions need no answers any more.
+    /// Cancelled when the call ends, because its questions no longer need answers.
     ended: CancellationToken,
 }
 
-/// Times of a call.
+/// Times and counters of a call.
 struct Time {
     started_at: Instant,
     last_message: Instant,
@@ -63,7 +64,7 @@ struct Time {
     waiting: Option<Instant>,
     last_report: Option<Instant>,
     questions: u32,
-    /// Progress token, unique for each request.
+    /// Progress token, unique per request.
     token: Option<ProgressToken>,
 }
 
@@ -103,7 +104,7 @@ impl Calls {
         CallGuard { calls: self, number, call }
     }
 
-    /// Most recent call, to which requests of the server are assigned. The flag is true if calls of other sessions are
+    /// Most recent call, to which requests from the server are assigned. The flag is true if other sessions have calls
     /// in flight, so that the assignment may be wrong.
     pub(crate) fn latest(&self) -> Option<(Arc<Call>, bool)> {
         let list = self.list();
@@ -140,8 +141,8 @@ impl Call {
         (time.token, time.last_message) = (Some(token), Instant::now());
     }
 
-    /// Completes when the call was silent for too long, has taken too long in total, or asks too many questions.
-    /// Returns the limit that was exceeded. Time spent waiting for the user or a model does not count.
+    /// Completes when the call has been silent for too long, has taken too long in total, or has asked too many
+    /// questions. Returns the exceeded limit. Time spent waiting for the user or a model does not count.
     pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> ExpiredLimit {
         loop {
             let next = {
@@ -165,7 +166,7 @@ impl Call {
     /// Asks a question, unless several are waiting already. Ends without an answer when the call is over.
     pub(crate) async fn question<T>(&self, asking: impl Future<Output = T>) -> Result<T, NoQuestion> {
         let Ok(_permit) = self.questions.try_acquire() else {
-            // It counts as a question.
+            // A rejected question counts towards the maximum.
             let _ = self.next_question();
             return Err(NoQuestion::TooMany);
         };
@@ -222,7 +223,7 @@ pub(crate) enum ExpiredLimit {
 /// Reason why a question has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoQuestion {
-    /// Too many questions of the call are waiting.
+    /// Too many questions from the call are waiting.
     TooMany,
     /// The call is over.
     Over,
@@ -250,7 +251,7 @@ impl Drop for CallGuard<'_> {
     }
 }
 
-/// Completes at this time; never for `None`.
+/// Completes at `time`, or never if it is `None`.
 pub(crate) async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

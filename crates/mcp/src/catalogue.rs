@@ -1,4 +1,4 @@
-//! Last known tools and capabilities of a server, stored on the disk so that its tools are available before it is
+//! Last known tools and capabilities of a server, stored on disk so that the tools are available before the server is
 //! started.
 
 use std::{
@@ -30,7 +30,7 @@ pub struct Catalogue {
     pub tools: Vec<KnownTool>,
     /// True if the server offers more tools than the maximum.
     pub cut_off: bool,
-    /// Problems with definitions of tools that cannot be used unchanged, one sentence each.
+    /// Problems with tool definitions that cannot be used unchanged, one sentence each.
     pub odd: Vec<String>,
     /// True if the server has resources.
     pub resources: bool,
@@ -41,7 +41,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Returns true if the server has the resource or prompt operation that models see as a tool of this name.
+    /// Returns true if the server has the resource or prompt operation that models call as the tool `name`.
     pub fn has_operation(&self, name: &str) -> bool {
         match name {
             "list_resources" | "read_resource" => self.resources,
@@ -63,17 +63,17 @@ pub struct KnownTool {
     pub schema: Map<String, Value>,
 }
 
-/// Folder of catalogues, with a file for each server.
+/// Folder with one catalogue file per server.
 #[derive(Debug, Clone)]
 pub struct CatalogueFolder(PathBuf);
 
 impl CatalogueFolder {
-    /// Uses this folder, which is created with the first catalogue.
+    /// Uses `folder`, which is created when the first catalogue is stored.
     pub fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
 
-    /// Reads the stored catalogues of these servers, by name. Unreadable ones count as missing. Blocks.
+    /// Reads the stored catalogues of these servers, by name. Unreadable files count as missing. Blocks.
     pub fn read<'a>(&self, servers: impl Iterator<Item = &'a str>) -> BTreeMap<String, Catalogue> {
         let read = |path: PathBuf| {
             let fits = fs::metadata(&path).ok()?.len() <= MAX_BYTES;
@@ -102,7 +102,7 @@ impl CatalogueFolder {
     }
 }
 
-/// Names of servers come from the user, and may contain any character.
+/// File name for a server name, which comes from the user and may contain any character.
 fn file_name(server: &str) -> String {
     format!("{}.json", crate::schema::file_name(server))
 }

@@ -25,7 +25,7 @@ pub const LISTING_WAIT: Duration = Duration::from_secs(5);
 pub struct McpConfig {
     /// Valid servers, by their names.
     pub servers: BTreeMap<String, ServerConfig>,
-    /// Servers with invalid entries, and the reasons. They are unavailable; the others are not affected.
+    /// Servers with invalid entries, with the reasons. They are unavailable, but do not affect the other servers.
     pub broken: BTreeMap<String, String>,
     /// Maximum number of tools offered in every turn, for servers without a setting.
     pub offered_tools: usize,
@@ -45,11 +45,11 @@ impl Default for McpConfig {
 pub struct ServerConfig {
     /// True if the server is enabled.
     pub enabled: bool,
-    /// Program or address of the server.
+    /// Program or URL of the server.
     pub address: ServerAddress,
-    /// Settings of single tools, by the server's names.
+    /// Settings for single tools, by the server's tool names.
     pub tools: BTreeMap<String, ToolSetting>,
-    /// Settings of all other tools.
+    /// Settings for all other tools.
     pub defaults: ToolDefaults,
     /// Tools that run without asking.
     pub grants: ToolGrants,
@@ -59,7 +59,7 @@ pub struct ServerConfig {
     pub eager: bool,
     /// Time limit for starting the server and listing its tools.
     pub start_timeout: Duration,
-    /// Time limit between two messages of a call.
+    /// Time limit between two messages during a call.
     pub call_timeout: Duration,
     /// Time limit for a whole call, regardless of messages.
     pub call_limit: Duration,
@@ -69,7 +69,7 @@ pub struct ServerConfig {
     pub plugin: Option<String>,
 }
 
-/// Program or address of a server.
+/// Program or URL of a server.
 #[derive(Debug, Clone)]
 pub enum ServerAddress {
     /// Local program, connected by standard input and output.
@@ -108,7 +108,7 @@ pub struct OAuthClient {
     pub issuer: Option<String>,
 }
 
-/// Text of the configuration that may contain secrets: its value, and its displayed form.
+/// Text from the configuration that may contain secrets, with its value and its displayed form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigText {
     /// Value with the secrets inserted.
@@ -134,10 +134,10 @@ impl fmt::Debug for ConfigText {
 /// HTTP transports of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpWire {
-    /// Streamable HTTP of current servers.
+    /// Streamable HTTP, which current servers use.
     Streamable,
-    /// HTTP with SSE, its predecessor: an event stream that names an address for requests. Servers with streamable HTTP
-    /// are accepted too.
+    /// HTTP with SSE, the predecessor of streamable HTTP: an event stream that names a URL for requests. Servers with
+    /// streamable HTTP are also accepted.
     Sse,
 }
 
@@ -155,7 +155,7 @@ pub enum Sampling {
 /// Defaults for the tools of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolDefaults {
-    /// True to offer them to models without a mention; `None` to do so if they fit.
+    /// True to offer the tools to models without a mention; `None` to do so if they fit.
     pub always_available: Option<bool>,
     /// Effect of a call, set by the user.
     pub effect: Option<Effect>,
@@ -167,7 +167,7 @@ pub enum ToolGrants {
     /// No tool, which is the default.
     #[default]
     None,
-    /// Tools with these names of the server.
+    /// Tools with these names at the server.
     Some(BTreeSet<String>),
     /// All tools of the server.
     All,
@@ -184,7 +184,7 @@ impl ToolGrants {
     }
 }
 
-/// Settings of one tool of a server.
+/// Settings for one tool of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolSetting {
     /// True if the tool is enabled.
@@ -222,7 +222,7 @@ impl McpConfig {
 }
 
 impl ServerConfig {
-    /// Creates a configuration for this program or address, with the time limits of the shipped configuration.
+    /// Creates a configuration for this program or URL, with the time limits of the shipped configuration.
     pub fn new(address: ServerAddress) -> Self {
         Self {
             enabled: true,
@@ -240,7 +240,7 @@ impl ServerConfig {
         }
     }
 
-    /// Settings of one tool, completed by the defaults of the server.
+    /// Settings for one tool, completed by the server's defaults.
     pub fn tool(&self, name: &str) -> ToolSetting {
         let own = self.tools.get(name).cloned().unwrap_or_default();
         ToolSetting {
@@ -256,7 +256,7 @@ impl ServerConfig {
         identity(self) == identity(other) && self.texts() == other.texts()
     }
 
-    /// Hash that identifies the server behind this name, used for its catalogue. Does not cover secrets.
+    /// Hash that identifies the configured server, used for its catalogue. Secrets are not part of the hash.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         let mut add = |text: &str| {
@@ -289,19 +289,19 @@ impl ServerConfig {
         self.texts().iter().flat_map(|text| variables::names(text)).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Variables without a default that have no value among these.
+    /// Variables without a default that have no value in `values`.
     pub(crate) fn missing(&self, values: &BTreeMap<String, String>) -> BTreeSet<String> {
         let named = self.texts().into_iter().flat_map(variables::names);
         let missing = named.filter(|(name, default)| default.is_none() && !values.contains_key(*name));
         missing.map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Returns true if it cannot be started without a project.
+    /// Returns true if the server cannot be started without a project.
     pub(crate) fn needs_project(&self) -> bool {
         self.missing(&BTreeMap::new()).iter().any(|name| variables::is_project(name))
     }
 
-    /// All texts of the entry except names; missing parts of a client are empty.
+    /// All texts in the entry except names. Missing parts of an OAuth client are empty.
     fn texts(&self) -> Vec<&str> {
         match &self.address {
             ServerAddress::Stdio { command, args, env, cwd } => {
@@ -320,7 +320,7 @@ impl ServerConfig {
         }
     }
 
-    /// Replaces the variables by their values. The error is the name of a variable without a value.
+    /// Replaces variables with their values. The error is the name of a variable without a value.
     pub(crate) fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
         let text = |text: &mut String| variables::filled(text, values).map(|filled| *text = filled);
         let secret = |secret: &mut SecretString| {
@@ -381,13 +381,13 @@ impl ServerConfig {
 
 type CheckTask = dyn Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send + Sync;
 
-/// Check of a plugin by name, before one of its servers is started: its files may have changed since the user agreed to
-/// them. The default check rejects all plugins.
+/// Check of a plugin by name, before one of its servers is started: the plugin's files may have changed since the user
+/// approved them. The default check rejects all plugins.
 #[derive(Clone)]
 pub struct PluginCheck(Arc<CheckTask>);
 
 impl PluginCheck {
-    /// Creates a check. Its error is the reason why the plugin may not run.
+    /// Creates a check from a function, whose error is the reason why the plugin may not run.
     pub fn new(check: impl Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }

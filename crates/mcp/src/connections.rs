@@ -1,5 +1,5 @@
-//! Open connections to servers: one per server, shared by all sessions, and further ones for clients whose environments
-//! would look different to the server.
+//! Open connections to servers. All sessions share one connection per server; clients whose environments would look
+//! different to the server get further ones.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,7 +26,8 @@ pub(crate) struct Key {
 
 struct ConnectionSlot {
     handle: ServerHandle,
-    /// True once a turn has called it. A connection that only lists the tools is closed when another one is called.
+    /// True once a turn has called the server on this connection. A connection that was only used to list tools is
+    /// closed when another one is used for a call.
     is_called: bool,
     used: Instant,
 }
@@ -45,7 +46,8 @@ impl Connections {
         self.0.insert(key, ConnectionSlot { handle, is_called, used: Instant::now() });
     }
 
-    /// Evicts connections to allow another one to this server, and returns those to close. `None` if all are in use.
+    /// Evicts connections to make room for another one to this server, and returns those to close. `None` if all are
+    /// in use.
     pub(crate) fn evict(&mut self, server: &str, is_called: bool) -> Option<Vec<ServerHandle>> {
         // Stopped servers are started again on demand.
         self.0.retain(|key, open| {
@@ -60,7 +62,7 @@ impl Connections {
         Some(ended)
     }
 
-    /// Removes the connections that were never called, if another one to the same server was.
+    /// Removes connections that were never used for a call, if another one to the same server was.
     pub(crate) fn remove_superfluous(&mut self, server: &str) -> Vec<ServerHandle> {
         if self.of(server).any(|(_, open)| open.is_called) { self.remove_uncalled(server) } else { Vec::new() }
     }
@@ -134,7 +136,7 @@ mod tests {
             assert!(connections.evict("s", true).is_some_and(|ended| ended.is_empty()), "{number}");
             let handle = handle();
             connections.add(key(number), handle.clone(), number > 0);
-            // None of them is running, as during a start.
+            // No connection is running, as during a start.
             assert_eq!(handle.health(), Health::Stopped);
             handles.push(handle);
         }

@@ -1,4 +1,4 @@
-//! Questions of servers to the user. They are asked like other questions, in the name of the server, and the answer is
+//! Questions from servers to the user. They are asked like other questions, in the name of the server. The answer is
 //! validated against the form before it is sent to the server.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{
     log::Log,
 };
 
-/// Maximum length of a server's text to the user, in characters.
+/// Maximum length of a server's text for the user, in characters.
 const MAX_LENGTH: usize = 2000;
 /// Maximum size of a question with its form, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
@@ -83,7 +83,7 @@ async fn ask_in(
     }
 }
 
-/// Result for a question that will not be answered.
+/// Result for a question that is not answered.
 pub(crate) fn cancelled() -> ElicitResult {
     ElicitResult::new(ElicitationAction::Cancel)
 }
@@ -92,7 +92,7 @@ fn declined() -> ElicitResult {
     ElicitResult::new(ElicitationAction::Decline)
 }
 
-/// Asks until the answer fits the form, the user declines, or the limit of questions is reached.
+/// Asks until the answer fits the form, the user declines, or the question limit is reached.
 async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, schema: &Value) -> ElicitResult {
     let form = Form::read(schema);
     let mut problem = String::new();
@@ -118,8 +118,8 @@ pub(crate) enum Reply {
     Unavailable,
 }
 
-/// Shows a question of a server to the user. It has no default, because the server would choose it: silence or an empty
-/// answer must never mean consent.
+/// Shows a server's question to the user. The question has no default, because the server would choose it: silence or
+/// an empty answer must never mean consent.
 pub(crate) async fn ask_user(server: &str, call: &Call, log: &Log, message: &str, context: String) -> Reply {
     let Some(number) = call.next_question() else {
         log.note("it asked the user too often in one call; rejected");
@@ -184,7 +184,7 @@ impl Form {
         description
     }
 
-    /// Validated values. Missing ones get their defaults.
+    /// Validated field values. Missing ones get their defaults.
     fn fill(&self, text: &str) -> Result<Map<String, Value>, String> {
         let mut values = match serde_json::from_str(text.trim()) {
             Ok(Value::Object(values)) => values,

@@ -1,11 +1,11 @@
-//! Process between agentd and a server. It has a single thread, starts the server, and leaves no processes of it
+//! Process between agentd and a server. It is single-threaded, starts the server, and leaves no server processes
 //! behind.
 //!
 //! Servers are started by wrappers (`npx`, `uvx`), and start other processes themselves. The guard is their subreaper,
-//! so the kernel reparents orphans to it, inside and outside the server's process group. It watches the server's own
-//! standard input: when agentd closes it, or is killed, the kernel reports that. The server then has time to exit, gets
-//! a signal, and is finally killed with everything that it started. The guard neither reads nor forwards the input:
-//! bytes go directly to the server.
+//! so the kernel reparents orphans to the guard, inside and outside the server's process group. The guard watches the
+//! server's standard input: the kernel reports when agentd closes it or is killed. The server then has time to exit,
+//! gets a signal, and is finally killed with everything that it started. The guard neither reads nor forwards the
+//! input: bytes go directly to the server.
 
 use std::{
     collections::HashMap,
@@ -32,11 +32,11 @@ use nix::{
 /// First argument of a guard process. The command of the server follows.
 pub const GUARD_ARGUMENT: &str = "mcp-guard";
 
-/// Time for a server to exit after the end of its input, which asks it to.
+/// Time for a server to exit after its input has ended, which is the request to exit.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);
 /// Time for a server to exit after a signal.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
-/// Time for the server's child processes to exit after it.
+/// Time for the server's child processes to exit after the server.
 const ORPHAN_GRACE: Duration = Duration::from_millis(200);
 /// Time limit for the end of killed processes. Only an unresponsive disk takes longer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -68,8 +68,8 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
     set_mask(&wanted)?;
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|error| broken("receive signals", &error))?;
-    // Children inherit blocked signals, but the server must receive all of them. They are therefore unblocked for a
-    // moment. If the server exits in this moment, the first `collect` notices it.
+    // Children inherit blocked signals, but the server must receive all signals, so they are unblocked for a moment.
+    // If the server exits in this moment, the first `collect` notices it.
     set_mask(&SigSet::empty())?;
     let started = Command::new(program).args(args).spawn();
     set_mask(&wanted)?;
@@ -78,7 +78,7 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
         (code, format!("could not start `{}`: {error}", program.display()))
     })?;
     let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("identify the server", &error))?);
-    // Readers of the server's output must see its end when the server exits, not when the guard does.
+    // Readers of the server's output must get its end when the server exits, not when the guard does.
     let null = File::options().write(true).open("/dev/null").map_err(|error| broken("free the output", &error))?;
     dup2_stdout(&null).and_then(|()| dup2_stderr(&null)).map_err(|error| broken("free the output", &error))?;
     let mut guard = Guard { signals, server, exit_code: None, input_ended: None, terminated: None };
@@ -92,9 +92,9 @@ struct Guard {
     server: Pid,
     /// Exit code of the server.
     exit_code: Option<u8>,
-    /// Time at which its input ended.
+    /// Time at which the server's input ended.
     input_ended: Option<Instant>,
-    /// Time at which it was signalled.
+    /// Time at which the server was signalled.
     terminated: Option<Instant>,
 }
 
@@ -153,7 +153,7 @@ impl Guard {
         }
     }
 
-    /// Waits for a signal, the end of the server's input, or the limit.
+    /// Waits for a signal, the end of the server's input, or the time limit.
     fn wait(&mut self, limit: Option<Duration>) {
         let timeout = limit.map_or(PollTimeout::NONE, |limit| {
             PollTimeout::from(u16::try_from(limit.as_millis().max(1)).unwrap_or(u16::MAX))
@@ -178,13 +178,13 @@ impl Guard {
     /// Signals the server and all of its descendants.
     fn signal(&self, signal: Signal) {
         for process in descendants() {
-            // It may have exited already.
+            // The process may have exited already.
             let _ = kill(process, signal);
         }
     }
 }
 
-/// All descendants of this process. Orphans are reparented to it, so none is missing.
+/// All descendants of the guard. Orphans are reparented to it, so none is missing.
 fn descendants() -> Vec<Pid> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok());

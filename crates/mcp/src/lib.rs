@@ -7,10 +7,10 @@
 //! - `connections`: open connections, and which of them are closed if there are too many.
 //! - [`catalogue`]: last known tools of a server, stored on the disk. [`published_tools`]: the tools that models are
 //!   offered, and their names.
-//! - `schema`, `answer`: converts schemas and answers of servers for models. All of it is untrusted.
-//! - `elicitation`: questions of servers to the user. `sampling`: requests of servers to a model, subject to the user's
+//! - `schema`, `answer`: conversion of servers' schemas and answers for models. Both are untrusted.
+//! - `elicitation`: questions from servers to the user. `sampling`: model requests from servers, subject to the user's
 //!   approval.
-//! - `calls`: calls in flight with one server. `http_client`: HTTP requests to servers.
+//! - `calls`: calls in flight to one server. `http_client`: HTTP requests to servers.
 //! - [`login`]: logins to HTTP servers.
 //! - [`variables`]: variables in the configuration whose values come from clients.
 //! - [`session`]: servers that a client provides for one session.

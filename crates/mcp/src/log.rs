@@ -7,7 +7,7 @@ use std::{
 
 use crate::reason::{SecretFilter, line};
 
-/// Maximum number of stored lines, and maximum bytes of all lines and of one.
+/// Maximum number of stored lines, maximum bytes of all lines, and maximum bytes of one line.
 const MAX_LINES: usize = 1000;
 const MAX_BYTES: usize = 256 * 1024;
 const MAX_LINE_LENGTH: usize = 4096;
@@ -25,7 +25,7 @@ struct Ring {
     bytes: usize,
     /// Beginning of an unfinished line.
     open: Vec<u8>,
-    /// True while the rest of a too long line is skipped.
+    /// True while the rest of an overlong line is skipped.
     skipping: bool,
 }
 
@@ -35,12 +35,12 @@ impl Log {
         Self { ring: Mutex::default(), clean }
     }
 
-    /// Adds a line of agentd itself.
+    /// Adds a line from agentd itself.
     pub fn note(&self, line: &str) {
         self.ring().push(format!("agentd: {}", self.shown(line)));
     }
 
-    /// Adds a line of the server.
+    /// Adds a line from the server.
     pub fn add(&self, line: &str) {
         self.ring().push(self.shown(line));
     }
@@ -78,7 +78,7 @@ impl Log {
         ring.lines.iter().skip(skipped).cloned().collect()
     }
 
-    /// Last line of the server itself, shortened and cleaned for an error.
+    /// Last line from the server itself, shortened and cleaned for an error.
     pub fn last_line(&self) -> Option<String> {
         let ring = self.ring();
         let last = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;

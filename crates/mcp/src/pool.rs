@@ -1,5 +1,5 @@
 //! Pool of all servers. Sessions share one connection to each server. A client whose environment would look different
-//! to the server gets another one.
+//! to the server gets another connection.
 //!
 //! - `report`: state of the servers and logins, and listing of servers that were never reached.
 
@@ -43,17 +43,17 @@ pub struct PoolParts {
     pub config: McpConfig,
     /// Storage of the servers' catalogues.
     pub catalogues: CatalogueFolder,
-    /// Program that is started as the guard of a server.
+    /// Program that is started as a server's guard.
     pub guard: PathBuf,
     /// Storage of tokens for HTTP servers.
     pub logins: Logins,
     /// Environment of servers if the client sends none.
     pub environment: BTreeMap<String, String>,
-    /// Removes secrets from texts of servers.
+    /// Removes secrets from text sent by servers.
     pub clean: SecretFilter,
     /// Returns true if a tool name is reserved.
     pub reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Check before a server of a plugin is started.
+    /// Check that runs before a plugin's server is started.
     pub plugin_check: PluginCheck,
     /// Owner of the servers.
     pub owner: PoolOwner,
@@ -62,9 +62,9 @@ pub struct PoolParts {
 /// Owner of the servers in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolOwner {
-    /// All sessions. Servers see the environment of the calling client, and their catalogues are stored on the disk.
+    /// All sessions. Servers get the environment of the calling client, and their catalogues are stored on disk.
     Daemon,
-    /// One session. Servers see the environment of the client that provided them, and nothing is stored on the disk.
+    /// One session. Servers get the environment of the client that provided them, and nothing is stored on disk.
     Session,
 }
 
@@ -92,7 +92,7 @@ pub struct McpPool {
     listing_permits: tokio::sync::Semaphore,
     /// Notified when a listing has succeeded or failed.
     listed: tokio::sync::Notify,
-    /// True once servers may be started without a call, which must not delay the start of the daemon.
+    /// True once servers may be started without a call, which must not delay daemon startup.
     opened: AtomicBool,
     /// True if some servers may never have been listed.
     unseen: AtomicBool,
@@ -103,9 +103,9 @@ pub struct McpPool {
 struct State {
     config: Arc<McpConfig>,
     connections: Connections,
-    /// Last calling session, for servers that are started without one.
+    /// Last session that made a call, for servers that are started without a session.
     last_user: ToolUser,
-    /// Values of variables from clients.
+    /// Variable values from clients.
     client_values: ClientValues,
     /// Recent logs of servers, including stopped ones.
     logs: BTreeMap<String, Arc<Log>>,
@@ -164,8 +164,8 @@ impl McpPool {
         Arc::clone(&self.state().published)
     }
 
-    /// Allows servers to be started without a call, and starts the eager ones in the background. Nothing is started
-    /// before, so that the start of the daemon is not delayed.
+    /// Allows servers to be started without a call, and starts the eager ones in the background. Until then, no server
+    /// is started without a call, so that daemon startup is not delayed.
     pub fn open(self: &Arc<Self>) {
         self.opened.store(true, Ordering::Release);
         let config = Arc::clone(&self.state().config);
@@ -197,8 +197,8 @@ impl McpPool {
         all.into_iter().filter(|name| !is_place(name)).collect()
     }
 
-    /// Stores the values of variables from a client, for its session if it is known. Only variables in the
-    /// configuration are stored, in memory. Returns all stored values, so that logs can hide them.
+    /// Stores variable values from a client, for its session if that is known. Only variables in the configuration are
+    /// stored, and only in memory. Returns all stored values, so that logs can hide them.
     pub fn set_client_values(
         &self,
         session: Option<SessionId>,
@@ -222,7 +222,7 @@ impl McpPool {
         state.config.servers.contains_key(server).then(|| state.log(server, &self.deps.clean))
     }
 
-    /// Starts a server immediately, even if it failed and would have to wait, for this project. Returns its report.
+    /// Starts a server for this project immediately, even if it has failed and would have to wait. Returns its report.
     ///
     /// # Errors
     /// If there is no such server, or it cannot be started.
@@ -302,8 +302,8 @@ impl McpPool {
         join_all(handles.iter().map(ServerHandle::stop)).await;
     }
 
-    /// Connection to a server, for a session or none. `offered_as` is the fingerprint of the server when its tool was
-    /// offered; `None` if no tool is called.
+    /// Connection to a server, for a session or without one. `offered_as` is the server's fingerprint when its tool
+    /// was offered, or `None` if no tool is called.
     fn handle(&self, server: &str, user: &ToolUser, offered_as: Option<&str>) -> Result<ServerHandle, Reason> {
         let mut state = self.state();
         if state.closed {
@@ -330,7 +330,7 @@ impl McpPool {
         let values = self.values(&state, &config, user);
         let config = config.filled(&values).map_err(|name| Reason::new(missing(&name)))?;
         let is_called = offered_as.is_some();
-        // HTTP servers do not see the environment.
+        // HTTP servers do not get the environment.
         let is_program = matches!(config.address, ServerAddress::Stdio { .. });
         let environment = if is_program { self.environment_of(&state, user) } else { BTreeMap::new() };
         let key = Key { server: server.to_owned(), environment, variables: values };
@@ -361,8 +361,9 @@ impl McpPool {
         Ok(handle)
     }
 
-    /// Values of a server's variables: those of the session's client, or else of any client, and the folders. A server
-    /// started without a session gets those of the last one. In a session without a project, the project has no value.
+    /// Values of a server's variables: those of the session's client, otherwise of any client, and the folders. A
+    /// server started without a session gets the values of the last session. In a session without a project, the
+    /// project variable has no value.
     fn values(&self, state: &State, server: &ServerConfig, user: &ToolUser) -> BTreeMap<String, String> {
         let names = server.variables();
         let mut values = state.client_values.values(user.session_id, &names);
@@ -378,7 +379,7 @@ impl McpPool {
         values
     }
 
-    /// Environment of a program: that of the calling client, or of the last one, on top of the daemon's.
+    /// Environment for a program: that of the calling client, or of the last client, on top of the daemon's.
     fn environment_of(&self, state: &State, user: &ToolUser) -> BTreeMap<String, String> {
         let mut environment = self.environment.clone();
         let client = user.environment.as_ref().or(state.last_user.environment.as_ref());

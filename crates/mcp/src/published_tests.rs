@@ -175,7 +175,7 @@ fn largest_servers_are_not_offered_over_the_limit() {
     check(&[("a", 31, 0)], &[]);
     check(&[("a", 20, 0), ("b", 15, 0), ("c", 3, 0)], &["b", "c"]);
     check(&[("a", 16, 0), ("b", 16, 0), ("c", 14, 0)], &["a", "c"]);
-    // A few tools can be as large as many.
+    // A few tools can be as large as many small ones.
     check(&[("a", 2, 40_000), ("b", 20, 100)], &["b"]);
     assert!(within_limits(offers(&[("a", 1, 0)]), 0).is_empty());
 }

@@ -1,4 +1,4 @@
-//! Derives the tools that models are offered from the configuration and the catalogues of all servers: their names, and
+//! Derives the tools offered to models from the configuration and the catalogues of all servers: the tool names, and
 //! the selection that fits into every turn. Pure.
 
 use std::{
@@ -32,13 +32,13 @@ pub struct PublishedTools {
     pub foreign: HashMap<String, Arc<ForeignTool>>,
     /// Servers, sorted by name.
     pub servers: Vec<ServerCard>,
-    /// Call target of each tool name.
+    /// Call target for each tool name.
     pub routes: HashMap<String, Route>,
     /// Notes by server: deviations from the configuration, or from the server's definitions.
     pub notes: Vec<(String, String)>,
 }
 
-/// Call target of a tool name.
+/// Call target for a tool name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Name of the server.
@@ -59,7 +59,7 @@ impl Route {
 /// Operation of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolTarget {
-    /// Calls the tool of this name.
+    /// Calls the tool with this name.
     Tool(String),
     /// Lists the resources of the server.
     ListResources,
@@ -118,13 +118,13 @@ pub fn publish<C: Borrow<Catalogue>>(
     published
 }
 
-/// Prefix of the names of a server's tools.
+/// Prefix of a server's tool names.
 fn prefix(server: &str) -> String {
     schema::all_of(server).trim_end_matches('*').to_owned()
 }
 
-/// Aliases claimed by several tools. None of them gets the alias, so that its meaning does not depend on which others
-/// are available.
+/// Aliases claimed by several tools. None of these tools gets the alias, so that its meaning does not depend on which
+/// of them are available.
 fn claimed_twice(config: &McpConfig) -> BTreeSet<&str> {
     let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
     for (_, server) in config.enabled() {
@@ -252,8 +252,8 @@ impl Publisher<'_> {
         self.specs.insert(name, spec);
     }
 
-    /// Alias of the tool if it is usable, otherwise a name derived from those of the server and the tool. Neither
-    /// depends on other servers or their tools.
+    /// Alias of the tool if it is usable, otherwise a name derived from the server and tool names. Neither depends on
+    /// other servers or their tools.
     fn name(&mut self, server: &str, tool: &str, alias: Option<&str>) -> String {
         let own = schema::name(server, tool);
         let Some(alias) = alias else { return own };
@@ -277,11 +277,11 @@ impl Publisher<'_> {
     }
 }
 
-/// Maximum total size of these tools in each request, in bytes.
+/// Maximum total size of tools without configured availability in each request, in bytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Tools of one server whose availability is not configured. A model that sees hundreds of tools chooses badly,
-/// and each request repeats them. They are therefore offered in every turn only while the tools of all servers are few.
+/// Tools of one server whose availability is not configured. A model with hundreds of tools chooses badly, and each
+/// request repeats them. These tools are therefore offered in every turn only while the tools of all servers are few.
 #[derive(Debug, Default)]
 struct OpenTools {
     tools: Vec<String>,
@@ -295,8 +295,8 @@ impl OpenTools {
     }
 }
 
-/// Selects the tools that fit. Those of the largest server are dropped first; of servers of the same size, the last one
-/// by name. The result depends on nothing else, so it is stable as long as the servers' tools are.
+/// Selects the tools that fit. Those of the largest server are dropped first; among servers of equal size, those of
+/// the last one by name. The result only depends on the servers' tools, so it is stable while they are.
 fn within_limits(mut offers: BTreeMap<String, OpenTools>, limit: usize) -> BTreeSet<String> {
     loop {
         let tools: usize = offers.values().map(|offer| offer.tools.len()).sum();

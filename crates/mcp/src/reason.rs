@@ -1,5 +1,5 @@
-//! Reason why a server is unavailable: our own message, and the message of the server. They are kept separate from the
-//! start, so that the server's text is never mistaken for ours, and the server's text is shortened and cleaned.
+//! Reason why a server is unavailable: our own message, and the server's message. The two are stored separately, so
+//! that the server's text is never mistaken for ours. The server's text is shortened and cleaned.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 
 /// Maximum length of a server's text, in characters.
 const MAX_LENGTH: usize = 400;
-/// Maximum number of characters of it that are processed.
+/// Maximum number of characters of a server's text that are processed.
 const MAX_PROCESSED: usize = 64 * 1024;
 
 /// Reason why a server is unavailable.
@@ -19,17 +19,17 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// Reason without a message of the server.
+    /// Creates a reason without a message from the server.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), detail: None }
     }
 
-    /// Reason with a message of the server.
+    /// Creates a reason with a message from the server.
     pub(crate) fn of_server(message: impl Into<String>, detail: &str, clean: &SecretFilter) -> Self {
         Self { message: message.into(), detail: Some(line(detail, clean)).filter(|detail| !detail.is_empty()) }
     }
 
-    /// Reason of a failed request.
+    /// Reason for a failed request.
     pub(crate) fn of_request(message: &str, error: &ServiceError, clean: &SecretFilter) -> Self {
         match error {
             ServiceError::McpError(refusal) => Self::of_server(message, &refusal.message, clean),
@@ -37,7 +37,7 @@ impl Reason {
         }
     }
 
-    /// Reason of a failed initialisation.
+    /// Reason for a failed initialisation.
     pub(crate) fn of_greeting(error: &ClientInitializeError, clean: &SecretFilter) -> Self {
         match error {
             ClientInitializeError::JsonRpcError(refusal) => {
@@ -90,7 +90,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Cleans a text of the server: one line of limited length, without secrets and terminal sequences.
+/// Cleans text from a server: one line of limited length, without secrets and terminal sequences.
 pub(crate) fn line(text: &str, clean: &SecretFilter) -> String {
     let text: String = text.chars().take(MAX_PROCESSED).collect();
     let text = clean.redact(&text);

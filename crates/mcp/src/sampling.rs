@@ -1,5 +1,5 @@
-//! Requests of servers to a model (`sampling/createMessage`). The user must approve each of them. They run on the
-//! turn's own model and count against its budget.
+//! Model requests from servers (`sampling/createMessage`). The user must approve each request. It runs on the turn's
+//! own model and counts against the turn's budget.
 //!
 //! Only text is accepted. Model hints, temperatures and similar parameters are ignored, because the user has chosen the
 //! model.
@@ -27,16 +27,16 @@ use crate::{
 
 /// Maximum size of a request, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// Maximum number of tokens of an answer, whatever the server requests.
+/// Maximum number of tokens in an answer, regardless of the server's request.
 const MAX_TOKENS: u64 = 2000;
 /// Maximum length of a request in characters, and in displayed lines: the user must not approve text that was not
 /// shown, or that scrolls the question out of sight.
 const MAX_LENGTH: usize = 8000;
 const MAX_LINES: usize = 200;
-/// Width at which displayed lines are wrapped, in characters. If the terminal wrapped them, the rest would appear
-/// without its mark.
+/// Width at which displayed lines are wrapped, in characters. If the terminal wrapped a line, the rest would appear
+/// without the mark.
 const WIDTH: usize = 72;
-/// Instructions of a request without any.
+/// Instructions for a request that has none.
 const NO_INSTRUCTIONS: &str = "Answer the request.";
 /// Protocol error code for a rejection by the user.
 const REJECTED: ErrorCode = ErrorCode(-1);
@@ -101,14 +101,14 @@ async fn ask_in(
         }
         Reply::Unavailable => return Err((REJECTED, "no user can allow it".to_owned())),
     }
-    // The server waits for the answer, so its time limits are suspended.
+    // The server waits for the answer, so the call's time limits are suspended.
     let _waiting = call.suspend_limits();
     match call.sampler.ask(request).await {
         Some(Ok(sampled)) => Ok(sampled),
         Some(Err(error)) => {
             log.note(&format!("the model failed: {error}"));
             let reason = match error.kind() {
-                // A limit of the turn. Other problems of a model are not disclosed to the server.
+                // A limit of the turn was reached. Other model problems are not disclosed to the server.
                 ErrorKind::Conflict => error.to_string(),
                 ErrorKind::ContextOverflow => "the request is too long for the model".to_owned(),
                 _ => "the model gave no answer".to_owned(),
@@ -163,7 +163,8 @@ fn visible(text: &str) -> Option<String> {
     Some(visible).filter(|text| !text.trim().is_empty())
 }
 
-/// Formats the texts of a request for the user. Each line of the server is marked, so that it is not mistaken for ours.
+/// Formats the texts of a request for the user. Each line from the server is marked, so that it is not mistaken for
+/// ours.
 fn shown(request: &SampleRequest) -> Result<String, Refusal> {
     let (mut shown, mut length, mut lines) = (String::new(), 0, 0);
     for message in &request.messages {
@@ -226,7 +227,7 @@ mod tests {
 
     const YES: Option<&str> = Some("yes");
 
-    /// Call of a user with this answer, and a model with this response.
+    /// Call whose user gives this answer, and whose model gives this response.
     struct TestCall {
         calls: Calls,
         log: Log,

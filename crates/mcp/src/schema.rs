@@ -1,4 +1,4 @@
-//! Converts tool definitions of servers for models: names that every provider accepts, schemas that are objects, and
+//! Converts servers' tool definitions for models: names that every provider accepts, schemas that are objects, and
 //! texts of limited length that cannot impersonate the user or agentd.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,33 +9,33 @@ use sha2::{Digest as _, Sha256};
 
 /// Maximum length of a name that all providers accept.
 const MAX_NAME_LENGTH: usize = 64;
-/// Maximum length of the description of a tool, and of an argument, in characters.
+/// Maximum length of a tool's or argument's description, in characters.
 const MAX_DESCRIPTION_LENGTH: usize = 2048;
 const MAX_TEXT_LENGTH: usize = 1024;
 /// Maximum length of a line about a server, in characters.
 const MAX_LINE_LENGTH: usize = 160;
-/// Maximum size of a schema, in bytes, and its maximum nesting.
+/// Maximum size of a schema in bytes, and maximum nesting depth.
 const MAX_BYTES: usize = 32 * 1024;
 const MAX_DEPTH: usize = 24;
 
 /// Keywords that providers reject at the top level of a schema, which must be a plain object.
 const NOT_AT_TOP: [&str; 8] = ["$schema", "$id", "$ref", "anyOf", "oneOf", "allOf", "not", "enum"];
-/// Keywords whose subschemas can have properties, too.
+/// Keywords whose subschemas can also have properties.
 const COMPOSED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
-/// Maximum number of subschemas evaluated for them.
+/// Maximum number of subschemas evaluated for a keyword.
 const MAX_PARTS: usize = 64;
 
 /// Prefix of all generated names.
 pub(crate) const PREFIX: &str = "mcp_";
-/// Maximum length of the server's part of a name.
+/// Maximum length of the server part of a name.
 const MAX_SERVER_LENGTH: usize = 40;
 
-/// Name by which models call a tool of a server, valid for all providers. It depends only on the two names, and tools
-/// of different servers never share one. A permission for a name therefore stays with the server that it was granted
-/// to.
+/// Name by which models call a server's tool, valid for all providers. It depends only on `server` and `tool`, and
+/// tools of different servers never share a name. A permission for a name therefore stays with the server that it was
+/// granted to.
 ///
-/// This holds because the server's part can be recovered: it ends at the first `__` if there is one, otherwise at the
-/// first `_`.
+/// Names are never shared because the server part can be recovered: it ends at the first `__` if there is one,
+/// otherwise at the first `_`.
 pub(crate) fn name(server: &str, tool: &str) -> String {
     let server = server_part(server);
     let tool = tool_part(tool, MAX_NAME_LENGTH - PREFIX.len() - server.len() - 2);
@@ -43,12 +43,12 @@ pub(crate) fn name(server: &str, tool: &str) -> String {
     format!("{PREFIX}{server}{separator}{tool}")
 }
 
-/// Rule that matches all tools of a server. It cannot be the name of a tool, because of the star.
+/// Rule that matches all tools of a server. It cannot be a tool's name, because it contains a star.
 pub(crate) fn all_of(server: &str) -> String {
     format!("{PREFIX}{}_*", server_part(server))
 }
 
-/// Server's part of a name: the server's name if its end can be recognised, otherwise a changed one.
+/// Server part of a name: the server's name if its end can be recognised, otherwise a modified name.
 fn server_part(server: &str) -> String {
     let fits =
         is_valid_name(server) && server.len() <= MAX_SERVER_LENGTH && !server.contains("__") && !server.ends_with('_');
@@ -60,7 +60,7 @@ fn server_part(server: &str) -> String {
     format!("{head}-{}", mark(server))
 }
 
-/// Tool's part of a name, with valid characters and at most `limit` of them. Different tools keep different names.
+/// Tool part of a name, with at most `limit` valid characters. Different tools have different names.
 fn tool_part(tool: &str, limit: usize) -> String {
     let letters: String = tool.chars().map(|letter| if is_letter(letter) { letter } else { '_' }).collect();
     if letters == tool && tool.len() <= limit {
@@ -73,7 +73,7 @@ fn tool_part(tool: &str, limit: usize) -> String {
 /// Length of a mark, in hexadecimal digits.
 pub(crate) const HASH_LENGTH: usize = 8;
 
-/// Mark that distinguishes changed names which would be equal without it.
+/// Mark that distinguishes modified names which would otherwise be equal.
 pub(crate) fn mark(name: &str) -> String {
     Sha256::digest(name.as_bytes()).iter().take(HASH_LENGTH / 2).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -146,8 +146,8 @@ pub(crate) fn parameters(schema: &Map<String, Value>) -> Value {
     if fit.to_string().len() > MAX_BYTES { open() } else { fit }
 }
 
-/// Merges the properties of subschemas into the schema. Of alternatives, only the properties that all of them require
-/// are required.
+/// Merges the properties of subschemas into the schema. For alternatives, a property is required only if all of them
+/// require it.
 fn merge_subschemas(mut schema: Map<String, Value>) -> Map<String, Value> {
     let whole = &Value::Object(schema.clone());
     let list = |key: &str| -> Vec<&Value> {
@@ -192,7 +192,7 @@ pub(crate) fn open() -> Value {
     json!({"type": "object", "properties": {}, "additionalProperties": true})
 }
 
-/// Value with cleaned texts. `None` if it is nested too deeply.
+/// Value with cleaned strings. `None` if it is nested too deeply.
 fn clean_value(value: &Value, depth: usize) -> Option<Value> {
     Some(match value {
         Value::String(text) => Value::String(truncated(text, MAX_TEXT_LENGTH)),
@@ -276,7 +276,7 @@ mod tests {
             one["properties"].clone(),
             json!(["kind", "x"]),
         );
-        // One of two properties is required, besides one that always is.
+        // One of two properties is required, in addition to a property that is always required.
         let either = json!({"anyOf": [{"required": ["x"]}, {"required": ["y"]}], "properties": {"x": text, "y": text, "z": text}, "required": ["z"]});
         check(either.clone(), either["properties"].clone(), json!(["z"]));
         // Circular and dangling references terminate.
@@ -303,7 +303,7 @@ mod tests {
         assert!(long.chars().count() <= MAX_LINE_LENGTH + 4 && long.ends_with("[…]"), "{long}");
     }
 
-    /// Server's part of a name.
+    /// Server part of a name.
     fn server_of(name: &str) -> &str {
         let rest = name.strip_prefix(PREFIX).unwrap();
         rest.split_once("__").or_else(|| rest.split_once('_')).unwrap().0

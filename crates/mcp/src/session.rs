@@ -1,6 +1,6 @@
 //! Servers that a client provides for one session. They follow the rules of the daemon's own servers: a guard, a clean
 //! environment, and a stop when idle. Their definitions contain secrets, so they exist only in memory, and the client
-//! has to provide them again after a restart of the daemon. They are validated before anything is stored, and their
+//! has to provide them again after a daemon restart. Definitions are validated before anything is stored, and their
 //! texts are literal, without variables.
 
 use std::{
@@ -25,15 +25,15 @@ use crate::{
 /// Maximum number of sessions with servers. Above it, the session whose servers were provided longest ago loses them.
 const SESSIONS: usize = 256;
 
-/// Dependencies of servers of sessions.
+/// Dependencies of session servers.
 pub struct SessionServersParts {
     /// Program that is started as the guard of a server.
     pub guard: PathBuf,
-    /// Environment of all servers. That of the client is added.
+    /// Environment for all servers. The client's environment is added.
     pub environment: BTreeMap<String, String>,
     /// Network routes to HTTP servers.
     pub routes: Routes,
-    /// Removes secrets from texts of servers.
+    /// Removes secrets from text sent by servers.
     pub clean: SecretFilter,
     /// Called with all secrets of all servers, before any of them is started.
     pub learn_secrets: Box<dyn Fn(Vec<String>) + Send + Sync>,
@@ -128,7 +128,7 @@ impl SessionServers {
                 let provided = ProvidedServers { pool: Arc::clone(&pool), environment, version, secrets };
                 state.sessions.insert(session, provided);
                 ended.extend(state.evict_oldest());
-                // Before any of them is started.
+                // Called before any of the servers is started.
                 (self.parts.learn_secrets)(state.secrets());
                 pool.reconfigure(config);
                 (version, Some(pool), ended)
@@ -223,7 +223,7 @@ pub const MAX_SESSION_SERVER_BYTES: usize = 128 * 1024;
 /// Maximum length of a server's name, in characters.
 pub const MAX_SERVER_NAME: usize = 100;
 
-/// Maximum number of characters of a server's name in the names of its tools.
+/// Maximum number of characters of a server's name in its tool names.
 const MAX_NAME_PART: usize = 24;
 
 /// Server that a client provides for one session.
@@ -231,7 +231,7 @@ const MAX_NAME_PART: usize = 24;
 pub struct SessionServer {
     /// Client's name for the server.
     pub name: String,
-    /// Program or address. An empty working directory means the client's folder.
+    /// Program or URL. An empty working directory means the client's folder.
     pub address: ServerAddress,
 }
 
@@ -281,7 +281,7 @@ fn config(servers: &[SessionServer], folder: &Path) -> Result<(McpConfig, Vec<St
 }
 
 /// Name of a server inside agentd: the client's name and a hash of the definition. No configured server shares it, so
-/// permissions stay with this command or address.
+/// permissions stay with this command or URL.
 fn inner_name(name: &str, fingerprint: &str) -> String {
     let letters = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
     let prefix: String = letters.take(MAX_NAME_PART).collect();

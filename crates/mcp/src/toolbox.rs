@@ -24,7 +24,7 @@ use crate::{
 /// Toolbox with the tools of all servers.
 pub struct McpToolbox {
     pool: Arc<McpPool>,
-    /// Prefix of the route of each name.
+    /// Prefix of each tool's route.
     mark: String,
 }
 
@@ -39,7 +39,7 @@ impl McpToolbox {
         Self { pool, mark }
     }
 
-    /// Returns true if a server has a tool of that name.
+    /// Returns true if a server has a tool with this name.
     pub fn has(&self, name: &str) -> bool {
         self.pool.published().routes.contains_key(name)
     }

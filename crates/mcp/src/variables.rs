@@ -1,8 +1,8 @@
 //! Variables in `mcp_servers.yaml` that the daemon's own environment lacks.
 //!
-//! In the texts of a server, each of them is represented by a mark. Clients provide the values when they start turns.
-//! The pool stores them in memory, and only the server that uses a variable gets its value. Sessions without values use
-//! the most recent ones, since a daemon has a single user.
+//! In a server's texts, each variable is represented by a mark. Clients provide the values when they start turns. The
+//! pool stores the values in memory, and only the server that uses a variable gets its value. Sessions without values
+//! use the most recent ones, since a daemon has a single user.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -44,7 +44,7 @@ pub fn parts(written: &str) -> (&str, Option<&str>) {
     written.split_once(":-").map_or((written, None), |(name, default)| (name, Some(default)))
 }
 
-/// Returns true if a text contains a variable.
+/// Returns true if the text contains a variable.
 pub fn has_mark(text: &str) -> bool {
     text.contains(OPEN)
 }
@@ -59,7 +59,7 @@ pub(crate) fn names(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split(OPEN).skip(1).filter_map(|rest| Some(parts(rest.split_once(CLOSE)?.0)))
 }
 
-/// Replaces the marks by values. The error is the name of a variable without a value.
+/// Replaces the marks with values. The error is the name of a variable without a value.
 pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut pieces = text.split(OPEN);
@@ -84,7 +84,7 @@ pub(crate) struct ClientValues {
 }
 
 impl ClientValues {
-    /// Stores the values of a client, for its session if it is known, replacing previous ones.
+    /// Stores values from a client, for its session if that is known. They replace previous values.
     pub(crate) fn set_client_values(
         &mut self,
         session: Option<SessionId>,

@@ -1,5 +1,5 @@
-//! One call of a model, from the request to its end: it sends, retries, reads, and converts the output of the dialect's
-//! reader into chunks. Its whole state is in one value, so dropping it cancels the request.
+//! One model call, from the request to its end: sends, retries, reads, and converts the output of the dialect's reader
+//! into chunks. The call's whole state is in one value, so dropping it cancels the request.
 
 mod adaptation;
 mod reading;
@@ -53,7 +53,7 @@ use crate::{
 /// Maximum number of retries of answers that broke off after they had started.
 const MAX_CUT_RETRIES: u32 = 5;
 
-/// Maximum number of pauses of one answer.
+/// Maximum number of pauses in one answer.
 const MAX_PAUSES: u32 = 16;
 
 /// Model on an HTTP server.
@@ -62,7 +62,7 @@ pub(crate) struct HttpModel(Arc<Inner>);
 struct Inner {
     dialect: Box<dyn Dialect>,
     facts: ModelFacts,
-    /// Changes that are unnecessary, because the server accepted the parts since the daemon's start.
+    /// Changes that are unnecessary, because the server has accepted the changed parts since the daemon started.
     unneeded: Mutex<BTreeSet<Change>>,
 }
 
@@ -154,7 +154,7 @@ struct Call {
     /// All tools of the request, including those that are not sent.
     tools: Arc<[ToolSpec]>,
     trials: Trials,
-    /// True once the server failed on its own. The next attempt may succeed.
+    /// True once the server has failed by itself, so that the next attempt may succeed.
     has_failed: bool,
     retries: Retries,
     /// Retries of answers that broke off after they had started.
@@ -172,7 +172,7 @@ struct Call {
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
         let config = &model.facts.config;
-        // No retries of any kind if they are disabled.
+        // If retries are disabled, answers that break off are not retried either.
         let cuts = if config.retries == 0 { 0 } else { MAX_CUT_RETRIES };
         Self {
             retries: Retries::new(config, config.retries, request.has_fallback),
@@ -318,7 +318,7 @@ impl Call {
     }
 }
 
-/// The tools except those that the server refuses.
+/// The tools except the ones that the server refuses.
 fn sent_tools(tools: &Arc<[ToolSpec]>, form: &RequestForm) -> Arc<[ToolSpec]> {
     if tools.iter().all(|tool| form.sends_tool(&tool.name)) {
         return Arc::clone(tools);
@@ -331,9 +331,9 @@ impl Inner {
         self.unneeded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one attempt, up to the head of the answer. The deadline of the first byte also applies to reading it.
-    /// Facts about the model are queried concurrently, and beforehand only if the request depends on them. `paused` is
-    /// the content of a paused answer.
+    /// Makes one attempt, up to the head of the answer. The returned first-byte deadline also applies to reading.
+    /// Facts about the model are queried concurrently, or beforehand if the request depends on them. `paused` is the
+    /// content of a paused answer.
     async fn open(
         &self,
         request: &ModelRequest,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// Assumed window of a local model whose size is unknown, in tokens.
 pub(crate) const LOCAL_WINDOW: u64 = 32_768;
 
-/// Assumed window of a remote model whose size is unknown, in tokens. Providers no longer offer smaller ones.
+/// Assumed window of a remote model whose size is unknown, in tokens. Providers no longer offer smaller windows.
 pub(crate) const REMOTE_WINDOW: u64 = 131_072;
 
 /// Idle timeout of the Responses wire in milliseconds. Models reason there without any output or keep-alive.
@@ -81,59 +81,59 @@ pub enum Effort {
 pub struct ModelConfig {
     /// Dialect of the server.
     pub wire: Wire,
-    /// Address of the server: for `openai` and `responses` usually including `/v1`, for `llamacpp` the server's root,
+    /// Base URL of the server: for `openai` and `responses` usually including `/v1`, for `llamacpp` the server's root,
     /// for `anthropic` with or without `/v1`.
     pub base_url: String,
-    /// API key of the server.
+    /// API key for the server.
     pub api_key: Option<SecretString>,
-    /// ID of the model at the server. If empty, the first model that the server lists is used.
+    /// ID of the model on the server. If empty, the first model that the server lists is used.
     pub id: String,
     /// Temperature, 0 to 2. `None` for the server's default.
     pub temperature: Option<f64>,
-    /// Maximum number of tokens of an answer. `None` for the server's limit.
+    /// Maximum number of tokens in an answer. `None` for the server's limit.
     pub max_tokens: Option<u64>,
-    /// Maximum number of tokens of request and answer together. `None` for the size that the server reports.
+    /// Maximum number of tokens in request and answer together. `None` for the size that the server reports.
     pub context_window: Option<u64>,
     /// True if tool calls use the wire's own fields, false if they are written into the text. `None` for what the
     /// dialect supports; `llamacpp` never has fields for them.
     pub native_tools: Option<bool>,
     /// True if earlier reasoning is sent back, which some providers require and others refuse.
     pub echo_reasoning: bool,
-    /// True if it accepts pictures. `None` if the server's report decides. Ignored for `llamacpp`, which has no
-    /// pictures.
+    /// True if the model accepts pictures. `None` to use the server's report. Ignored for `llamacpp`, which does not
+    /// support pictures.
     pub sees_pictures: Option<bool>,
     /// Reasoning mode. `None` for adaptive if the server reports support. For `anthropic` and `responses`.
     pub thinking: Option<Thinking>,
     /// Effort of answers. `None` for the server's default. For `anthropic` and `responses`.
     pub effort: Option<Effort>,
-    /// True if the server is asked for the reason of a cache miss. `None` to ask only Anthropic's own server. For
+    /// True if the server is asked for the reason for a cache miss. `None` to ask only Anthropic's own server. For
     /// `anthropic` and `responses`.
     pub cache_reasons: Option<bool>,
-    /// Prices of the model's tokens.
+    /// Token prices of the model.
     pub prices: Option<Prices>,
-    /// Time limit of a connection, in milliseconds.
+    /// Time limit for connecting, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// Time limit of the first byte of an answer, counted from the request, in milliseconds.
+    /// Time limit for the first byte of an answer, counted from the request, in milliseconds.
     pub first_byte_timeout_ms: u64,
-    /// Maximum silence within an answer, in milliseconds. [`Self::new`] sets a longer one for `responses`.
+    /// Maximum silence within an answer, in milliseconds. [`Self::new`] sets a longer limit for `responses`.
     pub idle_timeout_ms: u64,
     /// Maximum number of retries before the first token.
     pub retries: u32,
     /// Wait before the first retry, in milliseconds. It doubles with each retry, with jitter.
     pub retry_delay_ms: u64,
-    /// Maximum wait before a retry, in milliseconds. If a server asks for a longer one, the call fails.
+    /// Maximum wait before a retry, in milliseconds. If a server asks for a longer wait, the call fails.
     pub max_retry_delay_ms: u64,
     /// Additional headers. Their values are treated as secrets.
     pub headers: BTreeMap<String, SecretString>,
-    /// Additional fields of every request's body. They override the ones that agentd sets.
+    /// Additional fields of every request's body. They override the fields that agentd sets.
     pub body: Map<String, Value>,
     /// Prompt template for `llamacpp`.
     pub chat_template: ChatTemplate,
-    /// Fallback models that answer if this one's server does not, in their order.
+    /// Fallback models, in order, which answer if this model's server does not.
     pub fallback: Vec<Fallback>,
 }
 
-/// Fallback model of another one.
+/// Fallback for another model.
 #[derive(Debug, Clone)]
 pub enum Fallback {
     /// The model of a slot.
@@ -145,7 +145,7 @@ pub enum Fallback {
 }
 
 impl ModelConfig {
-    /// Creates a configuration from dialect and address.
+    /// Creates a configuration from a dialect and a base URL.
     pub fn new(wire: Wire, base_url: impl Into<String>) -> Self {
         Self {
             wire,
@@ -170,7 +170,7 @@ impl ModelConfig {
         self.id.is_empty() && self.wire != Wire::LlamaCpp
     }
 
-    /// Maximum number of tokens of the answer to a request. `None` for the server's limit.
+    /// Maximum number of tokens in the answer to a request. `None` for the server's limit.
     pub(crate) fn max_answer_tokens(&self, request: &ModelRequest) -> Option<u64> {
         self.max_tokens.into_iter().chain(request.max_tokens).min()
     }
@@ -191,7 +191,7 @@ impl ModelConfig {
     }
 }
 
-/// Texts around the messages of a prompt. The default is ChatML.
+/// Texts around the messages in a prompt. The default is ChatML.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatTemplate {
@@ -230,12 +230,12 @@ impl Default for ChatTemplate {
 /// Error in the configuration of a model.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelConfigError {
-    /// The address is invalid.
+    /// The base URL is invalid.
     #[error("invalid base_url {base_url:?}: {reason}; use a URL such as http://127.0.0.1:8080/v1")]
     BaseUrl {
-        /// The address, truncated, without a password.
+        /// The base URL, truncated, without a password.
         base_url: String,
-        /// Reason why it is invalid.
+        /// Reason why the base URL is invalid.
         reason: String,
     },
     /// A header cannot be sent.
@@ -243,7 +243,7 @@ pub enum ModelConfigError {
     Header {
         /// Name of the header.
         name: String,
-        /// Reason why it is invalid.
+        /// Reason why the header is invalid.
         reason: &'static str,
     },
     /// The HTTP client could not be created.

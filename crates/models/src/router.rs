@@ -40,7 +40,7 @@ struct NamedModels {
     models: HashMap<(Slot, String), Arc<dyn Model>>,
 }
 
-/// Maximum number of cached models chosen by ID. The cache is cleared beyond it, and the server's facts are then
+/// Maximum number of cached models chosen by ID. Beyond this number, the cache is cleared, and the server's facts are
 /// queried again.
 const MAX_NAMED: usize = 64;
 
@@ -50,7 +50,7 @@ const MAX_NAMED: usize = 64;
 pub struct SlotError {
     /// Slot with the invalid configuration.
     pub slot: Slot,
-    /// The reason of the error.
+    /// The reason for the error.
     #[source]
     pub source: ModelConfigError,
 }
@@ -59,7 +59,7 @@ impl ModelRouter {
     /// Creates the models of the configuration with their records, over these routes. Uses no network.
     ///
     /// # Errors
-    /// Returns the first slot with an invalid address or header.
+    /// Returns the first slot with an invalid URL or header.
     pub fn with_records(
         slots: &BTreeMap<Slot, ModelConfig>,
         embedded: Arc<dyn Model>,
@@ -84,7 +84,7 @@ impl ModelRouter {
         Ok(Self { slots: filled_slots, named, embedded, records })
     }
 
-    /// The slot that serves this one, if any.
+    /// The slot that serves `slot`, if any.
     fn resolve(&self, slot: Slot) -> Option<(Slot, &FilledSlot)> {
         let slot = if self.slots.contains_key(&slot) { slot } else { Slot::Base };
         Some((slot, self.slots.get(&slot)?))
@@ -149,7 +149,7 @@ impl Models for ModelRouter {
 /// Creates a single model. Uses no network.
 ///
 /// # Errors
-/// Fails if the address or a header is invalid.
+/// Fails if the URL or a header is invalid.
 pub fn connect(config: &ModelConfig) -> Result<Arc<dyn Model>, ModelConfigError> {
     HttpModel::open(config, &mut Clients::default(), &Arc::default())
 }

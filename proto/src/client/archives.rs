@@ -68,7 +68,7 @@ impl ExportStream {
             let Some(part) = piece.part else { continue };
             let is_event = matches!(part, export_piece::Part::Event(_));
             match ExportPart::try_from(part) {
-                // An event kind of a newer daemon. No other part may be skipped.
+                // An event kind from a newer daemon. No other part may be skipped.
                 Err(error) if is_event && error.is_unknown_kind() => {}
                 known => return Ok(Some(known?)),
             }
@@ -78,17 +78,17 @@ impl ExportStream {
 }
 
 calls! {
-    /// Lists the documents of a session with their states, below `path` unless it is empty.
+    /// Lists a session's documents with their states, only those under `path` unless it is empty.
     ///
     /// # Errors
-    /// As of [`Self::index_documents`].
+    /// As for [`Self::index_documents`].
     fn list_documents(session: &str, path: &str) -> DocumentListing =
         documents.list(v1::ListDocumentsRequest { session: session.to_owned(), path: path.to_owned() }) whole;
 
     /// Reads pages, sheets or slides of a document.
     ///
     /// # Errors
-    /// As of [`Self::index_documents`]; also if the document cannot be read.
+    /// As for [`Self::index_documents`]; also if the document cannot be read.
     fn read_document(session: &str, path: &str, range: PartRange, password: Option<&Password>) -> Reading =
         documents.read(v1::ReadDocumentRequest {
             session: session.to_owned(),
@@ -118,7 +118,7 @@ impl Client {
     /// Exports the stored events of a session and its subagents.
     ///
     /// # Errors
-    /// As of [`Self::export_archive`].
+    /// As for [`Self::export_archive`].
     pub async fn export_events(&self, session: &str, redact: bool) -> Result<ExportStream, ClientError> {
         self.export(session, v1::ExportForm::Events, redact).await
     }
@@ -131,7 +131,7 @@ impl Client {
     /// Imports a session from an archive, or from the history of the program named in `from`.
     ///
     /// # Errors
-    /// If it is rejected, reading it fails, or the connection fails. Nothing of it is imported then.
+    /// If the file is rejected or cannot be read, or the connection fails. Nothing is imported then.
     pub async fn import(
         &self,
         content: impl AsyncRead + Send,
@@ -224,7 +224,7 @@ pub struct PlayRequest {
     pub writable: bool,
     /// True if tool calls that need an approval run without one.
     pub approve: bool,
-    /// True if the recording should be returned with the current requests. They are not compared then.
+    /// True if the recording should be returned with the current requests, which are then not compared.
     pub update: bool,
 }
 
@@ -326,7 +326,7 @@ impl Client {
     /// Replays a recording.
     ///
     /// # Errors
-    /// If the daemon rejects it, or the connection fails.
+    /// If the daemon rejects the recording, or the connection fails.
     pub async fn play(&self, request: PlayRequest) -> Result<PlayStream, ClientError> {
         let PlayRequest { text, mode, project, writable, approve, update } = request;
         let mode = match mode {
@@ -359,7 +359,7 @@ impl Client {
             match step.part {
                 Some(index_documents_response::Part::Progress(step)) => show(step.try_into()?),
                 Some(index_documents_response::Part::Done(done)) => return Ok(done.try_into()?),
-                // A kind of step of a newer daemon.
+                // A step kind from a newer daemon.
                 None => {}
             }
         }
@@ -370,7 +370,7 @@ impl Client {
     /// indexed first; their progress is reported to `show`.
     ///
     /// # Errors
-    /// As of [`Self::index_documents`].
+    /// As for [`Self::index_documents`].
     pub async fn search_documents(
         &self,
         session: &str,
@@ -397,7 +397,7 @@ impl Client {
             match step.part {
                 Some(search_documents_step::Part::Progress(step)) => show(step.try_into()?),
                 Some(search_documents_step::Part::Done(done)) => return Ok(done.try_into()?),
-                // A kind of step of a newer daemon.
+                // A step kind from a newer daemon.
                 None => {}
             }
         }

@@ -113,24 +113,24 @@ calls! {
     /// Stops a server. It has ended when this returns.
     ///
     /// # Errors
-    /// If there is no server of that name, or the connection fails.
+    /// If there is no server with that name, or the connection fails.
     fn stop_mcp_server(name: &str) -> () = mcp.stop(v1::StopMcpServerRequest { name: name.to_owned() }) nothing;
 
     /// Returns the last lines of a server's log, oldest first, at most `lines`; 0 for all.
     ///
     /// # Errors
-    /// If there is no server of that name, or the connection fails.
+    /// If there is no server with that name, or the connection fails.
     fn mcp_server_logs(name: &str, lines: u32) -> Vec<String> =
         mcp.logs(v1::McpServerLogsRequest { name: name.to_owned(), lines }) only lines;
 
-    /// Begins a login to a server with a URL. Returns the address that the user has to open.
+    /// Begins a login to a server with a URL. Returns the URL that the user has to open.
     ///
     /// # Errors
-    /// If there is no server of that name, it does not support logins, or the connection fails.
+    /// If there is no server with that name, it does not support logins, or the connection fails.
     fn begin_mcp_login(name: &str, redirect: &str) -> String =
         mcp.begin_login(v1::BeginMcpLoginRequest { name: name.to_owned(), redirect: redirect.to_owned() }) only address;
 
-    /// Completes a login with the whole address to which the browser was redirected.
+    /// Completes a login with the whole URL to which the browser was redirected.
     ///
     /// # Errors
     /// If no login was begun, the token is rejected, or the connection fails.
@@ -142,22 +142,22 @@ calls! {
     /// Starts a server now, for a project in this folder. An empty folder means the project of the last session.
     ///
     /// # Errors
-    /// If there is no server of that name, it cannot be started, or the connection fails.
+    /// If there is no server with that name, it cannot be started, or the connection fails.
     fn start_mcp_server(name: &str, folder: &str) -> McpServerView = mcp.start(v1::StartMcpServerRequest {
         name: name.to_owned(), folder: folder.to_owned(),
     }) needed server "the server";
 
-    /// Checks a text as the content of the user's `mcp_servers.yaml`.
+    /// Checks `text` as the content of the user's `mcp_servers.yaml`.
     ///
     /// # Errors
-    /// If it is invalid, or the connection fails.
+    /// If the text is invalid, or the connection fails.
     fn check_mcp_servers(text: &str, path: &str) -> () =
         mcp.check(v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() }) nothing;
 
     /// Returns the sizes of everything in the data folder.
     ///
     /// # Errors
-    /// If it cannot be read, or the connection fails.
+    /// If the folder cannot be read, or the connection fails.
     fn storage() -> StorageView = storage_service.show(v1::ShowStorageRequest {}) whole;
 
     /// Removes data that has been unused for the configured time, or reports what would be removed.
@@ -180,8 +180,8 @@ calls! {
     fn counters(since: Option<Date>, until: Option<Date>) -> Vec<DayCounters> =
         spending.counters(v1::CountersRequest { since: since.to_wire(), until: until.to_wire() }) all days;
 
-    /// Returns the newest audit records that match the query, oldest first. Fewer if they would be too large for one
-    /// message.
+    /// Returns the newest audit records that match the query, oldest first. Returns fewer records if they would be too
+    /// large for one message.
     ///
     /// # Errors
     /// If the log cannot be read, or the connection fails.
@@ -217,7 +217,7 @@ impl Client {
                     show(&check);
                     checks.push(check);
                 }
-                // A kind of step of a newer daemon.
+                // A step kind from a newer daemon.
                 None => {}
             }
         }
@@ -310,7 +310,7 @@ pub enum WatchEvent {
         session: SessionId,
         /// Id of the turn.
         turn: TurnId,
-        /// Why the turn ended.
+        /// Reason why the turn ended.
         stop_reason: StopReason,
         /// Error of the turn, if any.
         error: Option<TurnError>,
@@ -319,7 +319,7 @@ pub enum WatchEvent {
     InterruptRaised(Box<Interrupt>),
     /// An interrupt was answered.
     InterruptResolved {
-        /// Session that reports it.
+        /// Session that reports the interrupt.
         session: SessionId,
         /// Id of the interrupt.
         interrupt: InterruptId,

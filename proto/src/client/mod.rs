@@ -1,7 +1,7 @@
 //! Client of the daemon. Its interface has domain types only, no wire messages.
 //!
 //! [`Client::connect`] performs the handshake and distinguishes its possible failures. A [`Client`] is cheap to clone,
-//! and reconnects by itself after a restart of the daemon. Open streams end with [`ClientErrorKind::Lost`].
+//! and reconnects by itself after a daemon restart. Open streams end with [`ClientErrorKind::Lost`].
 //!
 //! This file has the handshake, the errors and the macro for calls; `sessions`, `archives`, `turns`, `policy` and
 //! `daemon` have the calls.
@@ -268,7 +268,7 @@ pub struct ClientError {
     pub kind: ClientErrorKind,
     /// Message that states what was attempted and how it failed.
     pub message: String,
-    /// Hint on how to fix it.
+    /// Hint on how to fix the failure.
     pub hint: Option<String>,
 }
 
@@ -281,7 +281,7 @@ pub enum ClientErrorKind {
     Refused,
     /// The daemon uses another version of the protocol.
     OtherVersion,
-    /// The connection was lost. Turns continue without it.
+    /// The connection was lost. Turns continue without the connection.
     Lost,
     /// The daemon answered with an error of this kind.
     Answered(ErrorKind),
@@ -298,19 +298,19 @@ impl ClientError {
         Self::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
     }
 
-    /// Adds a hint on how to fix it.
+    /// Adds a hint on how to fix the failure.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Returns true if no daemon could be reached, or only one of another version.
+    /// Returns true if no daemon could be reached, or only a daemon of another version.
     pub fn is_unreachable(&self) -> bool {
         !matches!(self.kind, ClientErrorKind::Answered(_))
     }
 
-    /// Returns the kind of the daemon's error, if it answered.
+    /// Returns the kind of the daemon's error, if the daemon answered.
     pub fn answered(&self) -> Option<ErrorKind> {
         match self.kind {
             ClientErrorKind::Answered(kind) => Some(kind),

@@ -104,7 +104,7 @@ calls! {
     /// Revokes the trust in a project, in the name of this client.
     ///
     /// # Errors
-    /// `NotFound` if it is not trusted, or if the connection fails.
+    /// `NotFound` if the project is not trusted, or if the connection fails.
     fn distrust_project(folder: &str, client: &str) -> ProjectReport =
         projects_service.distrust(v1::DistrustProjectRequest {
             folder: folder.to_owned(), client: client.to_owned(),
@@ -123,17 +123,17 @@ calls! {
     fn known_plugins() -> Vec<PluginReport> =
         plugins_service.list(v1::ListPluginsRequest { as_known: true }) all plugins;
 
-    /// Returns the plugin of this name.
+    /// Returns the plugin with this name.
     ///
     /// # Errors
-    /// `NotFound` if there is none, or if the connection fails.
+    /// `NotFound` if there is no such plugin, or if the connection fails.
     fn plugin(name: &str) -> PluginReport =
         plugins_service.show(v1::ShowPluginRequest { what: Some(ShownPlugin::Name(name.to_owned())) }) whole;
 
     /// Inspects the folder at an absolute path as a plugin, without adding it.
     ///
     /// # Errors
-    /// If it is not a plugin, or the connection fails.
+    /// If the folder is not a plugin, or the connection fails.
     fn plugin_in(folder: &str) -> PluginReport =
         plugins_service.show(v1::ShowPluginRequest { what: Some(ShownPlugin::Folder(folder.to_owned())) }) whole;
 
@@ -172,40 +172,41 @@ calls! {
     /// Copies the folder at an absolute path into the user's own skills.
     ///
     /// # Errors
-    /// If it is not a valid skill, a skill of its name exists and `replace` is false, or the connection fails.
+    /// If the folder is not a valid skill, its name is taken and `replace` is false, or the connection fails.
     fn add_skill(folder: &str, replace: bool) -> SkillReport =
         skills_service.add(v1::AddSkillRequest { folder: folder.to_owned(), replace }) whole;
 
     /// Returns all worktrees, sorted by name.
     ///
     /// # Errors
-    /// If they cannot be listed, or the connection fails.
+    /// If the worktrees cannot be listed, or the connection fails.
     fn worktrees() -> Vec<WorktreeReport> = worktrees_service.list(v1::ListWorktreesRequest {}) all worktrees;
 
     /// Returns the differences of a worktree from its base commit.
     ///
     /// # Errors
-    /// If there is no worktree of that name, git fails, or the connection fails.
+    /// If there is no such worktree, git fails, or the connection fails.
     fn diff_worktree(name: &str) -> WorktreeDiff =
         worktrees_service.diff(v1::DiffWorktreeRequest { worktree: name.to_owned() }) whole;
 
     /// Merges a worktree into the branch that the main tree has checked out.
     ///
     /// # Errors
-    /// `Conflict` with the conflicting files, `Busy` while a turn runs in it, or if git or the connection fails.
+    /// `Conflict` with the conflicting files, `Busy` while a turn runs in the worktree, or if git or the connection
+    /// fails.
     fn apply_worktree(name: &str) -> WorktreeApplied =
         worktrees_service.apply(v1::ApplyWorktreeRequest { worktree: name.to_owned() }) whole;
 
     /// Removes a worktree and its branch, and returns its name.
     ///
     /// # Errors
-    /// `Conflict` if it has unmerged changes and `force` is false, or if the connection fails.
+    /// `Conflict` if the worktree has unmerged changes and `force` is false, or if the connection fails.
     fn remove_worktree(name: &str, force: bool) -> String =
         worktrees_service.remove(v1::RemoveWorktreeRequest { worktree: name.to_owned(), force }) only name;
 }
 
 impl Client {
-    /// Returns pending interrupts, oldest first: of the session with this id or unique prefix, or of all.
+    /// Returns pending interrupts, oldest first: of the session with this id or unique prefix, or of all sessions.
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
@@ -224,11 +225,11 @@ impl Client {
         }
     }
 
-    /// Previews a call that waits for approval with other arguments. Returns the question that the user would see.
+    /// Previews a call that waits for approval with other arguments. Returns the question that the user would get.
     ///
     /// # Errors
-    /// `NotFound` if no approval of that id is pending, `InvalidInput` for arguments that the rules deny or with which
-    /// the call would fail, or if the connection fails.
+    /// `NotFound` if no approval with that id is pending, `InvalidInput` for arguments that the rules deny or with
+    /// which the call would fail, or if the connection fails.
     pub async fn foresee(&self, id: InterruptId, args: &Value) -> Result<Ask, ClientError> {
         let request = v1::ForeseeRequest { interrupt_id: id.to_string(), args_json: args.to_string() };
         let approval = self.interrupts_client().foresee(request).await?.into_inner().approval;
@@ -236,7 +237,7 @@ impl Client {
         Ok(v1::interrupt::Ask::Approval(approval).try_into()?)
     }
 
-    /// Removes a plugin, in the name of this client. Returns `None` if there is no plugin of that name.
+    /// Removes a plugin, in the name of this client. Returns `None` if there is no such plugin.
     ///
     /// # Errors
     /// If the change cannot be stored, or the connection fails.

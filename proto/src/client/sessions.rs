@@ -1,4 +1,4 @@
-//! Calls for sessions. A session is identified by its id or a unique prefix of it.
+//! Calls for sessions. A session is identified by its id or a unique prefix of the id.
 
 use agentd_core::{
     Timestamp,
@@ -52,7 +52,7 @@ calls! {
     fn pin_session(session: &str, pinned: bool) -> () =
         sessions_client.pin(v1::PinSessionRequest { session: session.to_owned(), pinned }) nothing;
 
-    /// Resets a session's history, so that models no longer see it.
+    /// Resets a session's history, so that it is hidden from models.
     ///
     /// # Errors
     /// If there is no such session, a turn is running in it, or the connection fails.
@@ -66,8 +66,8 @@ calls! {
     fn delete_session(session: &str) -> () =
         sessions_client.delete(v1::DeleteSessionRequest { session: session.to_owned() }) nothing;
 
-    /// Sets the rules that a session's model is sent again whenever they are no longer visible to it. Takes effect with
-    /// the next turn.
+    /// Sets the rules that are sent to a session's model again whenever they are no longer visible to the model. Takes
+    /// effect with the next turn.
     ///
     /// # Errors
     /// If there is no such session, there are too many rules or too long ones, or the connection fails.
@@ -75,7 +75,8 @@ calls! {
         sessions_client.set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }) nothing;
 
     /// Creates a session that continues from a copy of another's history: up to the end of the given turn, or
-    /// everything before an open turn. With `earlier_files`, its files are restored to their state at that time.
+    /// everything before an open turn. With `earlier_files`, the new session's files are restored to their state at
+    /// that time.
     ///
     /// # Errors
     /// If there is no such session or turn, the turn has not ended, or the connection fails.
@@ -101,8 +102,8 @@ calls! {
         session: session.to_owned(), mode: mode.to_wire(), client: client.to_owned(),
     }) nothing;
 
-    /// Sets the slot of a session, and the model on the slot's server. Without a model, the slot's own is used; without
-    /// a slot, routing decides. Takes effect with the next turn.
+    /// Sets the slot of a session, and the model on the slot's server. Without a model, the slot's own model is used;
+    /// without a slot, routing decides. Takes effect with the next turn.
     ///
     /// # Errors
     /// If there is no such session, it belongs to a subagent, the slot has no server with more than one model, or the
@@ -112,7 +113,7 @@ calls! {
             session: session.to_owned(), slot: slot.to_wire(), model: model.map(str::to_owned),
         }) needed slot "the model";
 
-    /// Searches one session, or all if `session` is empty. Best hits come first.
+    /// Searches one session, or all sessions if `session` is empty. Best hits come first.
     ///
     /// # Errors
     /// If the query has no words, there is no such session, or the connection fails.
@@ -132,13 +133,13 @@ calls! {
     /// Same as [`Self::items`], but only items completed by an event below `before_seq`; 0 for no bound.
     ///
     /// # Errors
-    /// As of [`Self::items`].
+    /// As for [`Self::items`].
     fn items_between(session: &str, after_seq: u64, before_seq: u64, limit: usize) -> Vec<NumberedItem> =
         sessions_client.items(v1::ListItemsRequest {
             session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq,
         }) all items;
 
-    /// Reverts the file changes of a turn, or previews that.
+    /// Reverts the file changes of a turn, or previews the revert.
     ///
     /// # Errors
     /// If there is no such session or turn, a turn is running in it, the files cannot be written, or the connection
@@ -163,7 +164,7 @@ calls! {
     /// Reads a piece of a file, starting at a byte offset.
     ///
     /// # Errors
-    /// As of [`Self::list_files`].
+    /// As for [`Self::list_files`].
     fn read_file(session: &str, path: &str, offset: u64) -> FilePiece =
         sessions_client.read_file(v1::ReadFileRequest {
             session: session.to_owned(), path: path.to_owned(), offset,
@@ -194,7 +195,7 @@ impl Client {
     /// which do not count towards the limit.
     ///
     /// # Errors
-    /// As of [`Self::sessions`], and if `after` is not a valid position.
+    /// As for [`Self::sessions`], and if `after` is not a valid position.
     pub async fn filtered_sessions(
         &self,
         after: &str,
@@ -218,8 +219,8 @@ impl Client {
         Ok(self.sessions_client().find(request).await?.into_inner().session_id.parse().map_err(WireError::from)?)
     }
 
-    /// Replaces all settings of a session. Their folders are added to its current ones, or replace them if
-    /// `only_these_folders` is set.
+    /// Replaces all settings of a session. The folders in `settings` are added to the session's current folders, or
+    /// replace them if `only_these_folders` is set.
     ///
     /// # Errors
     /// If there is no such session, the settings are invalid, or the connection fails.
@@ -266,7 +267,7 @@ impl Client {
     /// Writes or replaces a file of a session at any path where its tools may write, and returns the path.
     ///
     /// # Errors
-    /// As of [`Self::upload`]; also if tools may not write there.
+    /// As for [`Self::upload`]; also if tools may not write there.
     pub async fn write_file(
         &self,
         session: &str,
@@ -308,7 +309,7 @@ impl Client {
     }
 }
 
-/// Error for a file of this name that is larger than [`MAX_UPLOAD_BYTES`].
+/// Error for a file with this name that is larger than [`MAX_UPLOAD_BYTES`].
 pub fn too_large(name: &str) -> ClientError {
     let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
     ClientError::invalid(format!("{name:?} exceeds the upload limit of {limit} MiB"))

@@ -65,7 +65,7 @@ impl Client {
     /// Starts a turn. It is running or queued when this returns.
     ///
     /// # Errors
-    /// If the daemon rejects it, or the connection fails.
+    /// If the daemon rejects the turn, or the connection fails.
     pub async fn turn(&self, request: StartRequest) -> Result<TurnStream, ClientError> {
         self.turn_with_parts(request, Vec::new(), HashMap::new()).await
     }
@@ -74,7 +74,7 @@ impl Client {
     /// [`Hello::variables`](crate::view::Hello::variables) lists.
     ///
     /// # Errors
-    /// As of [`Self::turn`].
+    /// As for [`Self::turn`].
     pub async fn turn_with_parts(
         &self,
         request: StartRequest,
@@ -85,11 +85,11 @@ impl Client {
         self.begin(Start { parts, variables, ..start_frame(request)? }).await
     }
 
-    /// Starts a turn, or joins the running one, as a client that holds project files. Requests about them arrive as
-    /// [`TurnFrame::FileRequested`].
+    /// Starts a turn, or joins the running one, as a client that provides project files. Requests about these files
+    /// arrive as [`TurnFrame::FileRequested`].
     ///
     /// # Errors
-    /// As of [`Self::turn`].
+    /// As for [`Self::turn`].
     pub async fn turn_holding_files(
         &self,
         request: StartRequest,
@@ -110,8 +110,8 @@ impl Client {
         Ok(TurnStream { session_id, turn_id, sender, events: EventStream { stream: response.into_inner() } })
     }
 
-    /// Streams a session's events above `after_seq`: the stored ones, then the live ones. With `until_idle`, it ends
-    /// with the running turn, or at once if there is none. Otherwise it does not end by itself.
+    /// Streams a session's events above `after_seq`: the stored ones, then the live ones. With `until_idle`, the
+    /// stream ends with the running turn, or at once if no turn is running. Otherwise it does not end by itself.
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
@@ -169,7 +169,7 @@ impl TurnStream {
     /// Returns the next event, tool call or file request for this client, or `None` after the turn's `TurnEnded`.
     ///
     /// # Errors
-    /// As of [`Self::next`].
+    /// As for [`Self::next`].
     pub async fn next_frame(&mut self) -> Result<Option<TurnFrame>, ClientError> {
         self.events.next_frame().await
     }
@@ -182,7 +182,7 @@ pub enum TurnFrame {
     Event(Box<Event>),
     /// The model calls a tool of this client. The answer is sent with [`TurnSender::answer_tool`].
     ToolRequested(ClientToolCall),
-    /// A tool asks about a file that this client holds. The answer is sent with [`TurnSender::answer_file`].
+    /// A tool asks about a file that this client provides. The answer is sent with [`TurnSender::answer_file`].
     FileRequested(ClientFileRequest),
 }
 
@@ -219,7 +219,7 @@ impl TurnSender {
         self.send(Command::Cancel(Cancel {})).await
     }
 
-    /// Answers a call of a tool of this client, with the text for the model or the reason for a failure. A rejection
+    /// Answers a call to a tool of this client, with the text for the model or the reason for a failure. A rejection
     /// arrives as a warning event with the code `command_refused`.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl TurnSender {
         self.send(Command::ToolAnswer(answer)).await
     }
 
-    /// Answers a request about a file that this client holds. A rejection arrives as a warning event with the code
+    /// Answers a request about a file that this client provides. A rejection arrives as a warning event with the code
     /// `command_refused`.
     ///
     /// # Errors
@@ -312,7 +312,7 @@ fn start_frame(request: StartRequest) -> Result<Start, ClientError> {
     Ok(frame)
 }
 
-/// Rejects a text that the daemon would reject after receiving all of it.
+/// Rejects text that the daemon would reject after receiving all of it.
 fn check_length(text: &str) -> Result<(), ClientError> {
     if text.len() <= MAX_PROMPT_BYTES {
         return Ok(());

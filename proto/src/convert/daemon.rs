@@ -97,7 +97,7 @@ mirrored! {
     }
 }
 mirrored! {
-    // Without the session, whose name has to be resolved first.
+    // The session is left out, because its name has to be resolved first.
     RecordQuery as v1::ListAuditRequest:
         turn_id tool verdict refused before limit, since = since "the time of the oldest record"
         + session (|query: &RecordQuery| query.session_id.to_wire()) .. session_id: None
@@ -161,7 +161,7 @@ impl TryFrom<v1::DayCounters> for DayCounters {
     type Error = WireError;
 
     fn try_from(counters: v1::DayCounters) -> Result<Self, WireError> {
-        // Kinds of a newer daemon are skipped.
+        // Kinds from a newer daemon are skipped.
         let known = counters.counters.into_iter().filter_map(|counter| counter.try_into().ok()).collect();
         Ok(Self { day: Wire::from_wire(counters.day, "day")?, counters: known })
     }
@@ -227,7 +227,7 @@ mirrored! {
 }
 mirrored! { Segment as context_view::Segment: kind source bytes tokens count }
 
-/// Origin of a window. Unknown ones of a newer daemon become the default.
+/// Origin of a window. Unknown origins from a newer daemon become the default.
 impl Wire<i32> for WindowSource {
     fn to_wire(&self) -> i32 {
         let source = match self {

@@ -138,7 +138,7 @@ mirrored!(
     ]
 );
 
-// Opaque data of models, and data for the next compaction, is not sent.
+// Opaque data from models, and data for the next compaction, is not sent.
 mirrored! { Item as v1::Item: id turn_id body .. origin: None }
 choices! { ItemBody as item::Body, item, "an item" {
     UserMessage { text steered typed_bytes stored },

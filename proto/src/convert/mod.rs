@@ -28,7 +28,7 @@ pub enum WireError {
     /// A required part is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// A kind that this version does not know. Clients skip such events.
+    /// A kind that is unknown to this version. Clients skip such events.
     #[error("{0} is unknown to this version")]
     Unknown(&'static str),
     /// An identifier of the wrong form.
@@ -67,7 +67,7 @@ pub(crate) fn required<T>(part: Option<T>, field: &'static str) -> Result<T, Wir
 /// Converts a required part.
 ///
 /// # Errors
-/// If it is missing or invalid.
+/// If the part is missing or invalid.
 pub fn part<W, T>(part: Option<W>, field: &'static str) -> Result<T, WireError>
 where
     T: TryFrom<W, Error = WireError>,
@@ -78,7 +78,7 @@ where
 /// Converts a list, or returns the first error.
 ///
 /// # Errors
-/// That of the first invalid value.
+/// The error for the first invalid value.
 pub fn all<W, T>(list: Vec<W>) -> Result<Vec<T>, WireError>
 where
     T: TryFrom<W, Error = WireError>,
@@ -86,10 +86,10 @@ where
     list.into_iter().map(T::try_from).collect()
 }
 
-/// Parses JSON from a text.
+/// Parses `text` as JSON.
 ///
 /// # Errors
-/// If it is not valid JSON.
+/// If the text is not valid JSON.
 pub fn json(text: &str, field: &'static str) -> Result<serde_json::Value, WireError> {
     serde_json::from_str(text).map_err(|error| WireError::Json { field, cause: error.to_string() })
 }
@@ -101,14 +101,14 @@ pub trait Wire<W>: Sized {
     /// Converts from the wire, and checks the value.
     ///
     /// # Errors
-    /// If it is invalid.
+    /// If the value is invalid.
     fn from_wire(wire: W, field: &'static str) -> Result<Self, WireError>;
 }
 
 /// Converts a value that has its default if it is absent on the wire.
 ///
 /// # Errors
-/// If it is invalid.
+/// If the value is invalid.
 pub fn or_default<T: Default, W>(wire: W, field: &'static str) -> Result<T, WireError>
 where
     Option<T>: Wire<W>,

@@ -178,7 +178,7 @@ impl TryFrom<interrupt::Ask> for Ask {
                 grants: if approval.grants.is_empty() { approval.grant.into_iter().collect() } else { approval.grants },
                 wider: approval.wider,
                 for_good: approval.for_good,
-                // Internal to the daemon.
+                // The owner is internal to the daemon.
                 owner: None,
             },
             interrupt::Ask::Question(asked) => {

@@ -131,7 +131,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
     }
 }
 
-/// Substitutes a value that only newer daemons know in the end of a turn, because an end must not be skipped.
+/// Replaces a value in a turn's end that only newer daemons define, because an end must not be skipped.
 pub(crate) fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, WireError> {
     if matches!(value, Err(WireError::Unknown(_))) { Ok(stand_in) } else { value }
 }

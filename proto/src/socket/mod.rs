@@ -35,7 +35,7 @@ pub enum SocketError {
     /// A daemon is listening at this path.
     #[error("a daemon is already listening at {}", .0.display())]
     Live(PathBuf),
-    /// There is a file that is not a socket.
+    /// The file at this path is not a socket.
     #[error("{} exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
     /// No daemon listens at this path.
@@ -49,9 +49,9 @@ pub enum SocketError {
     Io {
         /// Action that was attempted.
         action: &'static str,
-        /// Path of the action.
+        /// Path that the action concerned.
         path: PathBuf,
-        /// Error of the system.
+        /// Error from the system.
         #[source]
         source: io::Error,
     },
@@ -75,7 +75,7 @@ impl SocketError {
         }
     }
 
-    /// Returns a hint on how to fix it.
+    /// Returns a hint on how to fix the failure.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotAbsolute { .. } => "set AGENTD_SOCKET to a path that begins with /",
@@ -107,9 +107,9 @@ impl From<SocketError> for io::Error {
 pub struct SocketSettings {
     /// Value of `AGENTD_SOCKET`. Empty counts as absent.
     pub explicit: Option<OsString>,
-    /// Value of `XDG_RUNTIME_DIR`. Empty or relative counts as absent, according to its specification.
+    /// Value of `XDG_RUNTIME_DIR`. Empty or relative counts as absent, according to the XDG specification.
     pub runtime_dir: Option<OsString>,
-    /// User id, which separates users below `/tmp`.
+    /// User id, which separates users in `/tmp`.
     pub uid: u32,
     /// Data folder, which separates the daemons of one user.
     pub data_dir: PathBuf,
@@ -157,7 +157,7 @@ fn non_empty_path(value: &Option<OsString>) -> Option<PathBuf> {
     value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Path derived from the data folder, different for each.
+/// Path derived from the data folder, different for each data folder.
 fn own_path(settings: &SocketSettings) -> PathBuf {
     // FNV-1a: short, and the same in every version of the programs.
     let digest = settings

@@ -40,7 +40,7 @@ use tonic::transport::server::Connected;
 
 use crate::socket::{SocketError, check_length};
 
-/// A connection over the local socket. The other side sees the end of the stream when this is dropped, not before.
+/// A connection over the local socket. The peer receives the end of the stream when this value is dropped, not before.
 #[derive(Debug)]
 pub struct Io {
     stream: Stream,
@@ -152,7 +152,7 @@ impl IncomingConnections {
     }
 
     /// Streams the connections of the owner. Others are dropped before they can send anything. The stream never ends:
-    /// errors of the system are logged and accepting is retried.
+    /// system errors are logged and accepting is retried.
     pub fn into_stream(self) -> impl Streaming<Item = Result<Io, io::Error>> + Send + 'static {
         stream::unfold(self.listener, |listener| async move {
             let io = next_of_owner(&listener).await;
@@ -196,7 +196,7 @@ impl SocketFile {
         &self.path
     }
 
-    /// Removes the name, unless it belongs to the socket of a successor by now.
+    /// Removes the name, unless the name already belongs to the socket of a successor.
     ///
     /// # Errors
     /// If the file is ours and cannot be removed.
@@ -207,7 +207,7 @@ impl SocketFile {
     /// Creates a handle on a socket that another process created, for [`SocketFile::exists`].
     ///
     /// # Errors
-    /// If there is no file of that name.
+    /// If there is no file with that name.
     pub fn open_existing(path: &Path) -> Result<Self, SocketError> {
         // A socket cannot be opened, but `O_PATH` gives a handle on its inode.
         let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -230,7 +230,7 @@ impl SocketFile {
 ///
 /// # Errors
 /// [`SocketError::Live`] if a process listens already, [`SocketError::NotASocket`] if another file has this name,
-/// [`SocketError::UnsafeFolder`] if other users could interfere, and errors of the system.
+/// [`SocketError::UnsafeFolder`] if other users could interfere, and system errors.
 pub async fn bind(path: &Path) -> Result<(IncomingConnections, SocketFile), SocketError> {
     let path = check_length(path.to_owned())?;
     prepare_folder(path.parent().unwrap_or(Path::new("/")))?;
@@ -252,7 +252,7 @@ pub async fn is_live(path: &Path) -> bool {
 }
 
 /// Adopts a listening socket created by a supervisor, and returns its path if it has one. The supervisor remains
-/// responsible for its name, mode and removal.
+/// responsible for the socket's name, mode and removal.
 ///
 /// # Errors
 /// If the descriptor is not a listening local socket.

@@ -25,7 +25,7 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use crate::samples;
 
-/// A daemon of another version, which sends messages that its client does not know.
+/// A daemon of another version, which sends messages that are unknown to its client.
 #[derive(Clone)]
 struct Fake {
     protocol_version: u32,

@@ -54,7 +54,7 @@ struct AgentStep {
     calls: Vec<Value>,
     results: Vec<Value>,
     usage: Option<Usage>,
-    /// Steps that occurred while its tools ran, written after it.
+    /// Steps that occurred while the call's tools ran, written after this step.
     following: Vec<Value>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Atif<'a> {
         Ok(())
     }
 
-    /// Returns the current step of the model. Starts a new one if this part cannot follow the content of the last one.
+    /// Returns the model's current step. Starts a new step if this part cannot follow the content of the current one.
     fn agent_step(&mut self, at: &str, part: StepPart) -> io::Result<&mut AgentStep> {
         if self.open.as_ref().is_some_and(|step| step.is_before(part)) {
             self.close()?;

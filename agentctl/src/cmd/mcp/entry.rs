@@ -34,7 +34,7 @@ impl Entry {
         single.chain(pairs.map(|(_, value)| value))
     }
 
-    /// Formats the entry below `servers:`, with its name indented by `indent`. Values are quoted, so that they stay
+    /// Formats the entry under `servers:`, with its name indented by `indent`. Values are quoted, so that they stay
     /// verbatim.
     pub(super) fn yaml(&self, indent: &str) -> String {
         let mut text = format!("{indent}{}:\n", key(&self.name));
@@ -72,7 +72,7 @@ fn key(name: &str) -> String {
     if starts_plain && !is_word && name.chars().all(is_plain) { name.to_owned() } else { quoted(name) }
 }
 
-/// Returns the text with one more server. Fails if that requires changing text of the user.
+/// Returns the text with one more server. Fails if this requires changing the user's text.
 pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let Some(at) = lines.iter().position(|line| line.starts_with("servers:")) else {
@@ -133,7 +133,7 @@ impl Secrets {
         Ok(Self { text: own_file::read(&path)?, path, new: BTreeMap::new() })
     }
 
-    /// Adds a value under `name`, or under a numbered name if that has another value. Returns the name used.
+    /// Adds a value under `name`, or under a numbered name if `name` has another value. Returns the name used.
     pub(super) fn add(&mut self, name: &str, value: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}_{number}"));
         let is_free = |name: &String| self.of(name).is_none_or(|other| other == value);

@@ -28,7 +28,7 @@ pub(super) struct FoundServers {
     workspace: PathBuf,
 }
 
-/// Parses such a file.
+/// Parses a file to import.
 pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
     let invalid = |reason: String| {
         Failure::usage(format!("{}: {reason}", file.display()))
@@ -110,7 +110,7 @@ impl FoundServers {
     }
 }
 
-/// Line and column of a server in such a file, or of one of its keys, counted from 1.
+/// Line and column of a server in an imported file, or of one of the server's keys, counted from 1.
 pub(super) fn position(text: &str, server: &str, key: Option<&str>) -> Option<(usize, usize)> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| key_at(text, 0, key)).unwrap_or_default();
     let server = key_at(text, servers, server)?;
@@ -166,7 +166,7 @@ fn translate(entry: &mut Entry, workspace: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Workspace folder of such a file: the parent of its `.vscode` folder, or else the current folder.
+/// Workspace folder for an imported file: the parent of its `.vscode` folder, or else the current folder.
 fn workspace(file: &Path) -> PathBuf {
     let folder = fs::canonicalize(file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
     match folder {
@@ -281,7 +281,7 @@ fn input_ids(entry: &Entry) -> BTreeSet<String> {
     entry.texts().flat_map(ids).collect()
 }
 
-/// Variable name for an input's value. The prefix avoids names that programs know.
+/// Variable name for an input's value. The prefix avoids names that programs use.
 fn variable(id: &str) -> String {
     let valid = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
     format!("INPUT_{}", id.chars().map(valid).collect::<String>())

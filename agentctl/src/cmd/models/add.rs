@@ -91,7 +91,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     let Some(key) = key(chosen, args.key_stdin, present)? else { return Ok(Exit::Cancelled) };
     let daemon = daemon::connect(global).await?;
     let key = (!key.is_empty()).then_some(key);
-    // At other addresses, most servers only support chat completions.
+    // At other URLs, most servers only support chat completions.
     let wire = chosen.wire.filter(|wire| args.base_url.is_none() || *wire != RESPONSES);
     let mut entry = SlotEntry {
         base_url: args.base_url.clone().unwrap_or_else(|| chosen.base_url.to_owned()),
@@ -261,7 +261,8 @@ struct OwnFiles {
 }
 
 impl OwnFiles {
-    /// Reads the files of a slot. Each slot has its own key file, so that a server never receives another one's key.
+    /// Reads the files of a slot. Each slot has its own key file, so that a server never receives another server's
+    /// key.
     fn read(slot: Slot) -> anyhow::Result<Self> {
         let folder = daemon::config_dir()?;
         let (path, key_path) = (folder.join("models.yaml"), folder.join("keys").join(format!("{slot}.key")));
@@ -316,7 +317,7 @@ pub(super) struct Provider {
     pub(super) base_url: &'static str,
     /// Wire protocol in `models.yaml`; `None` for the default.
     pub(super) wire: Option<&'static str>,
-    /// Variable with the key, as used by the provider's own programs; `None` if it needs no key.
+    /// Variable with the key, as used by the provider's own programs; `None` if the provider needs no key.
     pub(super) variable: Option<&'static str>,
     /// True if the models need their reasoning echoed back.
     echoes: bool,
@@ -341,10 +342,10 @@ impl Provider {
     }
 }
 
-/// A server known only by its address.
+/// A server that is only defined by its URL.
 const CUSTOM: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
 
-/// All known providers. Other servers are named by their address.
+/// All known providers. Other servers are named by their URL.
 const PROVIDERS: [Provider; 11] = [
     Provider {
         wire: Some("anthropic"),
@@ -419,7 +420,7 @@ fn with(text: &str, slot: Slot, entry: &SlotEntry) -> String {
     let below =
         lines[at + 1..].iter().take_while(|line| !own_file::is_content(line) || line.starts_with([' ', '\t', '}']));
     let mut end = at + 1 + below.count();
-    // Comments before the next slot belong to that one.
+    // Comments before the next slot belong to the next slot.
     while end > at + 1 && !own_file::is_content(lines[end - 1]) {
         end -= 1;
     }

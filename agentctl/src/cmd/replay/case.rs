@@ -61,7 +61,7 @@ pub(super) struct TestFile {
     project: Option<PathBuf>,
     /// Lets live tools change the project; requires `--writable`.
     writable: bool,
-    /// Runs calls of live tools that need an approval; requires `--approve`.
+    /// Runs calls to live tools that need an approval; requires `--approve`.
     approve: bool,
     /// Expectations of the test.
     pub(super) expect: Expectations,
@@ -102,7 +102,7 @@ impl TestCase {
     }
 }
 
-/// Finds the tests of a folder, sorted by name. With `filters`, only those with one of them in the name.
+/// Finds the tests in a folder, sorted by name. With `filters`, only tests whose name contains one of them.
 pub(super) fn find(folder: &Path, filters: &[String]) -> Result<Vec<TestCase>, Failure> {
     let files = files(folder)?;
     let base = match folder.parent().filter(|_| !folder.is_dir()) {
@@ -136,7 +136,7 @@ fn has_ending(path: &Path, endings: &[&str]) -> bool {
     path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
 }
 
-/// All files below a folder, without hidden ones and links. For a file, only the file itself.
+/// All files under a folder, without hidden files and links. For a file, only the file itself.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if folder.is_file() {
         return Ok(vec![folder.to_owned()]);
@@ -195,7 +195,7 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     Ok(TestCase { name, recording, file, base: base.to_owned() })
 }
 
-/// Expectations of a test. Missing ones are not checked.
+/// Expectations of a test. Missing expectations are not checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Expectations {
@@ -249,7 +249,7 @@ struct CostExpectations {
     max_usd: Option<f64>,
 }
 
-/// Facts of the played turns.
+/// Facts about the played turns.
 #[derive(Debug, Default)]
 pub(super) struct PlayedTurns {
     last: Option<TurnResult>,
@@ -262,7 +262,7 @@ pub(super) struct PlayedTurns {
 }
 
 impl PlayedTurns {
-    /// Collects the facts of an event.
+    /// Collects the facts from an event.
     pub(super) fn take(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => match &item.body {

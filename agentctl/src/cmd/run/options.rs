@@ -56,7 +56,7 @@ pub(crate) struct TurnArgs {
 }
 
 impl TurnArgs {
-    /// Time limit of the turn.
+    /// Time limit for the turn.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(|seconds| Duration::from_secs(seconds.get()))
     }
@@ -204,7 +204,7 @@ pub(super) async fn play(
     Ok(last.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
 
-/// Project folder of a replay: the named one, or the current folder.
+/// Project folder for a replay: the named folder, or the current one.
 fn project_folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
     let named = project.map(ProjectChoice::resolve).transpose()?.flatten();
     let current = || std::env::current_dir().map(|path| Mount { path, writable: false });

@@ -1,4 +1,4 @@
-//! The two unit files, and the environment file of the service with API keys of this shell, if requested. A copy of
+//! The two unit files, and the environment file of the service with API keys from this shell, if requested. A copy of
 //! each written unit is stored, so that manual changes are detected and preserved.
 
 use std::{
@@ -212,7 +212,7 @@ pub(super) fn environment_file() -> Result<PathBuf, Failure> {
     Ok(daemon::config_dir()?.join("environment"))
 }
 
-/// Adds keys and addresses of this shell to the environment file, makes it private, and returns their names. Other
+/// Adds keys and URLs from this shell to the environment file, makes the file private, and returns their names. Other
 /// lines are kept.
 ///
 /// # Errors

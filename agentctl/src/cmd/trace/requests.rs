@@ -46,7 +46,7 @@ impl LoggedRequests<'_> {
         })
     }
 
-    /// Shows one request, with parts marked that the previous one does not have.
+    /// Shows one request, with the parts marked that are not in the previous request.
     pub(super) async fn show(&self, number: u64) -> anyhow::Result<Exit> {
         let (exchange, remarks) = self.one(self.numbered(number).await?).await?;
         let before = match exchange.before {
@@ -109,7 +109,7 @@ impl LoggedRequests<'_> {
         Ok(logged)
     }
 
-    /// Converts a number to that in the log. With a turn, numbers count from its first request.
+    /// Converts a number to the number in the log. With a turn, numbers count from the turn's first request.
     async fn numbered(&self, number: u64) -> Result<u64, Failure> {
         if self.turn.is_none() {
             return Ok(number);

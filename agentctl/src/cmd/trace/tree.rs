@@ -362,7 +362,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Parts that have ended and were not printed. The text of a model arrives after the end of its call, so a final
+    /// Parts that have ended and have not been printed. A model's text arrives after the end of its call, so a final
     /// model call waits for the next part.
     fn due<'a>(&self, turn: &'a TurnTrace) -> &'a [Span] {
         let left = turn.spans.get(self.spans..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Discovers the authorisation server of an MCP server, in the locations of current and older protocol versions, and
-//! decides whether its metadata can be trusted and used.
+//! Discovers the authorisation server of an MCP server, in the locations used by current and older protocol versions,
+//! and decides whether its metadata can be trusted and used.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -11,7 +11,7 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetada
 use super::{ServerUrl, refusal::WantedLogins};
 use crate::http_client::client;
 
-/// Metadata path of servers of 2025-03-26, which are their own authorisation servers.
+/// Metadata path of servers with protocol 2025-03-26, which are their own authorisation servers.
 const LEGACY_PATH: &str = "/.well-known/oauth-authorization-server";
 /// Maximum size of the metadata, in bytes.
 const MAX_BYTES: usize = 256 * 1024;
@@ -54,8 +54,8 @@ pub(super) async fn metadata(
     Ok(metadata)
 }
 
-/// Unverified metadata for the server at this URL. Its location is taken from the last authorisation error. Without one,
-/// only the default locations are tried.
+/// Unverified metadata for the server at this URL. The metadata location is taken from the last authorisation error.
+/// Without an error, only the default locations are tried.
 async fn unverified_metadata(
     manager: &AuthorizationManager,
     url: &str,
@@ -72,14 +72,14 @@ async fn unverified_metadata(
     }
 }
 
-/// Returns true if metadata at the root of the server names another issuer than that location.
+/// Returns true if the metadata at the server's root names an issuer other than that root.
 fn is_root_of(error: &AuthError, server: &Url) -> bool {
     let AuthError::AuthorizationServerMismatch { expected_issuer, .. } = error else { return false };
     Url::parse(expected_issuer).is_ok_and(|root| root.path() == "/" && root.origin() == server.origin())
 }
 
-/// Metadata of an older server, whose issuer may have a path that the location lacks. Foreign issuers are not trusted
-/// there, so all URLs must be on the server itself.
+/// Metadata of an older server, whose issuer may have a path that the metadata location lacks. Foreign issuers are not
+/// trusted in this case, so all URLs must be on the server itself.
 async fn legacy_metadata(server: &Url, routes: &Routes) -> Option<AuthorizationMetadata> {
     let mut url = server.clone();
     url.set_path(LEGACY_PATH);
@@ -134,7 +134,7 @@ fn check_endpoints(metadata: &AuthorizationMetadata, server: &str) -> Result<(),
     Ok(())
 }
 
-/// Returns true for a URL on this machine.
+/// Returns true if the URL's host is this machine.
 fn is_local(url: &Url) -> bool {
     match ip_address(url) {
         Some(ip_address) => ip_address.is_loopback(),
@@ -148,8 +148,8 @@ fn ip_address(url: &Url) -> Option<IpAddr> {
 }
 
 /// Returns true if the named issuer has this token endpoint. An endpoint with the same origin is trusted. For any
-/// other, the issuer itself is asked, because a server could claim another issuer and get the secrets meant for that
-/// one.
+/// other endpoint, the issuer itself is asked, because a server could claim a foreign issuer and get the secrets meant
+/// for that issuer.
 async fn is_confirmed_by_issuer(metadata: &AuthorizationMetadata, server: &str, routes: &Routes) -> bool {
     let Some(issuer) = metadata.issuer.as_deref() else { return true };
     let (Ok(at), Ok(token)) = (Url::parse(issuer), Url::parse(&metadata.token_endpoint)) else { return false };

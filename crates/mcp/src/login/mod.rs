@@ -1,8 +1,7 @@
 //! OAuth logins to HTTP servers. Tokens are stored in one file per server and URL, which only its owner can read, and
 //! are renewed when they expire.
 //!
-//! - `refusal`: authorisation errors of servers, the scopes that they require and that are remembered, and the token
-//!   files.
+//! - `refusal`: authorisation errors from servers, the required scopes, which are remembered, and the token files.
 //! - `discovery`: finds the authorisation server of an MCP server, and decides which of its claims are trusted.
 
 mod discovery;
@@ -38,15 +37,15 @@ pub struct Logins {
     folder: PathBuf,
     /// True if logins are possible.
     is_enabled: bool,
-    /// Logins that were started and not finished, by server.
+    /// Logins in progress, by server.
     pending: Mutex<HashMap<String, PendingLogin>>,
-    /// Serialises changes of the remembered scopes.
+    /// Serialises changes to the remembered scopes.
     scope_lock: Mutex<()>,
     /// Network routes to servers and authorisation servers.
     pub(crate) routes: Routes,
 }
 
-/// Parts of a server's configuration that a login needs.
+/// Parts of a server's configuration that are needed for a login.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerUrl<'a> {
     pub(crate) server: &'a str,
@@ -55,7 +54,7 @@ pub(crate) struct ServerUrl<'a> {
     pub(crate) client: Option<&'a OAuthClient>,
 }
 
-/// Login that was started.
+/// Login that has been started.
 struct PendingLogin {
     session: AuthorizationSession,
     /// File for the required scopes.
@@ -64,7 +63,7 @@ struct PendingLogin {
 }
 
 impl Logins {
-    /// Stores tokens in this folder, which is created with the first one.
+    /// Stores tokens in `folder`, which is created when the first token is stored.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, is_enabled: true, ..Self::disabled(Routes::default()) }
     }
@@ -113,7 +112,7 @@ impl Logins {
                 (registered.client_id, registered.client_secret)
             }
         };
-        // Stored with the token, so that it is used only with the same issuer.
+        // The secret is stored with the token, so that it is used only with the same issuer.
         file.client_secret.clone_from(&client_secret);
         manager.set_credential_store(file);
         let mut request = AuthorizationRequest::new(redirect).with_preregistered_client(id);
@@ -136,7 +135,7 @@ impl Logins {
             let mut pending = self.pending();
             let login = pending.get(server);
             let login = login.ok_or_else(|| "no login is in progress, or it already finished".to_owned())?;
-            // A redirect of another login must not end this one.
+            // A redirect from another login must not end this one.
             if query_param(login.session.get_authorization_url(), "state") != query_param(callback_url, "state") {
                 return Err("the browser returned from another login".to_owned());
             }
@@ -156,8 +155,8 @@ impl Logins {
         Ok(())
     }
 
-    /// Manager that adds the token to requests. `None` if there is no login, or if the token is from another issuer
-    /// than the current one.
+    /// Manager that adds the token to requests. `None` if there is no login, or if the token is not from the current
+    /// issuer.
     pub(crate) async fn manager(
         &self,
         server_url: ServerUrl<'_>,
@@ -186,7 +185,7 @@ impl Logins {
             if !manager.initialize_from_store().await? {
                 return Ok(None);
             }
-            // Renewing a token requires the client that it was issued to, and its secret.
+            // Renewing a token requires the client that the token was issued to, and the client's secret.
             if let Some(secret) = secret_of(server_url.client, registered.as_deref()) {
                 manager.configure_client(OAuthClientConfig::new(id, server_url.url).with_client_secret(secret))?;
             }
@@ -195,7 +194,7 @@ impl Logins {
         ready.await.map_err(|_| "no login metadata in time".to_owned())?.map_err(|error| error_line(&error))
     }
 
-    /// Handles an authorisation error of a server. The required scopes are remembered for the next login. Returns a
+    /// Handles an authorisation error from a server. The required scopes are remembered for the next login. Returns a
     /// reason with a suggestion.
     pub(crate) fn refused(&self, server_url: ServerUrl<'_>, refusal: &Refusal, clean: &SecretFilter) -> Reason {
         if !self.is_enabled {
@@ -295,7 +294,7 @@ impl Logins {
     }
 }
 
-/// Client secret: that of the configured client, otherwise that of the last registration.
+/// Client secret: from the configured client, otherwise from the last registration.
 fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -> Option<&'a str> {
     match client {
         Some(client) => client.secret.as_ref().map(|secret| secret.expose_secret()),

@@ -1,6 +1,6 @@
-//! Authorisation errors of servers, and the requirements in them, which are stored next to the token until a login has
-//! requested them. They come from untrusted servers: lengths are limited, and only valid values are accepted. The
-//! token files are here too.
+//! Authorisation errors from servers, and the token files. Required scopes and metadata URLs are stored next to the
+//! token until a login has requested them. They come from untrusted servers: lengths are limited, and only valid
+//! values are accepted.
 
 use std::{
     error::Error,
@@ -25,18 +25,18 @@ use serde::{Deserialize, Serialize};
 const MAX_SCOPES: usize = 64;
 /// Maximum length of a scope, in bytes.
 const MAX_SCOPE_LENGTH: usize = 128;
-/// Maximum length of the address of a server's metadata, in bytes.
+/// Maximum length of a server's metadata URL, in bytes.
 const MAX_ADDRESS_LENGTH: usize = 2048;
 
-/// Authorisation error of a server.
+/// Authorisation error from a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// True if the server accepted the token, but denied the request.
     pub(super) is_authenticated: bool,
     /// `WWW-Authenticate` header of the response.
     header: String,
-    /// Reason why the token could not be renewed, if that is the problem. The server was not contacted then, or had
-    /// rejected the old token.
+    /// Reason why the token could not be renewed, if that is the problem. In this case the server was not contacted,
+    /// or it had rejected the old token.
     pub(super) not_renewed: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl Refusal {
         })
     }
 
-    /// Parses the header of the server at this URL.
+    /// Parses the header, sent by the server at this URL.
     pub(super) fn demand(&self, url: &str) -> LoginDemand {
         let Ok(url) = Url::parse(url) else { return LoginDemand::default() };
         let params = WWWAuthenticateParams::parse(&self.header, &url);
@@ -121,7 +121,7 @@ pub(super) fn scopes<'a>(candidates: impl IntoIterator<Item = &'a str>) -> Vec<S
     valid
 }
 
-/// Stored state of the logins of one server.
+/// Stored state of logins to one server.
 #[derive(Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct WantedLogins {
@@ -129,7 +129,7 @@ pub(super) struct WantedLogins {
     metadata: Option<String>,
     /// Scopes to request in the next login.
     scopes: Vec<String>,
-    /// Scopes of the last login.
+    /// Scopes requested in the last login.
     asked: Vec<String>,
     /// True if the next login must not request the scopes of the current token: the last request was rejected because
     /// of a scope.
@@ -158,7 +158,7 @@ impl WantedLogins {
         write(path, &serde_json::to_vec(self)?)
     }
 
-    /// Records an authorisation error of the server at this URL. `has_token` is true if there is a token.
+    /// Records an authorisation error from the server at this URL. `has_token` is true if there is a token.
     pub(super) fn record_refusal(&mut self, refusal: &Refusal, url: &str, has_token: bool) -> Remedy {
         let demand = refusal.demand(url);
         if demand.metadata.is_some() || !refusal.is_authenticated {
@@ -175,7 +175,7 @@ impl WantedLogins {
         Remedy::Login(wanted)
     }
 
-    /// Scopes for the next login. `granted` are those of the current token, `first` those of an initial login.
+    /// Scopes for the next login. `granted` are the scopes of the current token, `first` those for an initial login.
     pub(super) fn scopes_to_request(&self, granted: &[String], first: &[String]) -> Vec<String> {
         let granted = if self.anew { &[] } else { granted };
         let [granted, first] = [granted, first].map(|scopes| without(scopes.to_vec(), &self.vain));
@@ -280,7 +280,7 @@ impl TokenFile {
 
 #[async_trait::async_trait]
 impl CredentialStore for TokenFile {
-    /// Tokens of another issuer count as missing: they are neither used nor removed.
+    /// Loads the token. Tokens from another issuer count as missing: they are neither used nor removed.
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(match self.read()? {
             TokenLookup::Token(credentials, _) => Some(*credentials),
@@ -296,7 +296,7 @@ impl CredentialStore for TokenFile {
         };
         let text = serde_json::to_vec(&stored).map_err(|error| broken(&error.to_string()))?;
         let path = self.path.clone();
-        // Blocks on the disk.
+        // Writing to disk blocks.
         let written = tokio::task::spawn_blocking(move || write(&path, &text)).await;
         let written = written.map_err(io::Error::other).flatten();
         written.map_err(|error| broken(&format!("could not store the token: {error}")))

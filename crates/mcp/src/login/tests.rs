@@ -125,7 +125,7 @@ fn unavailable_scope_is_not_requested_again() {
     assert_eq!(wanted.record_refusal(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
     wanted.record_rejected_scopes();
     assert_eq!(wanted.scopes_to_request(&["got".to_owned()], &["first".to_owned(), "gone".to_owned()]), ["first"]);
-    // Requiring a rejected scope again does not suggest a login, neither now nor after the next one.
+    // If a rejected scope is required again, no login is suggested, neither now nor after the next login.
     for _ in 0..2 {
         assert_eq!(
             wanted.record_refusal(&refusal, "https://example.org/", true),

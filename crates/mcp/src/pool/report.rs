@@ -26,15 +26,15 @@ pub struct ServerReport {
     pub name: String,
     /// Configuration, or `None` if the entry is invalid.
     pub config: Option<ServerConfig>,
-    /// Health; of several connections, the best one.
+    /// Health of the server's best connection.
     pub health: Health,
     /// Number of running connections.
     pub connections: usize,
-    /// Name and version reported by the server; empty if it was never reached.
+    /// Name and version reported by the server; empty if the server was never reached.
     pub says_it_is: String,
-    /// Protocol version; empty if it was never reached.
+    /// Protocol version; empty if the server was never reached.
     pub protocol: String,
-    /// Names of its tools for models, or `None` if it was never reached.
+    /// Names of the server's tools for models, or `None` if the server was never reached.
     pub tools: Option<Vec<String>>,
     /// Notes about deviations from the configuration.
     pub notes: Vec<String>,
@@ -83,7 +83,7 @@ impl McpPool {
     /// # Errors
     /// If the server is a local program, or the login cannot be started.
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
-        // Uses the most recent values of variables.
+        // Uses the most recent variable values.
         let config = {
             let state = self.state();
             let config = state.config.servers.get(server).ok_or_else(|| unknown(server))?;
@@ -110,8 +110,8 @@ impl McpPool {
         self.stop(server).await
     }
 
-    /// Handles an authorisation error of a server. The required scopes are stored for the next login. Returns a reason
-    /// with a suggestion.
+    /// Handles an authorisation error from a server. The required scopes are stored for the next login. Returns a
+    /// reason with a suggestion.
     pub(crate) fn refused(&self, server: &str, config: &ServerConfig, refusal: &Refusal) -> Reason {
         match &config.address {
             ServerAddress::Http { url, client, .. } => {
@@ -144,23 +144,23 @@ pub(super) type ListingKey = (String, String, BTreeMap<String, String>);
 /// Background listing of a server.
 pub(super) struct Listing {
     started_at: Instant,
-    /// Reason of the last failure, also while the listing is retried.
+    /// Reason for the last failure, also set while the listing is retried.
     pub(super) failed: Option<Reason>,
 }
 
 impl McpPool {
-    /// Lists servers that were never reached, in the background. Failed ones are retried after a while, and those that
-    /// need a variable when a client provides it. Returns immediately. The servers are stopped after listing, unless
-    /// they are called.
+    /// Lists servers that were never reached, in the background, and returns immediately. Failed listings are retried
+    /// after a delay; servers that need a variable are retried when a client provides it. Servers are stopped after
+    /// listing, unless they are called.
     pub fn list_missing(self: &Arc<Self>) {
         if self.opened.load(Ordering::Acquire) && self.unseen.swap(false, Ordering::AcqRel) {
             self.ask(&ToolUser::default(), |_| true);
         }
     }
 
-    /// Lists those of these servers that were never reached, for a session. Waits up to the configured limit, which
-    /// starts with the request to each server. Late servers continue in the background, and failed ones are not waited
-    /// for. Returns servers whose tools are still unknown, or that cannot be started for this session.
+    /// Lists the named servers that were never reached, for a session. Waits up to the configured limit, which starts
+    /// with the request to each server. Late servers continue in the background, and failed ones are not waited for.
+    /// Returns servers whose tools are still unknown, or that cannot be started for this session.
     pub async fn list_servers(self: &Arc<Self>, user: &ToolUser, names: &[String]) -> Vec<UnlistedServer> {
         self.ask(user, |name| names.iter().any(|wanted| wanted == name));
         loop {
@@ -271,7 +271,7 @@ impl State {
         if self.listings.get(&key).is_some_and(is_recent) {
             return false;
         }
-        // Expired entries are dropped, since a client may provide ever new values.
+        // Expired entries are dropped, since a client may keep providing new values.
         self.listings.retain(|known, listing| *known == key || is_recent(listing));
         self.listings.entry(key).or_insert(Listing { started_at: now, failed: None }).started_at = now;
         true

@@ -24,12 +24,12 @@ use super::{
 };
 use crate::reason::{Reason, span};
 
-/// Delay between a change of a server's tools and their listing, which limits the listings of a server that changes
+/// Delay between a change to a server's tools and the next listing, which limits the listings of a server that changes
 /// constantly.
 const CHANGE_DELAY: Duration = Duration::from_secs(2);
 /// Idle time after which a server that was started only for listing is stopped.
 const LISTED_IDLE_TIME: Duration = Duration::from_secs(5);
-/// Time limit for pending messages of a connection that is closed.
+/// Time limit for pending messages when a connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Health of a server.
@@ -44,7 +44,7 @@ pub enum Health {
     Running(Option<u32>),
     /// Failed. The next call starts it again, but not before `until`.
     Down {
-        /// Reason of the failure.
+        /// Reason for the failure.
         why: Reason,
         /// Earliest time of the next start, if not immediately.
         until: Option<Instant>,
@@ -63,7 +63,7 @@ pub(crate) struct ServerHandle {
 pub(crate) enum Need {
     /// A call, or availability for calls.
     Call,
-    /// Request of the user, who knows that it failed.
+    /// Request by the user, who is aware of earlier failures.
     Person,
     /// Listing of its tools only.
     Listing,
@@ -102,7 +102,7 @@ impl ServerHandle {
         Self { commands, health }
     }
 
-    /// Connection to the server, which is started if necessary. The error is the reason why there is none.
+    /// Connection to the server, which is started if necessary. The error is the reason why there is no connection.
     pub(crate) async fn lease(&self, need: Need) -> Result<ConnectionLease, Reason> {
         let (answer, answered) = oneshot::channel();
         let stopping = || Reason::new("agentd is stopping");
@@ -132,7 +132,7 @@ impl ServerHandle {
 }
 
 struct Actor {
-    /// Parameters of the connection; the era is that of the last connection.
+    /// Connection parameters, with the era of the last connection.
     params: ConnectionParams,
     health: watch::Sender<Health>,
     budget: Budget,
@@ -158,7 +158,7 @@ struct RunningServer {
     /// Cloned by each lease.
     in_use: Arc<()>,
     idle_since: Instant,
-    /// True if it was only needed for listing.
+    /// True if the server was only needed for listing.
     is_listing_only: bool,
     since: Instant,
     /// Pending listing after a change.
@@ -240,14 +240,15 @@ impl Actor {
 
     /// Completes when the server has been idle for long enough.
     fn idle(&self, running: &RunningServer) -> BoxFuture<'static, ()> {
-        // Its purpose is fulfilled then. It stays a little longer, for a call of the turn that requested the listing.
+        // A server needed only for listing keeps running a little longer, for a call by the turn that requested the
+        // listing.
         let listed = running.is_listing_only.then_some(LISTED_IDLE_TIME);
         match self.params.config.idle_stop.into_iter().chain(listed).min() {
             Some(limit) if Arc::strong_count(&running.in_use) == 1 => {
                 let until = time::Instant::from_std(running.idle_since + limit);
                 time::sleep_until(until).boxed()
             }
-            // The end of its use is reported as an event.
+            // A released connection is reported as an event.
             _ => std::future::pending().boxed(),
         }
     }
@@ -306,7 +307,7 @@ impl Actor {
                 let offered = catalogue.tools.len();
                 let noun = if offered == 1 { "tool" } else { "tools" };
                 self.params.log.note(&format!("running, with {offered} {noun}"));
-                // Before the health is updated, so that the tools of a running server are known.
+                // Called before the health is updated, so that the tools of a running server are known.
                 (self.params.deps.learn)(&self.params.name, catalogue);
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
                 let now = Instant::now();
@@ -382,7 +383,7 @@ impl Actor {
         self.health.send_replace(Health::Stopped);
     }
 
-    /// State after a change or a listing. Frequent changes are listed only once in a while.
+    /// State after a change or a listing. Frequent changes are listed only after a delay.
     fn listing(&self, state: State, changed: bool) -> State {
         let State::Running(mut running) = state else { return state };
         running.listing = changed.then(|| {
@@ -435,7 +436,7 @@ const DELAYS: [Duration; 6] = [
 const STABLE_UPTIME: Duration = Duration::from_secs(60);
 
 /// Failures of a server, and the delay before it may be started again. A call never waits for a server that keeps
-/// failing, but gets the time of the next attempt immediately. Servers are never given up permanently.
+/// failing; the call gets the time of the next attempt immediately. Servers are never given up permanently.
 #[derive(Debug, Default)]
 struct Budget {
     failures: usize,

@@ -23,7 +23,7 @@ use crate::{
 /// Time limits of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallTime {
-    /// Maximum time without a message of the server.
+    /// Maximum time without a message from the server.
     pub(crate) silence: Duration,
     /// Maximum total time of a call.
     pub(crate) all: Duration,
@@ -31,9 +31,9 @@ pub(crate) struct CallTime {
 
 /// Time limit for sending a cancellation to a server that does not read.
 const CANCEL_TIMEOUT: Duration = Duration::from_millis(500);
-/// Maximum number of repetitions of a request because of questions.
+/// Maximum number of times that a request is repeated because of questions.
 const MAX_ROUNDS: u32 = 10;
-/// Delay before a request is repeated if the server only reported that it is not done.
+/// Delay before a request is repeated if the server only reported that it has not finished.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Reason why there is no answer.
@@ -49,7 +49,7 @@ pub(crate) enum NoAnswer {
     Refused(ErrorData),
     /// The server requires authorisation and has done nothing.
     NotAnswered(Refusal),
-    /// The server asked for something that it is not granted, for this reason.
+    /// The server requested something that is not granted to it, for this reason.
     NotGranted(String),
     /// The server returned an invalid result.
     Invalid(String),
@@ -96,7 +96,7 @@ pub(crate) async fn request(
     Err(NoAnswer::Invalid(format!("it asked more after {MAX_ROUNDS} rounds of answers")))
 }
 
-/// Answers the questions that a server asks before it does the work. `None` if it only wants the request to be
+/// Answers the questions that a server asks before it does the work. `None` if the server only wants the request to be
 /// repeated.
 async fn answer(
     connection: &Connection,
@@ -175,7 +175,7 @@ fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
 }
 
 impl NoAnswer {
-    /// Converts the reason for a model. `refused` gives the reason of an authorisation error.
+    /// Converts the reason for a model. `refused` returns the reason for an authorisation error.
     pub(crate) fn into_output(
         self,
         server: &str,

@@ -1,5 +1,5 @@
-//! Creates an initialised and listed connection from a configuration, in one of the two protocol eras: up to 2025-11-25
-//! a connection starts with `initialize`, and from 2026-07-28 on every request has its version.
+//! Creates an initialised and listed connection from a configuration, in one of the two protocol eras: up to
+//! 2025-11-25 a connection starts with `initialize`, and from 2026-07-28 on every request states its version.
 
 use std::{
     collections::BTreeMap, convert::Infallible, error::Error, future::pending, path::PathBuf, sync::Arc, time::Duration,
@@ -32,7 +32,7 @@ use crate::{
     reason::{Reason, SecretFilter, span},
 };
 
-/// Time limit for an unknown HTTP server to prove that it is of the newer era.
+/// Time limit for an unknown HTTP server to prove that it supports the newer era.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 /// Error codes for problems of the server itself, such as a missing key.
 const SERVER_ERRORS: [ErrorCode; 2] = [ErrorCode(-32000), ErrorCode::INTERNAL_ERROR];
@@ -43,20 +43,20 @@ const NEWER_ERRORS: [ErrorCode; 3] = [
     ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
 ];
 
-/// Callback for the catalogue of a server, with its name.
+/// Callback with a server's name and catalogue.
 type CatalogueSink = Box<dyn Fn(&str, Catalogue) + Send + Sync>;
 
 /// Dependencies of all servers.
 pub(crate) struct ServerDeps {
-    /// Program that is started as the guard of a server.
+    /// Program that is started as a server's guard.
     pub(crate) guard: PathBuf,
     /// Logins to HTTP servers.
     pub(crate) logins: Arc<Logins>,
-    /// Removes secrets from texts of servers.
+    /// Removes secrets from text sent by servers.
     pub(crate) clean: SecretFilter,
     /// Callback for new catalogues.
     pub(crate) learn: CatalogueSink,
-    /// Check before a server of a plugin is started.
+    /// Check that runs before a plugin's server is started.
     pub(crate) plugin_check: PluginCheck,
 }
 
@@ -75,8 +75,8 @@ pub(crate) struct Connection {
 const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(30);
 
 impl Connection {
-    /// Notifies the handler of changes of the server's tools while it is polled. Servers of the newer era report
-    /// changes only to subscribers.
+    /// While polled, notifies the handler of changes to the server's tools. Servers of the newer era report changes
+    /// only to subscribers.
     pub(super) async fn follow(&self) -> Infallible {
         let changed = &self.handler.changed;
         let Some(filter) = subscription_filter(&self.info) else { return pending().await };
@@ -92,13 +92,13 @@ impl Connection {
                 Err(_) => {}
             }
             sleep(RESUBSCRIBE_DELAY).await;
-            // Changes in the meantime were missed.
+            // Changes in the meantime have been missed.
             changed.notify_one();
         }
     }
 }
 
-/// Subscription to all changes that the server can report. `None` if it needs no subscription.
+/// Subscription to all changes that the server can report. `None` if no subscription is needed.
 fn subscription_filter(info: &ServerPeerInfo) -> Option<SubscriptionFilter> {
     if info.protocol_version.has_initialize() {
         return None;
@@ -118,7 +118,7 @@ pub(super) struct OpenConnection {
     pub(super) service: RunningService<RoleClient, Handler>,
     pub(super) process: Option<Process>,
     pub(super) catalogue: Catalogue,
-    /// Era in which it was initialised.
+    /// Era in which the connection was initialised.
     pub(super) era: Era,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct ConnectionParams {
     pub(crate) name: String,
     /// Fingerprint of the configuration without the values of its variables.
     pub(crate) fingerprint: String,
-    /// Era of its last connection.
+    /// Era of the server's last connection.
     pub(crate) era: Era,
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) environment: Arc<BTreeMap<String, String>>,
@@ -137,8 +137,8 @@ pub(crate) struct ConnectionParams {
 }
 
 impl ConnectionParams {
-    /// Connects to the server and lists its tools. The error is the reason for users and models. Nothing of the server
-    /// remains on failure or cancellation.
+    /// Connects to the server and lists its tools. The error is shown to users and models. No server process or
+    /// connection remains after failure or cancellation.
     pub(super) async fn open(self, cancelled: CancellationToken) -> Result<OpenConnection, Reason> {
         if let Some(plugin) = &self.config.plugin {
             self.deps.plugin_check.run(plugin).await.map_err(Reason::new)?;
@@ -169,8 +169,7 @@ impl ConnectionParams {
         attempted.map_err(|init_error| init_error.reason.unwrap_or_else(|| Reason::new("it closed the connection")))
     }
 
-    /// Connects to the server in this era. A program is started for each attempt, and has the full time limit each
-    /// time.
+    /// Connects to the server in this era. Each attempt starts the program again, with the full time limit.
     async fn attempt(
         &self,
         era: Era,
@@ -242,7 +241,7 @@ impl ConnectionParams {
         match finish.await {
             Ok(open) => Ok(OpenConnection { process: Some(process), ..open }),
             Err(init_error) => {
-                // Dropping the connection has closed its input.
+                // Dropping the connection has closed the program's input.
                 let status = process.wait_for_exit().await;
                 let reason = init_error.reason.unwrap_or_else(|| Reason::new(process::exit_reason(status)));
                 Err(InitError { reason: Some(reason.with_last_line(self.log.last_line())), ..init_error })
@@ -263,7 +262,7 @@ impl ConnectionParams {
         }
     }
 
-    /// Lists the tools of the server. `refused` gives the reason of an authorisation error.
+    /// Lists the tools of the server. `refused` returns the reason for an authorisation error.
     async fn finish(
         &self,
         service: RunningService<RoleClient, Handler>,
@@ -287,7 +286,7 @@ impl ConnectionParams {
 
 /// Reason why a server could not be initialised.
 pub(super) struct InitError {
-    /// The reason, or `None` if the process exited, whose status is more informative.
+    /// The reason, or `None` if the process exited, because its exit status is more informative.
     pub(super) reason: Option<Reason>,
     /// True if the server may be of the other era.
     pub(super) is_era_mismatch: bool,
@@ -302,13 +301,13 @@ impl From<Reason> for InitError {
 }
 
 impl InitError {
-    /// Error of an initialisation in this era.
+    /// Error for a failed initialisation in this era.
     pub(super) fn of(era: Era, error: &ClientInitializeError, reason: Reason) -> Self {
         Self { reason: Some(reason), is_era_mismatch: era.may_be_wrong(error), is_final: era.is_rejected_by(error) }
     }
 
-    /// Most relevant error after attempts in both eras: that of the older one, which most servers support, unless only
-    /// the newer one revealed the server's own reason.
+    /// Most relevant error after attempts in both eras: the error from the older era, which most servers support,
+    /// unless only the newer era revealed the server's own reason.
     fn most_relevant(discover: Self, initialize: Self) -> Self {
         if discover.is_final && !initialize.is_final { discover } else { initialize }
     }
@@ -317,7 +316,7 @@ impl InitError {
 /// Protocol era of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// Connections start with `initialize`. Also the assumption for unknown servers.
+    /// Connections start with `initialize`. Assumed for unknown servers.
     #[default]
     Initialize,
     /// Connections start with `server/discover`.
@@ -343,7 +342,7 @@ impl Era {
         }
     }
 
-    /// Returns true if a connection of this era may have failed because the server is of the other one.
+    /// Returns true if a connection in this era may have failed because the server supports only the other era.
     fn may_be_wrong(self, error: &ClientInitializeError) -> bool {
         match (self, error) {
             (Self::Initialize, ClientInitializeError::JsonRpcError(_)) => !self.is_rejected_by(error),

@@ -1,8 +1,8 @@
-//! Requests and notifications of a server. All of them are limited, and none is trusted.
+//! Requests and notifications from a server. All of them are limited, and none is trusted.
 //!
 //! The number of open requests is limited. The library creates a task for each request and each answer, so a server
-//! that keeps asking without reading the answers would fill the memory. At the limit, reading from it is paused, and
-//! the connection is closed if that does not help.
+//! that keeps asking without reading the answers would fill the memory. At the limit, reading from the server is
+//! paused, and the connection is closed if that does not help.
 
 #![expect(deprecated, reason = "current servers still use roots, sampling and logging")]
 
@@ -83,8 +83,7 @@ impl Handler {
 }
 
 /// Capabilities offered to servers. Both elicitation modes are listed, because an empty capability means forms only.
-/// Sampling is offered only to servers that may use it, and without tools and contexts of others, which are not
-/// provided.
+/// Sampling is offered only to servers that may use it. Tools and other servers' contexts are not provided for it.
 fn capabilities(sampling: Sampling) -> ClientCapabilities {
     let both = ElicitationCapability::new().with_form(Default::default()).with_url(Default::default());
     let mut capabilities = ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build();
@@ -158,9 +157,9 @@ impl ClientHandler for Handler {
 const MAX_OPEN: usize = 64;
 /// Maximum length of a request id, in bytes, because the answer repeats it.
 const MAX_ID_LENGTH: usize = 256;
-/// Maximum time without reading an answer for a server at the limit.
+/// Maximum time that a server at the limit may go without reading an answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time during which a withdrawn request still counts.
+/// Time during which a withdrawn request still counts towards the limit.
 const WITHDRAWN_GRACE: Duration = Duration::from_secs(1);
 
 /// Transport with a limit on open requests.
@@ -187,12 +186,12 @@ enum Stage {
     Asked,
     /// Answered, but not read by the server yet.
     Answered,
-    /// Withdrawn by the server. It counts until this time, because its processing may not have ended yet.
+    /// Withdrawn by the server. The request counts until this time, because its processing may not have ended yet.
     Withdrawn(Instant),
 }
 
 impl<T> BoundedTransport<T> {
-    /// Wraps a transport and limits it.
+    /// Wraps a transport and limits its open requests.
     pub(super) fn new(inner: T, log: Arc<Log>) -> Self {
         Self { inner, open: Arc::default(), full_since: None, log }
     }
@@ -225,7 +224,7 @@ impl OpenRequests {
         });
     }
 
-    /// Withdraws a request. It is not answered then, unless the answer is being sent already.
+    /// Withdraws a request. It is not answered unless the answer is already being sent.
     fn withdraw(&self, id: &NumberOrString) {
         self.with(|ids| {
             if let Some(stage @ Stage::Asked) = ids.get_mut(id) {
@@ -374,7 +373,7 @@ mod tests {
             assert!(bounded.receive().await.is_some());
         }
         let sending: Vec<_> = (1..=3).map(|id| tokio::spawn(bounded.send(answer(id)))).collect();
-        // It reads one answer, and may send one more request.
+        // The server reads one answer, and may send one more request.
         permits.add_permits(1);
         assert!(bounded.receive().await.is_some());
         assert!(bounded.receive().await.is_none());

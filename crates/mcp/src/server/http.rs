@@ -51,7 +51,7 @@ pub(super) struct Address<'a> {
     pub(super) server_url: ServerUrl<'a>,
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
-    /// Time limit for proving that it is of the newer era, if unknown.
+    /// Time limit for the server to prove that it supports the newer era, if that is unknown.
     pub(super) probe_limit: Option<Duration>,
     pub(super) logins: &'a Logins,
     pub(super) clean: &'a SecretFilter,
@@ -140,12 +140,12 @@ impl Address<'_> {
         BoundedTransport::new(transport, Arc::clone(self.log))
     }
 
-    /// Reason of an authorisation error, with a suggestion.
+    /// Reason for an authorisation error, with a suggestion.
     pub(super) fn refused(&self, refusal: &Refusal) -> Reason {
         self.logins.refused(self.server_url, refusal, self.clean)
     }
 
-    /// Reason of a failed start, with the network route. The URL is removed, because it may contain a key.
+    /// Reason for a failed start, with the network route. The URL is removed, because it may contain a key.
     fn start_failure(&self, error: &ClientInitializeError) -> Reason {
         let (urls, clean) = ([self.server_url.url.to_owned(), self.normalized_url()], self.clean.clone());
         let without_url = SecretFilter::new(move |text| {
@@ -165,8 +165,8 @@ pub(super) fn is_session_lost(error: &DynamicTransportError) -> bool {
     matches!(error, Some(StreamableHttpError::SessionExpired))
 }
 
-/// Client whose requests end with the initialisation that they belong to, if that fails or is cancelled. The library's
-/// worker would wait for the first response regardless.
+/// Client whose requests end when their initialisation fails or is cancelled. The library's worker would wait for the
+/// first response regardless.
 #[derive(Clone)]
 struct HandshakeClient<C> {
     client: C,
@@ -266,7 +266,7 @@ impl EventStream {
             match events.next().await {
                 Some(Event { name, data }) if name == "endpoint" => {
                     let post = base.join(data.trim()).map_err(|_| "it sent an invalid address".to_owned())?;
-                    // Keys are sent with every message, and must stay within the origin that they are meant for.
+                    // Keys are sent with every message, and must stay within their intended origin.
                     if post.origin() != base.origin() {
                         return Err("its address for messages is on another host".to_owned());
                     }

@@ -17,13 +17,13 @@ use crate::{
 
 /// Maximum number of pages of a list.
 const MAX_PAGES: usize = 64;
-/// Maximum length of a stored description, in bytes. Models get less.
+/// Maximum length of a stored description, in bytes. Models get a shorter one.
 const MAX_DESCRIPTION_LENGTH: usize = 8192;
 /// Maximum length of a tool's name, in bytes. Calls need the full name, so a longer one cannot be truncated.
 const MAX_NAME_LENGTH: usize = 256;
-/// Maximum size of a stored schema, in bytes. Models get less.
+/// Maximum size of a stored schema, in bytes. Models get a smaller one.
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
-/// Maximum total size stored of one server, in bytes.
+/// Maximum total size stored for one server, in bytes.
 const MAX_STORED: usize = 4 << 20;
 /// Maximum total size of a server's pages, in bytes.
 const MAX_LISTED: usize = 64 << 20;
@@ -77,7 +77,7 @@ pub(crate) async fn catalogue(
     })
 }
 
-/// Returns true if a list of the server is not empty.
+/// Returns true if a list from the server is not empty.
 async fn has_items(peer: &Peer<RoleClient>, is_capable: bool, list: ClientRequest, key: &str) -> bool {
     if !is_capable {
         return false;
@@ -96,7 +96,7 @@ fn about(info: &ServerPeerInfo) -> String {
     texts.map(|text| text.trim().to_owned()).find(|text| !text.is_empty()).unwrap_or_default()
 }
 
-/// Reason of a failed listing.
+/// Reason for a failed listing.
 pub(crate) fn failure_reason(error: &ServiceError, clean: &SecretFilter) -> Reason {
     Reason::of_request("it does not list its tools", error, clean)
 }
@@ -269,7 +269,7 @@ mod tests {
         ] {
             let list =
                 json!({"tools": [tool("first", json!({})), definition, tool("last", json!({}))], "nextCursor": null});
-            // As received from the network.
+            // Same value as received from the network.
             let read = page(serde_json::from_value(list).unwrap());
             let listed = pages(|_| std::future::ready(read.clone().ok_or(())));
             let ListedTools { tools, cut_off, problems } = listed.await.unwrap_or_else(|()| panic!("{definition}"));

@@ -4,7 +4,7 @@
 //! - `connect`: creates an initialised connection from a configuration, in one of the two protocol eras.
 //! - `process`: local servers, and their messages over standard input and output.
 //! - `http`: HTTP servers, and their transports.
-//! - `handler`: requests of a server to us, and their limits. `calls` has the calls in flight, to which progress and
+//! - `handler`: requests from a server, and their limits. `calls` has the calls in flight, to which progress and
 //!   questions are assigned.
 //! - `call`: a single request, with its time limits, cancellation and result.
 //! - `listing`: bounded listing of a server's tools.

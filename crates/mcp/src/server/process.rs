@@ -1,5 +1,6 @@
-//! Local servers: started under a [guard](crate::guard) in a clean environment, with one message per line. Their output
-//! is untrusted: lines are limited, invalid messages are skipped, and a server that sends nothing else is disconnected.
+//! Local servers: started under a [guard](crate::guard) in a clean environment, with one message per line. Their
+//! output is untrusted: lines are limited, invalid messages are skipped, and a server that sends only invalid messages
+//! is disconnected.
 
 use std::{
     io,
@@ -29,7 +30,7 @@ use crate::log::Log;
 
 /// Time for a server to exit after the end of its input, before its guard gets a signal. The guard itself acts earlier.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time limit for reading its last output.
+/// Time limit for reading a server's last output.
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time limit for the guard to clean up. It needs less, unless a disk is unresponsive.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(6);
@@ -64,11 +65,12 @@ impl Process {
         self.guard.id()
     }
 
-    /// Waits until nothing of it is left, after its input was closed, and returns its exit status.
+    /// Waits, after the input was closed, until no process of the server is left. Returns the exit status.
     pub(super) async fn wait_for_exit(mut self) -> Option<ExitStatus> {
         let mut status = self.wait_within(EXIT_TIMEOUT).await;
         if status.is_none() {
-            // Its input may still be open, because a message that it does not read cannot be cancelled.
+            // The server's input may still be open, because a message that the server does not read cannot be
+            // cancelled.
             if let Some(guard) = self.group {
                 let _ = kill(guard, Signal::SIGTERM);
             }
@@ -124,7 +126,7 @@ pub(super) fn exit_reason(status: Option<ExitStatus>) -> String {
 
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE: usize = 16 << 20;
-/// Number of bytes stored of the head and of the tail of a too long message, to find the request that it answers.
+/// Number of bytes stored from each end of an overlong message, to find the request that it answers.
 const MAX_END_BYTES: usize = 512;
 /// Maximum size of invalid output before the server is disconnected, in bytes.
 const MAX_INVALID_BYTES: usize = 32 << 20;
@@ -215,7 +217,7 @@ impl Transport<RoleClient> for Pipes {
                     self.log.note(&format!("a message of {length} bytes was dropped: the limit is {MAX_MESSAGE}"));
                     let message =
                         format!("the answer has {length} bytes, the limit is {MAX_MESSAGE}; request less at once");
-                    // Fails the call that it answers. If that is unknown, the call times out.
+                    // Fails the call that the message answers. If the call is unknown, it times out.
                     if let Some(id) = answered_id(&head).or_else(|| answered_id(&tail)) {
                         return Some(ServerJsonRpcMessage::error(ErrorData::internal_error(message, None), Some(id)));
                     }
@@ -243,7 +245,7 @@ impl Transport<RoleClient> for Pipes {
 #[derive(Default)]
 struct Line {
     head: Vec<u8>,
-    /// Size of a too long line, and its tail.
+    /// Size of an overlong line, and its tail.
     dropped: usize,
     tail: Vec<u8>,
 }

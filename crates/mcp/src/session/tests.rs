@@ -1,4 +1,4 @@
-//! Tests with unreachable servers of sessions: what is stored, replaced and removed, and which servers are valid.
+//! Tests with unreachable session servers: storing, replacing and removing them, and validation.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 

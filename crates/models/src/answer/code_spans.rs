@@ -1,12 +1,12 @@
 //! Detection of code in Markdown text: fences of backticks or tildes, and spans of backticks within a line.
 
-/// Minimum number of marks of a fence.
+/// Minimum number of marks in a fence.
 const FENCE: usize = 3;
 
 /// Incremental detector of code.
 #[derive(Debug, Default)]
 pub(crate) struct CodeSpans {
-    /// Mark of the open fence, and its number at the start.
+    /// Mark of the open fence, and the number of marks that opened it.
     fence: Option<(char, usize)>,
     /// True in the line that opened the fence, where backticks may also close it.
     is_opening_line: bool,
@@ -60,7 +60,7 @@ impl CodeSpans {
             } else {
                 self.is_quoted |= character == '>' && matches!(self.line, Line::Blank);
                 self.line = self.line.with(character);
-                // A fence of tildes, which must be at the start of a line.
+                // A tilde fence, which must be at the start of a line.
                 if let Line::Marks { mark: '~', count: count @ FENCE.., ended: false } = self.line
                     && (self.fence.is_none() || self.is_opening_line)
                 {
@@ -71,7 +71,7 @@ impl CodeSpans {
         }
     }
 
-    /// Closes a fence if the line only contains its mark, at least as often as at the start.
+    /// Closes a fence if the line contains only the fence's mark, at least as often as the opening line.
     fn end_line(&mut self) {
         if let (Line::Marks { mark, count, .. }, Some((opening_mark, min_count))) = (self.line, self.fence)
             && !self.is_opening_line

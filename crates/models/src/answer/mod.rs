@@ -14,14 +14,14 @@ use agentd_core::{
     usage::{Prices, Usage},
 };
 
-/// Maximum number of calls of one answer.
+/// Maximum number of calls in one answer.
 pub(crate) const MAX_CALLS: usize = 128;
 
-/// Maximum size of the arguments of all calls of one answer, in bytes.
+/// Maximum total size of call arguments in one answer, in bytes.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// Maximum size of the text of one answer, in bytes. Clients get it completely, and at worst twice in one message, so
-/// it stays far below the protocol's message limit (16 MiB). Longer texts are always a malfunction of the model.
+/// Maximum text size of one answer, in bytes. Clients get the text completely, and at worst twice in one message, so
+/// the limit is far below the protocol's message size limit (16 MiB). Longer texts are always a model malfunction.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,20 +40,20 @@ pub(crate) struct RawCall {
 /// Answer read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// Text that was not emitted yet. Adjacent text of one kind is merged.
+    /// Text that has not been emitted yet. Adjacent text of one kind is merged.
     pub(crate) pieces: VecDeque<(Kind, String)>,
     text_bytes: usize,
     /// True once any part of the answer itself has arrived. From then on, an answer that breaks off is discarded before
     /// another attempt.
     pub(crate) began: bool,
-    /// Usage of this request as counted by the server. It includes a cost only if the server named one.
+    /// Usage of this request as counted by the server. It includes a cost only if the server sent one.
     pub(crate) usage: Option<Usage>,
     /// Tokens written to the cache for an hour.
     pub(crate) hour_writes: u64,
     pub(crate) remarks: Vec<ServerRemark>,
-    /// Measure of all content. An event that does not change it is only a keep-alive.
+    /// Size of all content. An event that does not change it is only a keep-alive.
     pub(crate) size: usize,
-    /// Reason of the end, once it has ended.
+    /// Reason for the end, once the answer has ended.
     pub(crate) finish: Option<Finish>,
     /// Description of an endless repetition that the emitted text does not show.
     pub(crate) runaway: Option<String>,
@@ -81,7 +81,7 @@ impl Answer {
         }
     }
 
-    /// Adds a remark of the server, without duplicates and up to a limit.
+    /// Adds a remark from the server, without duplicates and up to a limit.
     pub(crate) fn remark(&mut self, reason: &str, tokens: u64) {
         let remark = ServerRemark::new(reason, tokens);
         let capacity = ServerRemark::MAX_PER_REQUEST.saturating_sub(self.remarks.len());
@@ -89,7 +89,7 @@ impl Answer {
         self.remarks.extend(new.into_iter().take(capacity));
     }
 
-    /// The usage with its cost: as charged by the server, or by its prices.
+    /// The usage with its cost: as charged by the server, or computed from `prices`.
     pub(crate) fn priced_usage(&self, prices: Option<&Prices>) -> Option<Usage> {
         let usage = self.usage?;
         let priced = || prices.map(|prices| prices.cost_microusd(&usage, self.hour_writes));

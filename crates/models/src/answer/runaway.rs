@@ -1,26 +1,26 @@
 //! Detection of answers that repeat themselves endlessly.
 //!
-//! Small models fall into loops: one character or phrase, until the token limit. The guard sees every piece of an
+//! Small models fall into loops: one character or phrase, until the token limit. The guard processes every piece of an
 //! answer once, and returns the byte at which the repetition exceeds a limit. The result does not depend on how the
-//! answer is split into pieces. Single characters are counted directly. Phrases are found by the shortest period of the
-//! last bytes, which is computed whenever a quarter of the window is new. So every byte is processed a fixed number of
-//! times.
+//! answer is split into pieces. Single characters are counted directly. Phrases are found by the shortest period of
+//! the last bytes, which is computed whenever a quarter of the window is new. So every byte is processed a fixed
+//! number of times.
 
 /// Limits for a kind of text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Maximum number of consecutive identical opening brackets or braces.
     brackets: usize,
-    /// Maximum number of consecutive identical other characters.
+    /// Maximum number of consecutive identical characters that are not opening brackets or braces.
     characters: usize,
-    /// Windows for phrases: size in bytes, and the number of repetitions within it that is too much.
+    /// Windows for phrases: size in bytes, and the number of repetitions in the window that is too many.
     windows: [(usize, usize); 2],
 }
 
 /// Limits for text shown to users.
 pub(crate) const PROSE: Limits = Limits { brackets: 50, characters: 500, windows: [(2 << 10, 16), (16 << 10, 8)] };
 
-/// Limits for arguments of a call, which may contain a repetitive file.
+/// Limits for call arguments, which may contain a repetitive file.
 pub(crate) const ARGUMENTS: Limits =
     Limits { brackets: 1_000, characters: 4_000, windows: [(16 << 10, 64), (64 << 10, 16)] };
 
@@ -54,7 +54,7 @@ impl Guard {
 
     pub(crate) fn check(&mut self, piece: &str) -> Option<Runaway> {
         let (character, phrase) = (self.check_characters(piece), self.check_phrases(piece));
-        // The earlier one, so that the cut does not depend on how the answer is split into pieces.
+        // The earlier position is used, so that the cut does not depend on how the answer is split into pieces.
         match (character, phrase) {
             (Some(character), Some(phrase)) if phrase.keep < character.keep => Some(phrase),
             (character, phrase) => character.or(phrase),

@@ -36,7 +36,7 @@ const MAX_HEAD: usize = 256;
 pub(crate) enum Part {
     Text(String),
     Thought(String),
-    /// All text before it was reasoning.
+    /// All text before this part was reasoning.
     WasThought,
 }
 
@@ -69,7 +69,7 @@ enum State {
     Head,
     /// In the content of a channel.
     Channel { thoughts: bool },
-    /// In a format that a later stage understands. Everything is passed on.
+    /// In a format that a later stage parses. Everything is passed on.
     Raw,
 }
 
@@ -190,7 +190,7 @@ impl Splitter {
         true
     }
 
-    /// Returns true if a closing mark is only mentioned: it is quoted, or surrounded by text of the same line.
+    /// Returns true if a closing mark is only mentioned: it is quoted, or surrounded by text on the same line.
     fn is_mentioned(&self, next: Option<char>) -> bool {
         let ends_line = next.is_none_or(|next| matches!(next, '\n' | '\r'));
         match self.code_spans.last() {
@@ -203,7 +203,7 @@ impl Splitter {
     fn head(&mut self, last: bool) -> bool {
         let end = self.pending.find(MESSAGE);
         let head = &self.pending[..end.unwrap_or(self.pending.len())];
-        // A call, which a later stage understands.
+        // A call, which a later stage parses.
         let is_call = head.contains("to=");
         match end {
             Some(at) if is_call || at > MAX_HEAD => self.state = State::Raw,

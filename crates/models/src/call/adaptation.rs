@@ -68,7 +68,7 @@ impl Call {
         }
     }
 
-    /// Counts the changes with which the server accepted and answered the request, and notes unnecessary ones.
+    /// Counts the changes with which the server accepted and answered the request, and records unnecessary ones.
     pub(super) fn record_accepted_changes(&mut self) {
         let accepted = self.trials.take_accepted();
         let mut sent = self.sent();
@@ -100,12 +100,12 @@ impl Call {
         let id = &self.model.facts.info().id;
         let mut notices: Vec<ModelChunk> = new.iter().filter_map(|change| notice(change, id)).collect();
         notices.dedup();
-        // Inserted before the end chunk, as nothing may follow it.
+        // Inserted before the end chunk, which must stay last.
         notices.into_iter().for_each(|notice| self.chunks.push_front(notice));
     }
 }
 
-/// Returns true if a user's text directly follows a tool result, ignoring messages of the daemon in between.
+/// Returns true if a user's text directly follows a tool result, ignoring daemon messages in between.
 fn has_text_after_results(messages: &[Message]) -> bool {
     let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
     let relevant: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
@@ -118,7 +118,7 @@ fn has_blocks(message: &Message) -> bool {
         if origin.whole.as_ref().is_some_and(|whole| whole.fields.blocks.is_some()))
 }
 
-/// Notice for the user that the model works without something, sent when this first happens.
+/// Notice for the user that the model works without a feature, sent the first time.
 fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
     let (code, limitation) = match change {
         Change::TextTools => (

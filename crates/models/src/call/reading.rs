@@ -74,7 +74,7 @@ pub(super) struct AnswerStream {
     prices: Option<Prices>,
     /// Usage before the last pause. Each part of a paused answer is a separately priced request.
     before_pause: Option<Usage>,
-    /// Usage that was sent last.
+    /// Usage that was last sent.
     counted: Option<Usage>,
 }
 
@@ -263,7 +263,8 @@ impl AnswerStream {
                 if let Some(rest) = decoder.finish()
                     && self.answer.finish.is_none()
                 {
-                    // A complete last event counts even without its empty line. Half an event is a cut stream.
+                    // A complete last event is valid even without its empty line. Half an event means that the stream
+                    // was cut.
                     nothing_readable = false;
                     let whole = rest == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(&rest).is_ok();
                     if whole {
@@ -282,8 +283,8 @@ impl AnswerStream {
             .hint(CONNECTION_CLOSED))
     }
 
-    /// Emits the text read so far. If it repeats something endlessly, it is cut there and the description of the
-    /// repetition is returned.
+    /// Emits the text read so far. If the text repeats endlessly, it is cut there, and a description of the repetition
+    /// is returned.
     fn emit_pieces(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Option<String> {
         while let Some((kind, mut text)) = self.answer.pieces.pop_front() {
             let runaway = self.guard.check(&text);
@@ -380,8 +381,8 @@ impl TextFilter {
         self.emit_pending(chunks);
     }
 
-    /// Ends the answer, which the token limit may have cut. `calls` are those outside of the text. Returns all calls,
-    /// and one that does not run.
+    /// Ends the answer, which the token limit may have cut. `calls` are the calls outside of the text. Returns all
+    /// calls, and the call that does not run, if any.
     fn finish(
         &mut self,
         mut calls: Vec<RawCall>,
@@ -424,7 +425,7 @@ impl TextFilter {
                 push_text(chunks, text);
             }
             Part::WasThought => {
-                // A call in it was only part of the reasoning.
+                // A call in the pending text was only part of the reasoning.
                 self.emit_pending(chunks);
                 chunks.push_back(ModelChunk::WasReasoning);
             }

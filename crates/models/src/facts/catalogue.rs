@@ -1,7 +1,7 @@
 //! The catalogue of published facts about models, from `config/catalogue.json`. `scripts/catalogue.py` writes it.
 //!
-//! It only applies to the providers' own addresses: a proxy may charge other prices, and a local server may use any
-//! model names. The configuration and facts that the server reports take precedence.
+//! The catalogue only applies to the providers' own hosts: a proxy may charge other prices, and a local server may use
+//! any model names. The configuration and facts that the server reports take precedence.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -12,7 +12,8 @@ use crate::http::refusals::Change;
 
 const TEXT: &str = include_str!("../../../../config/catalogue.json");
 
-/// Parsed once, for the first model of a provider. An invalid catalogue counts as empty; a test checks that it is not.
+/// Parsed once, for the first model of a provider. An invalid catalogue counts as empty; a test checks that ours is
+/// valid.
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     serde_json::from_str(TEXT).unwrap_or_else(|error| {
         tracing::error!("could not read the model catalogue: {error}");
@@ -43,17 +44,17 @@ const HOSTS: [(&str, &str); 15] = [
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PublishedModel {
-    /// Size of its context window in tokens.
+    /// Size of the context window in tokens.
     pub(crate) window: Option<u64>,
     /// Maximum size of an answer in tokens.
     pub(crate) answer: Option<u64>,
-    /// True if it accepts pictures.
+    /// True if the model accepts pictures.
     #[serde(default)]
     pub(crate) pictures: bool,
-    /// True if it can reason before it answers.
+    /// True if the model can reason before it answers.
     #[serde(default)]
     pub(crate) thinking: bool,
-    /// True if it can call tools.
+    /// True if the model can call tools.
     #[serde(default)]
     pub(crate) tools: bool,
     pub(crate) prices: Option<Prices>,
@@ -90,13 +91,13 @@ fn provider(host: &str) -> Option<&'static str> {
     HOSTS.iter().find(|(name, _)| host.eq_ignore_ascii_case(name)).map(|(_, provider)| *provider)
 }
 
-/// Published facts about a model at a provider's own address. `None` at other addresses.
+/// Published facts about a model on a provider's own host. `None` for other hosts.
 pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
-    // The catalogue is not parsed for servers that it does not cover.
+    // The catalogue is not parsed for hosts that are not in it.
     provider(host).and_then(|_| CATALOGUE.find(host, id))
 }
 
-/// Changes to requests that the provider at its own address requires.
+/// Changes to requests that the provider with this host requires.
 pub(crate) fn form(host: &str) -> &'static [Change] {
     provider(host).and_then(|provider| CATALOGUE.forms.get(provider)).map(Vec::as_slice).unwrap_or_default()
 }

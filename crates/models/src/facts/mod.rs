@@ -1,5 +1,5 @@
-//! Facts about a model: from the configuration, from its record, and from its server if they are not configured. The
-//! server is queried once per model, on first use, so that the start of the daemon does not wait for it.
+//! Facts about a model: from the configuration, from the model's record, and, if not configured, from its server. The
+//! server is queried once per model, on first use, so that daemon startup does not wait for it.
 
 pub(crate) mod catalogue;
 pub(crate) mod records;
@@ -41,26 +41,26 @@ const UNNAMED_MODEL: &str = "default";
 /// Time for which a server that could not be reached is not queried again.
 const QUERY_PAUSE: Duration = Duration::from_secs(60);
 
-/// Maximum number of repeated queries to a server that reports the window only once the model is loaded.
+/// Maximum number of repeated queries to a server that only reports the window of a loaded model.
 const MAX_REPEATED_QUERIES: u32 = 3;
 
-/// A request refutes a window if it exceeds it by more than a twentieth, as servers' counts vary slightly.
+/// A request refutes a window if it exceeds the window by more than a twentieth, as servers' counts vary slightly.
 const TOLERANCE_DIVISOR: u64 = 20;
 
-/// Maximum number of states of the facts per run. They rarely change, and each is stored as long as the model.
+/// Maximum number of fact states per run. Facts rarely change, and each state is stored as long as the model.
 const MAX_STATES: u32 = 256;
 
 pub(crate) struct ModelFacts {
     pub(crate) config: ModelConfig,
-    /// Address and client of its server.
+    /// URL and client of the model's server.
     pub(crate) target: Target,
     /// First state of a linked list. References to older states stay valid.
     first: FactsState,
     states: AtomicU32,
     pub(crate) record: RecordHandle,
-    /// Initialised once the server was queried.
+    /// Initialised once the server has been queried.
     queried: OnceCell<()>,
-    /// Initialised once the server was queried about pictures.
+    /// Initialised once the server has been queried about pictures.
     sight: OnceCell<()>,
     /// True while the server lists no models although requests must name one, but still accepts requests.
     unlisted: AtomicBool,
@@ -191,7 +191,7 @@ impl ModelFacts {
         }
         let query = || async {
             match self.query(false).await {
-                // A server that lists no models now may list some later. Its first model is the one to use.
+                // A server that lists no models now may list some later. The first listed model is used then.
                 Some(ServerFacts { id: None, .. }) if self.config.needs_id() => {
                     self.unlisted.store(true, Ordering::Relaxed);
                     Err(())
@@ -224,7 +224,7 @@ impl ModelFacts {
         let _ = self.queried.get_or_try_init(query).await;
     }
 
-    /// Queries the server whether the model accepts pictures, unless this is configured or was already queried.
+    /// Queries the server about support for pictures, unless this is configured or was already queried.
     pub(crate) async fn look_up_vision(&self) {
         self.look_up().await;
         if self.config.sees_pictures.is_some() || self.config.wire == Wire::LlamaCpp || self.is_paused() {
@@ -239,7 +239,7 @@ impl ModelFacts {
     }
 
     /// Queries the server. If it does not answer, queries pause for a while. Requests that must name their model query
-    /// it each time, as the server may be starting.
+    /// the server each time, as it may be starting.
     async fn query(&self, sight: bool) -> Option<ServerFacts> {
         let facts = server::query(&self.target, &self.config, sight).await;
         if facts.is_none() && !self.config.needs_id() {
@@ -286,7 +286,7 @@ impl ModelFacts {
         self.config.wire == Wire::Anthropic && self.abilities() == ModelAbilities::default()
     }
 
-    /// Returns true if nothing is missing, or if the server was queried, with any outcome.
+    /// Returns true if no fact is missing, or if the server was queried, with any outcome.
     pub(crate) fn are_known(&self) -> bool {
         let record = self.record.current();
         let has_id = !self.config.id.is_empty() || record.id.is_some();

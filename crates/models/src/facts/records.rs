@@ -1,6 +1,6 @@
-//! Persistent records of what was learnt about models: what their servers reported, and what refusals and token counts
-//! have shown. A record belongs to one model at one address with its current configuration. The file can be lost
-//! without harm, as everything can be learnt again.
+//! Persistent records of learnt facts about models: reports from their servers, and findings from refusals and token
+//! counts. A record belongs to one model at one URL with its current configuration. The file can be lost without harm,
+//! as everything can be learnt again.
 
 use std::{
     collections::BTreeSet,
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl ModelRecords {
-    /// Loads the records of a file, which may be missing or damaged. The file is written after changes.
+    /// Loads the records from a file, which may be missing or damaged. The file is written after changes.
     pub fn open(path: PathBuf) -> Arc<Self> {
         let models = read_all(&path, now());
         Arc::new(Self { path: Some(path), state: Mutex::new(State { models, ..State::default() }) })
@@ -132,7 +132,7 @@ impl RecordHandle {
     }
 
     /// Stores facts that the server reported. A changed window means a changed server, so a limit observed on the old
-    /// one is removed.
+    /// server is removed.
     pub(crate) fn store(
         &self,
         id: Option<&str>,
@@ -170,7 +170,7 @@ impl RecordHandle {
         });
     }
 
-    /// Changes the record, and saves the file if the record is different.
+    /// Changes the record, and saves the file if the record has changed.
     fn change(&self, change: impl FnOnce(&mut ModelRecord, i64)) {
         let now = now();
         let is_new = {
@@ -216,13 +216,13 @@ const DAY: i64 = 24 * 60 * 60;
 /// Maximum number of changes per record.
 const MAX_CHANGES: usize = 32;
 
-/// Maximum length of an address in bytes.
+/// Maximum length of a URL in bytes.
 const MAX_ADDRESS: usize = 1024;
 
 /// Key of a record: a model with its configuration. A changed configuration starts a new record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct RecordKey {
-    /// Address without password and query.
+    /// URL without password and query.
     address: String,
     /// Configured ID, or empty for the first model that the server lists.
     model: String,
@@ -253,7 +253,7 @@ pub(crate) struct LearntChange {
     pub(crate) change: Change,
     /// Last occurrence, in seconds since 1970.
     at: i64,
-    /// Number of refusals. Earlier versions did not count, and applied a change after the first.
+    /// Number of refusals. Earlier versions did not count refusals, and applied a change after the first one.
     #[serde(default = "default_times")]
     times: u32,
 }

@@ -1,8 +1,9 @@
 //! Facts that servers report about their models: which models exist, their windows, abilities and prices.
 //!
-//! Sources are the list of models and additional documents of specific kinds of server. Each server reports other facts
-//! under other names. Values of a wrong type and implausible IDs are ignored. Everything is untrusted: it is bounded,
-//! and only used if plausible. If a window turns out to be smaller, this is learnt from the server's refusals.
+//! Sources are the list of models and additional documents of specific kinds of server. Servers report different facts
+//! under different names. Values of a wrong type and implausible IDs are ignored. All facts are untrusted: they are
+//! bounded, and only used if plausible. If a window turns out to be smaller, this is learnt from the server's
+//! refusals.
 
 use agentd_core::{
     error::ErrorKind,
@@ -29,7 +30,7 @@ pub(crate) struct ServerFacts {
     pub(crate) abilities: ModelAbilities,
     /// Prices of the model, if the server lists them.
     pub(crate) prices: Option<Prices>,
-    /// True if the server reports the window only once the model is loaded, and it is not loaded yet.
+    /// True if the server reports the window only once the model is loaded, and the model is not loaded yet.
     pub(crate) loads_later: bool,
 }
 
@@ -39,9 +40,9 @@ pub(crate) struct ServerFacts {
 pub(crate) struct ModelAbilities {
     /// Maximum size of an answer in tokens.
     pub(crate) max_answer: Option<u64>,
-    /// True if it accepts pictures.
+    /// True if the model accepts pictures.
     pub(crate) pictures: Option<bool>,
-    /// True if it supports adaptive reasoning.
+    /// True if the model supports adaptive reasoning.
     pub(crate) adaptive_thinking: Option<bool>,
 }
 
@@ -79,7 +80,7 @@ fn plausible(tokens: Option<u64>) -> Option<u64> {
     tokens.filter(|tokens| PLAUSIBLE.contains(tokens))
 }
 
-/// Queries a server's facts about a model. With `sight`, also additional documents that may report whether it accepts
+/// Queries a server's facts about a model. With `sight`, also queries additional documents that may report support for
 /// pictures. `None` if the server could not be reached.
 pub(crate) async fn query(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
     let deadline = target.deadlines.listing();
@@ -103,7 +104,7 @@ pub(crate) async fn query(target: &Target, config: &ModelConfig, sight: bool) ->
     Some(facts)
 }
 
-/// Path of the list of models, with all of them on one page.
+/// Path of the list of models, with all models on one page.
 fn list_path(config: &ModelConfig) -> &'static str {
     if config.wire == Wire::Anthropic { "/models?limit=1000" } else { "/models" }
 }
@@ -179,7 +180,7 @@ struct WireListing<'a> {
     data: Vec<&'a RawValue>,
 }
 
-/// The models of a list, in its order. `None` if it is not a list. If `bounds` is true, `max_context_length` is an
+/// The models in a list, in order. `None` if `text` is not a list. If `bounds` is true, `max_context_length` is an
 /// upper bound of the window instead of its size.
 fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
     let is_bare = text.trim_ascii_start().starts_with(b"[");
@@ -264,7 +265,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
     Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_plausible)
 }
 
-/// Prices from a number of tokens on. Missing ones are those of the base tier.
+/// Prices from a number of tokens on. Missing prices are those of the base tier.
 fn tier(prices: &Value, base: &Value) -> Option<Prices> {
     let from = number(prices.get("min_prompt_tokens")?)?;
     let rates = rates(|name| dollars(prices.get(name).or_else(|| base.get(name))?))?;

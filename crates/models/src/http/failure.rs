@@ -20,7 +20,7 @@ use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at, w
 pub(crate) use self::error_body::{PLAUSIBLE, excerpt, request_id};
 use crate::http::{refusals::Refusal, target::Target};
 
-/// Status of an error within an answer that does not name one.
+/// Status for an error within an answer that names no status.
 const UNKNOWN_STATUS: u16 = 0;
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Failure {
         Self::new(ErrorKind::CutStream, message)
     }
 
-    /// An event of another wire.
+    /// An event from another wire.
     pub(crate) fn other_wire(target: &Target, data: &str) -> Self {
         let data = excerpt(target, data);
         Self::protocol(format!("the model at {target} sent an event that is invalid for this wire: {data}"))
@@ -227,7 +227,7 @@ impl Failure {
         ))
     }
 
-    /// An answer that fills the window. `tokens` is its size by the server's count.
+    /// An answer that fills the window, which has `tokens` tokens by the server's count.
     pub(crate) fn window_full(target: &Target, tokens: Option<u64>) -> Self {
         let message = format!("the conversation and the answer fill the context window of the model at {target}");
         Self::overflow(message, tokens.filter(|tokens| PLAUSIBLE.contains(tokens)))
@@ -241,7 +241,7 @@ impl Failure {
     }
 }
 
-/// Message of the server, with the request ID.
+/// Message from the server, with the request ID.
 fn server_message(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
     let mut message = excerpt(target, &error.shown);
     if let Some(id) = request_id {
@@ -250,7 +250,7 @@ fn server_message(target: &Target, error: &ServerError, request_id: Option<&str>
     message
 }
 
-/// Returns true if the status indicates a failure of the server, which the next attempt may not see.
+/// Returns true if the status indicates a server failure, which the next attempt may not encounter.
 fn is_server_failure(status: u16) -> bool {
     matches!(status, UNKNOWN_STATUS | 408 | 409 | 500..=599)
 }
@@ -284,7 +284,7 @@ mod tests {
         check(400, "bad", ErrorKind::Rejected, false);
         check(400, r#"{"error":{"message":"maximum context length is 4096"}}"#, ErrorKind::ContextOverflow, false);
         check(400, r#"{"error":{"type":"exceed_context_size_error"}}"#, ErrorKind::ContextOverflow, false);
-        // Repeated text of the request is ignored.
+        // Text repeated from the request is ignored.
         let vllm = |input: &str| {
             let message = format!("[{{'type':'string_type','input':'{input}'}}]");
             json!({"object": "error", "message": message, "type": "BadRequestError", "code": 400}).to_string()

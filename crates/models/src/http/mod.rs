@@ -1,6 +1,6 @@
-//! HTTP requests to servers: addresses, deadlines, failures, retries, and other forms of refused requests.
+//! HTTP requests to servers: URLs, deadlines, failures, retries, and other forms of refused requests.
 //!
-//! - `target`: addresses, clients and deadlines; `request`: sending requests, and recording the exchanged bytes.
+//! - `target`: URLs, clients and deadlines; `request`: sending requests, and recording the exchanged bytes.
 //! - `retry`: the retry policy; `failure`: failures, and whether a retry can help.
 //! - `refusals`: other forms of requests that a server refuses.
 //! - `sse`: decoding of events.

@@ -1,8 +1,8 @@
 //! Learning from refusals: a refused request is retried in another form, and forms that helped are remembered.
 //!
-//! This module defines the possible changes of a request, selects the ones that may help by one rule for all servers,
-//! and limits how many a call tries. Refusals are only searched for names of fields and tools in the request. A change
-//! is only trusted once the server has accepted a request with it. All of it is pure.
+//! This module defines the possible changes to a request, selects the changes that may help by one rule for all
+//! servers, and limits how many a call tries. Refusals are only searched for names of fields and tools in the request.
+//! A change is only trusted once the server has accepted a request with it. The whole module is pure.
 
 use std::{
     borrow::Cow,
@@ -34,15 +34,15 @@ pub(crate) enum Change {
     WithoutSignedThoughts,
     /// Writes calls into the text, and reads them from it.
     TextTools,
-    /// Uses the newer name of the answer's limit.
+    /// Uses the newer name of the answer limit.
     MaxCompletionTokens,
-    /// Appends a user's text after a tool result to the message of that result.
+    /// Appends a user's text after a tool result to the result's message.
     WordsInResults,
     /// Limits answers to this number of tokens, unless a limit is configured.
     AnswerLimit(u64),
     /// Leaves out a field of the body.
     WithoutField(String),
-    /// Leaves out the tool of that name.
+    /// Leaves out the tool with that name.
     WithoutTool(String),
     /// Leaves out all pictures.
     WithoutPictures,
@@ -53,7 +53,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Part of requests that the change is about.
+    /// Part of requests that the change affects.
     pub(crate) fn topic(&self) -> ChangeTopic {
         match self {
             Self::WithoutNamedTools | Self::TextTools | Self::WithoutTool(_) => ChangeTopic::Tools,
@@ -149,7 +149,7 @@ impl RequestForm {
         self.0.contains(change)
     }
 
-    /// Maximum tokens of an answer that the server accepts, as far as learnt.
+    /// Maximum number of tokens in an answer that the server accepts, as far as learnt.
     pub(crate) fn answer_limit(&self) -> Option<u64> {
         let limits = self.0.iter().filter_map(|change| match change {
             Change::AnswerLimit(tokens) => Some(*tokens),
@@ -168,7 +168,7 @@ impl RequestForm {
         fields.clone().into_iter().filter(|(field, _)| self.sends(field)).collect()
     }
 
-    /// Returns true if a tool of that name may be sent.
+    /// Returns true if a tool with that name may be sent.
     pub(crate) fn sends_tool(&self, tool: &str) -> bool {
         !self.0.iter().any(|change| matches!(change, Change::WithoutTool(name) if name == tool))
     }
@@ -215,7 +215,8 @@ impl RequestForm {
     }
 }
 
-/// Maximum length of a refusal that is searched, in characters. Some repeat the whole request after their reason.
+/// Maximum length of a refusal that is searched, in characters. Some refusals repeat the whole request after the
+/// reason.
 const MAX_SEARCHED: usize = 2_000;
 
 /// Other names by which servers refer to fields of a request.
@@ -226,10 +227,10 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("max_tokens", RENAMED_LIMIT),
 ];
 
-/// The newer name of the answer's limit.
+/// The newer name of the answer limit.
 const RENAMED_LIMIT: &str = "max_completion_tokens";
 
-/// Minimum number in a refusal that can be an answer's limit, in tokens.
+/// Minimum number in a refusal that can be an answer limit, in tokens.
 const MIN_ANSWER: u64 = 256;
 
 #[derive(Debug, Clone)]
@@ -239,7 +240,7 @@ pub(crate) struct Refusal {
     text: String,
 }
 
-/// Equal if the same was refused. Request IDs and times, which differ between refusals, are ignored.
+/// Refusals of the same part are equal. Request IDs and times, which differ between refusals, are ignored.
 impl PartialEq for Refusal {
     fn eq(&self, other: &Self) -> bool {
         let is_name =
@@ -297,7 +298,7 @@ impl Refusal {
             .unwrap_or_else(|| of("tools"))
     }
 
-    /// The tools that it names, unless it seems to repeat the whole list.
+    /// The tools that the refusal names, unless it seems to repeat the whole list.
     fn tools(&self, sent: &[String]) -> Vec<Change> {
         let tool_positions = self.tool_positions();
         let is_named = |(at, name): &(usize, &String)| tool_positions.contains(at) || self.names_tool(name);
@@ -306,7 +307,7 @@ impl Refusal {
         if named.len() <= sent.len().div_ceil(2) { named } else { Vec::new() }
     }
 
-    /// The smallest plausible limit that it names.
+    /// The smallest plausible limit that the refusal names.
     fn answer_limit(&self) -> Option<u64> {
         let numbers = self.text.split(|char: char| !char.is_ascii_digit());
         numbers.filter_map(|number| number.parse().ok()).filter(|tokens| *tokens >= MIN_ANSWER).min()
@@ -318,11 +319,11 @@ impl Refusal {
 pub(crate) struct SentParts {
     /// Tools sent in the wire's own field, in their order.
     pub(crate) tools: Vec<String>,
-    /// True if none of them may be called.
+    /// True if no tool may be called.
     pub(crate) named_only: bool,
     /// True if the configuration requires the wire's own field.
     pub(crate) insists_on_native: bool,
-    /// True if there are earlier texts or calls of the model.
+    /// True if there are earlier texts or calls by the model.
     pub(crate) history: bool,
     /// True if a user's text directly follows a tool result.
     pub(crate) text_after_results: bool,
@@ -330,7 +331,7 @@ pub(crate) struct SentParts {
     pub(crate) echoes: bool,
     /// True if signed reasoning is sent back.
     pub(crate) signed_thoughts: bool,
-    /// True if it has a limit of the answer that is not configured.
+    /// True if the request has an answer limit that is not configured.
     pub(crate) chosen_limit: bool,
     /// Hash of the answer schema, if it is sent in a separate field.
     pub(crate) schema: Option<u64>,
@@ -342,7 +343,7 @@ pub(crate) struct SentParts {
 }
 
 impl SentParts {
-    /// Changes that leave out its parts, by part, the likeliest first.
+    /// Changes that leave out parts of the request, grouped by part, the likeliest first.
     fn parts(&self) -> [Vec<Change>; 8] {
         let only = |is_sent: bool, change: Change| Vec::from_iter(is_sent.then_some(change));
         [
@@ -365,8 +366,8 @@ impl SentParts {
     }
 }
 
-/// Sets of changes to try one after the other: what the refusal names, then what differs from accepted requests, and
-/// finally all of it. Changes in `unneeded` concern parts that were accepted before.
+/// Sets of changes to try one after the other: for parts that the refusal names, then for parts that differ from
+/// accepted requests, and finally all of them. Changes in `unneeded` concern parts that were accepted before.
 pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSet<Change>) -> Vec<Vec<Change>> {
     // A missing path or a failing server is not about the form of the request.
     let is_about_form = matches!(refusal.status, 400 | 422);
@@ -412,7 +413,7 @@ const MAX_TRIES: usize = 8;
 /// Changes tried by one call.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
-    /// Changes of the next attempt.
+    /// Changes for the next attempt.
     current: Vec<Change>,
     /// All sets that were tried. The last one may still help.
     tried: Vec<Vec<Change>>,

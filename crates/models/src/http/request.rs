@@ -1,5 +1,5 @@
-//! Sending requests and reading documents. Also reports the exchanged bytes to the request's tap; without a recorder,
-//! nothing is copied.
+//! Sending requests and reading documents. Also reports the exchanged bytes to the request's tap. Nothing is copied if
+//! there is no recorder.
 
 use std::{future::Future, pin::pin, sync::Arc};
 
@@ -42,8 +42,8 @@ impl Target {
             .client
             .post(self.at(path))
             .headers(self.headers_of_call())
-            // A body of this kind is freed once it is sent. A body of bytes would be held for a possible resend until
-            // the answer starts, which may take a while.
+            // This kind of body is freed once it is sent. A byte body would be kept for a possible resend until the
+            // answer starts, which may take a while.
             .body(Body::wrap(body));
         let response = self.within(deadline, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
         recording.head(&response);
@@ -118,7 +118,7 @@ impl Target {
     }
 }
 
-/// Reads the body up to the deadline and the limit. After a failure, the part before it is returned.
+/// Reads the body up to the deadline and the limit. After a failure, the part read so far is returned.
 async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target, limit: usize) -> Vec<u8> {
     let (mut body, mut deadline) = (Vec::new(), *deadline);
     while body.len() < limit {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     /// A loaded machine notices a deadline late. A server that sends a comment every few milliseconds must not benefit
-    /// from it.
+    /// from the delay.
     #[tokio::test(start_paused = true)]
     async fn late_data_does_not_extend_a_missed_deadline() {
         let target = Target::for_tests("http://h/v1", "");

@@ -1,5 +1,5 @@
-//! Retry policy with exponential backoff and jitter. A call is retried before its first token; `call` discards an answer
-//! that broke off later before it is retried.
+//! Retry policy with exponential backoff and jitter. A call is retried before its first token. If an answer breaks off
+//! later, `call` discards it before the retry.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) struct Retries {
     attempt: u32,
     /// Number of immediate retries so far.
     immediate: u32,
-    /// True once it waited for a limit that this request alone may exceed.
+    /// True once the call has waited for a limit that this request alone may exceed.
     waited_for_limit: bool,
     /// True if there is a fallback model.
     has_fallback: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Retry {
 }
 
 impl Retries {
-    /// Creates the policy of a call with at most `retries` retries. A call with a fallback model gets at most one
+    /// Creates the policy for a call with at most `retries` retries. A call with a fallback model gets at most one
     /// retry, and no long wait.
     pub(crate) fn new(config: &ModelConfig, retries: u32, has_fallback: bool) -> Self {
         let max_wait = Duration::from_millis(config.max_retry_delay_ms);

@@ -1,4 +1,4 @@
-//! Decoder of server-sent events from arbitrary chunks of bytes.
+//! Decoder of server-sent events from arbitrary byte chunks.
 //!
 //! The decoder is our own because models send hundreds of thousands of events per second and are not trusted. Whole
 //! lines are borrowed from the network's buffer, and the size of an event is limited. Unknown lines are skipped, as the

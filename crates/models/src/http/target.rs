@@ -1,4 +1,4 @@
-//! Address of a model, the client that connects to it, and the deadlines of a call. The connect timeout is part of the
+//! URL of a model, the client that connects to it, and the deadlines of a call. The connect timeout is part of the
 //! client.
 
 use std::{collections::HashMap, fmt, time::Duration};
@@ -34,7 +34,7 @@ impl Clients {
             return Ok(client.clone());
         }
         let client = agentd_http::client(tls, Some(&self.routes), |builder| {
-            // A redirect could drop the body of a POST or its key silently. The user must correct the address instead.
+            // A redirect could silently drop the body or the key of a POST. The user must correct the URL instead.
             builder.connect_timeout(connect_timeout).tcp_nodelay(true).redirect(redirect::Policy::none())
         });
         let client = client.map_err(ModelConfigError::Client)?;
@@ -43,7 +43,7 @@ impl Clients {
     }
 }
 
-/// Address of a model and its HTTP settings. Its displayed text contains no password, query or key.
+/// URL of a model and its HTTP settings. The displayed text contains no password, query or key.
 pub(crate) struct Target {
     base: Url,
     display_url: String,
@@ -71,12 +71,12 @@ impl Target {
         })
     }
 
-    /// The address, safe to display.
+    /// The URL, safe to display.
     pub(crate) fn display_url(&self) -> &str {
         &self.display_url
     }
 
-    /// The route to it, for display.
+    /// The network route to the server, for display.
     pub(crate) fn route(&self) -> String {
         self.routes.of(self.base.as_str()).to_string()
     }
@@ -115,7 +115,7 @@ impl Target {
         headers
     }
 
-    /// A path below the server's root, relative to the address. Below `/v1`, the same names have another format.
+    /// A path under the server's root, relative to the base URL. Under `/v1`, the same names have another format.
     pub(crate) fn root_path(&self, path: &str) -> String {
         if self.base.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
     }
@@ -158,10 +158,10 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
         return Err(refuse("it has no host"));
     }
     let path = url.path().trim_end_matches('/');
-    // Users paste the URL of a call. The paths of calls are added by us.
+    // Users paste the URL of a call, but the paths of calls are added by us.
     let calls = ["/chat/completions", "/completion", "/messages", "/responses"];
     let mut path = calls.iter().find_map(|call| path.strip_suffix(call)).unwrap_or(path).to_owned();
-    // SDKs of this wire add the version themselves, so addresses are written with and without it.
+    // SDKs of this wire add the version themselves, so URLs are written with and without it.
     if wire == Wire::Anthropic && !path.ends_with("/v1") {
         path.push_str("/v1");
     }
@@ -172,7 +172,7 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
 
 fn redacted(base: &Url) -> String {
     let mut url = base.clone();
-    // These only fail for addresses without a host, which were rejected before.
+    // These calls only fail for URLs without a host, which were rejected before.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -214,13 +214,13 @@ pub(crate) const USAGE_TAIL: Duration = Duration::from_millis(1_500);
 /// Time limit for the end of the transfer after all data. Waiting for it allows the connection to be reused.
 pub(crate) const LAST_BYTES: Duration = Duration::from_millis(100);
 
-/// Time for which a server may send only keep-alives, as a multiple of the longer of its two timeouts.
+/// Time for which a server may send only keep-alives, as a multiple of the longer of the two timeouts.
 const KEEP_ALIVE_TIMES: u32 = 5;
 
 /// Maximum time for reading data that already arrived, after a deadline was noticed late.
 pub(super) const MAX_GRACE: Duration = Duration::from_secs(2);
 
-/// Time limit of a list of models.
+/// Time limit for a list of models.
 const LISTING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy)]
@@ -235,7 +235,7 @@ pub(crate) struct Deadline {
     pub(super) at: Instant,
     pub(super) limit: Duration,
     pub(super) missed: MissedDeadline,
-    /// True if it was missed before, and only data that arrived in time is still read.
+    /// True if the deadline was missed before, and only data that arrived in time is still read.
     pub(super) is_grace: bool,
 }
 
@@ -293,8 +293,8 @@ impl Deadline {
         self.at <= Instant::now()
     }
 
-    /// The same deadline, or a short grace period if it is in the past. Otherwise each part that arrives late
-    /// would extend it again.
+    /// The same deadline, or a short grace period if it is in the past. Otherwise each part that arrives late would
+    /// extend the deadline again.
     pub(crate) fn after_miss(self) -> Self {
         if self.is_grace || !self.has_passed() {
             return self;

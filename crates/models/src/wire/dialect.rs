@@ -75,7 +75,7 @@ pub(crate) struct RequestPlan<'a> {
 
 /// Request that is ready to be sent.
 pub(crate) struct EncodedRequest {
-    /// Path below the base address.
+    /// Path under the base URL.
     pub(crate) path: String,
     /// Body of the request.
     pub(crate) body: String,
@@ -316,9 +316,9 @@ const MAX_SESSIONS: usize = 1024;
 /// Maximum length of an answer's ID in bytes.
 const MAX_ID: usize = 256;
 
-/// The server's IDs of the last answers of sessions. Given the last one, the server can report why its cache missed. A
-/// request that does not allow calls is a summary or the last one of a turn, and one without tools is not part of a
-/// conversation: neither is remembered.
+/// The server's IDs of the last answers in sessions. Given the last ID, the server can report why its cache missed. A
+/// request that does not allow calls is a summary or the last request of a turn, and a request without tools is not
+/// part of a conversation: neither is remembered.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastAnswers(Arc<Mutex<HashMap<SessionId, String>>>);
 
@@ -340,7 +340,7 @@ impl LastAnswers {
     }
 }
 
-/// Note of one answer, recorded once its ID is known.
+/// Note for one answer, recorded once its ID is known.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerNote {
     answers: LastAnswers,
@@ -348,12 +348,12 @@ pub(crate) struct AnswerNote {
 }
 
 impl AnswerNote {
-    /// Stores the ID as that of the session's last answer.
+    /// Stores `id` as the ID of the session's last answer.
     pub(crate) fn record(&self, id: &str) {
         let Some(session) = self.session.filter(|_| !id.is_empty() && id.len() <= MAX_ID) else { return };
         let mut answers = self.answers.lock();
         if answers.len() >= MAX_SESSIONS && !answers.contains_key(&session) {
-            // Removes an arbitrary one. That session misses one comparison.
+            // Removes an arbitrary session, which misses one comparison.
             let other = answers.keys().next().copied();
             other.and_then(|other| answers.remove(&other));
         }

@@ -65,7 +65,7 @@ impl<'de> Visitor<'de> for TextVisitor {
         Ok(joined.into())
     }
 
-    /// Reads a part of a content.
+    /// Reads one part of the content.
     fn visit_map<A: MapAccess<'de>>(self, mut part: A) -> Result<Self::Value, A::Error> {
         let mut text = Cow::Borrowed("");
         while let Some(key) = part.next_key::<Text<'de>>()? {

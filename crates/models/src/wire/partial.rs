@@ -56,7 +56,7 @@ impl PartialCall {
     }
 }
 
-/// Limits on all calls of an answer.
+/// Limits for all calls in an answer.
 #[derive(Debug, Default)]
 pub(crate) struct CallBounds {
     calls: usize,
@@ -64,7 +64,7 @@ pub(crate) struct CallBounds {
 }
 
 impl CallBounds {
-    /// Counts another call of the answer.
+    /// Counts another call in the answer.
     pub(crate) fn add_call(&mut self, target: &Target) -> Result<(), Failure> {
         self.calls += 1;
         if self.calls <= MAX_CALLS {
@@ -97,7 +97,7 @@ impl CallBounds {
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(crate) struct StoredAnswer<'a> {
-    /// Hash of the conversation before it. Only blocks have one.
+    /// Hash of the conversation before the answer. Only blocks have one.
     #[serde(rename = "behind")]
     pub(crate) prefix: Option<String>,
     /// The parts. Text is represented by its length in bytes, negative if it is blank, or by phase and length. Calls
@@ -111,8 +111,8 @@ impl<'a> StoredAnswer<'a> {
         serde_json::from_str(json).ok()
     }
 
-    /// Its parts in order, filled with the text and calls of the conversation. `None` if it cannot be parsed or does
-    /// not match them.
+    /// Parts of the answer in order, filled with the text and calls of the conversation. `None` if the answer cannot
+    /// be parsed or does not match them.
     pub(crate) fn filled(
         &self,
         parts: &[AnswerPart<'a>],
@@ -159,7 +159,7 @@ impl<'a> StoredAnswer<'a> {
     }
 }
 
-/// Answer of a conversation, or a part of one.
+/// Answer in a conversation, or a part of one.
 #[derive(Clone, Copy)]
 pub(crate) struct AnswerPart<'a> {
     pub(crate) text: &'a str,
@@ -188,7 +188,7 @@ impl<'a> AnswerPart<'a> {
 /// Part of a stored answer that is sent back.
 #[derive(Debug)]
 pub(crate) enum FilledPart<'a> {
-    /// Text, in a message of that phase.
+    /// Text, in a message with that phase.
     Text(String, Option<String>),
     /// Blank text, which is not sent.
     Blank,

@@ -18,9 +18,9 @@ use super::lenient::is_object;
 /// Maximum length of a tool name that providers accept.
 const MAX_NAME: usize = 64;
 
-/// Text of a required user message without content.
+/// Text for a required user message without content.
 pub(crate) const GO_ON: &str = "(go on)";
-/// Text of an empty result.
+/// Text for an empty result.
 pub(crate) const NO_OUTPUT: &str = "(no output)";
 /// Text before pictures without text.
 pub(crate) const PICTURES: &str = "(pictures)";

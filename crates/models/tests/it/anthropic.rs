@@ -18,7 +18,7 @@ async fn ask_messages(server: &ModelServer) -> Outcome {
     ask_config(&messages_config(server)).await
 }
 
-/// Stream of these events around blocks.
+/// Stream with these events around blocks.
 fn stream(events: &[Value], stop_reason: &str) -> Reply {
     let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 10, "output_tokens": 1}}});
     let usage = json!({"input_tokens": null, "output_tokens": 5, "output_tokens_details": {"thinking_tokens": 2}});
@@ -40,7 +40,7 @@ fn text_delta(index: u64, text: &str) -> Value {
     block_delta(index, json!({"type": "text_delta", "text": text}))
 }
 
-/// Request and conversation with this answer, as given by a model of that origin.
+/// Request and conversation with this answer, as given by a model with that origin.
 pub(super) fn request_after(origin: &str, outcome: &Outcome) -> ModelRequest {
     let mut request = request_with_tools("Hi");
     let whole = outcome.whole.clone().unwrap_or_default();
@@ -259,7 +259,7 @@ async fn paused_answer_is_continued_as_one() {
     let messages = requests[1].messages();
     assert_eq!((messages.len(), &messages[1]["content"].as_array().unwrap().last().unwrap()), (2, &&search));
     assert_eq!(outcome.usage.map(|usage| usage.prompt_tokens), Some(20));
-    // All of it is sent back.
+    // All blocks are sent back.
     assert_eq!(ask(&model, request_after(&model.info().origin(), &outcome)).await.error, None);
     let kinds = kinds(&last(&server).body["messages"][1]["content"]);
     assert!(kinds.contains(&"server_tool_use".to_owned()) && kinds.ends_with(&["tool_use".to_owned()]), "{kinds:?}");

@@ -185,7 +185,7 @@ async fn damaged_learning_file_is_ignored() {
         fs::write(&file, damaged).unwrap();
         let outcome = ask(&start(&config(&server), &file), request("Hi")).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 1));
-        // The known change repairs it.
+        // The known change repairs the request.
         wait_for_text(&file, "without_field").await;
         let outcome = ask(&start(&config(&server), &file), request("Hi")).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 0));

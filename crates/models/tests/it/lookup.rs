@@ -10,7 +10,7 @@ use agentd_core::{
 
 use super::*;
 
-/// Model with only an address configured.
+/// Model with only a base URL configured.
 fn bare(server: &ModelServer) -> ModelConfig {
     ModelConfig { id: String::new(), ..config(server) }
 }
@@ -50,7 +50,7 @@ async fn configured_values_are_not_queried() {
     model.look_up().await;
     assert_eq!(window(model.info()), (9000, WindowSource::Configured));
     assert_eq!(server.documents_asked(), [""; 0]);
-    // The server does not override it either if the ID is queried.
+    // The server does not override the window either if the ID is queried.
     let model = connect(&ModelConfig { id: String::new(), ..configured }).unwrap();
     model.look_up().await;
     assert_eq!((model.info().id.as_str(), window(model.info())), ("m", (9000, WindowSource::Configured)));
@@ -171,7 +171,8 @@ async fn server_picture_support_applies_unless_configured() {
                 model.info().sees_pictures
             };
             assert_eq!(sees_pictures(config(&server)).await, sees, "{kind}");
-            // With a configured window, it is queried once; not for configured facts.
+            // With a configured window, the list of models is queried once. With configured picture support, nothing
+            // is queried.
             let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
             let before = server.documents_asked().len();
             assert_eq!(sees_pictures(configured.clone()).await, sees, "{kind}");

@@ -123,7 +123,7 @@ async fn final_request_keeps_the_prefix_of_the_previous_one() {
     assert_eq!((&previous["tool_choice"], &last["tool_choice"]), (&json!(null), &json!("none")));
     assert_eq!(previous["tools"], last["tools"]);
     assert_eq!(body_of(|_| {}, ModelRequest { may_call: false, ..request("Hi") }).await["tool_choice"], json!(null));
-    // If tools are part of the system message, they stay in it, so that the request starts the same.
+    // If tools are part of the system message, they are kept, so that the request starts the same.
     let in_text = |config: &mut ModelConfig| config.native_tools = Some(false);
     let (previous, last) = (body_of(in_text, request_with_tools("Hi")).await, body_of(in_text, last_request()).await);
     assert_eq!(previous, last);
@@ -176,7 +176,7 @@ async fn tool_choice_refusal_is_learnt_after_success_only() {
     assert!(model.can_forbid_calls());
     let last = server.requests().pop().unwrap().body;
     assert_eq!((&last["tool_choice"], &last["stream_options"]), (&json!("none"), &json!(null)));
-    // Both were the reason.
+    // Both fields were the reason.
     config.max_tokens = Some(9);
     let model = connect(&config).unwrap();
     ask(&model, request_with_tools("Hi")).await;

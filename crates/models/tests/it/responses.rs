@@ -210,7 +210,7 @@ async fn missing_event_is_an_error_and_repeated_one_ignored() {
     let outcome = ask_config(&config).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::CutStream));
     assert!(outcome.message().contains("event 3 of the answer"), "{outcome:?}");
-    // Without its end, the stream is cut too.
+    // Without its end, the stream is also cut.
     server.reply(without(all.len() - 1));
     assert_eq!(ask_config(&config).await.kind(), Some(ErrorKind::CutStream));
     let mut twice = all.clone();

@@ -142,7 +142,7 @@ const MAX_NAME: usize = 40;
 #[derive(Debug)]
 struct AgentServer {
     global: Global,
-    /// Folder that new sessions see. Callers can only choose folders at or below it.
+    /// Folder for new sessions. Callers can only choose this folder or one inside it.
     project: Option<Mount>,
     approvals: Approvals,
     /// Sessions that callers can access.
@@ -153,7 +153,7 @@ struct AgentServer {
 }
 
 impl AgentServer {
-    /// Runs a tool call. Connects to the daemon for each call, which restarts it if needed.
+    /// Runs a tool call. Connects to the daemon for each call, which restarts the daemon if needed.
     async fn call(
         &self,
         request: CallToolRequestParams,

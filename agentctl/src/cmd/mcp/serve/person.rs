@@ -26,7 +26,7 @@ use crate::{
     turn::Asker,
 };
 
-/// Maximum characters of a question. A longer one is not asked, because an approval must be shown completely.
+/// Maximum characters in a question. A longer question is not asked, because an approval must be shown completely.
 const MAX_QUESTION: usize = 10_000;
 
 /// Clients that may approve: the MCP client of the user, `agentctl`, or the calling agent.
@@ -218,7 +218,7 @@ fn is_change(preview: &str) -> bool {
     preview.starts_with("--- a/") && !preview.lines().any(|line| line.starts_with("@@ -0,0") || line == "--- /dev/null")
 }
 
-/// Returns true if the preview contains every text of the arguments, so that nothing was truncated.
+/// Returns true if the preview contains every text in the arguments, so that nothing was truncated.
 fn is_whole(tool: &str, args: &Value, preview: &str) -> bool {
     match args {
         Value::String(text) => shows(tool, text, preview),

@@ -34,7 +34,7 @@ use crate::{
 const MAX_ANSWER: usize = 100_000;
 /// Maximum characters of any other text.
 const MAX_PART: usize = 8_000;
-/// Maximum characters of a text that someone decides on.
+/// Maximum characters in a text that a user decides on.
 const MAX_SEEN: usize = 100_000;
 /// Maximum entries of a list.
 const MAX_ENTRIES: usize = 100;
@@ -146,7 +146,7 @@ pub(super) fn part(text: &str) -> String {
     if is_cut { format!("{start} […]") } else { start.to_owned() }
 }
 
-/// Text that someone decides on: every character is made visible, and truncation is reported with the missing length.
+/// Text that a user decides on: every character is made visible, and truncation is reported with the missing length.
 fn seen(text: &str) -> String {
     let (start, is_cut) = cut(text, MAX_SEEN);
     let shown = visible::lines(start);
@@ -195,7 +195,7 @@ const DEFAULT_SESSIONS: usize = 20;
 /// Maximum number of listed sessions.
 const MAX_SESSIONS: usize = 100;
 
-/// Searches the documents of a session. The caller is a model and must see no more than the session's model would
+/// Searches the documents of a session. The caller is a model and must get no more than the session's model would
 /// without asking, so the policy is checked for the search and for each file with results.
 pub(super) async fn search(
     daemon: &Daemon,
@@ -294,7 +294,7 @@ pub(super) async fn sessions(
     Ok(CallToolResult::structured(json!({ "sessions": sessions.collect::<Vec<Value>>() })))
 }
 
-/// Loads those of the sessions that still exist, last used first.
+/// Loads the sessions that still exist, last used first.
 async fn started_sessions(client: &Client, own: Vec<SessionId>, limit: usize) -> anyhow::Result<Vec<SessionSummary>> {
     let mut sessions = Vec::new();
     for id in own.into_iter().take(limit) {
@@ -345,7 +345,7 @@ impl SessionAccess {
         Self { sessions, started: Mutex::default() }
     }
 
-    /// Records a started turn, and its session if that was created too.
+    /// Records a started turn, and its session if the session was created with it.
     pub(super) fn record_start(&self, session: Option<SessionId>, turn: TurnId) {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         started.sessions.extend(session);
@@ -411,7 +411,7 @@ impl SessionAccess {
     }
 }
 
-/// Maximum number of remembered turns. For older ones, the daemon has the needed state while they wait.
+/// Maximum number of remembered turns. For older turns, the daemon has the needed state while they wait.
 const REMEMBERED: usize = 256;
 
 /// A turn that waits for an answer.

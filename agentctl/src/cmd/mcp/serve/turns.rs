@@ -36,7 +36,7 @@ use crate::{
 
 /// Default time to wait for another client's answer, in seconds.
 const DEFAULT_WAIT_SECONDS: u64 = 30;
-/// Maximum of that time, in seconds.
+/// Maximum time to wait for another client's answer, in seconds.
 const MAX_WAIT_SECONDS: u64 = 600;
 /// Time limit for sending a cancellation to the daemon.
 const CANCEL_LIMIT: Duration = Duration::from_secs(2);
@@ -269,7 +269,7 @@ impl AgentServer {
         }))
     }
 
-    /// Follows a turn until it rests or `limit` is over. If the caller is gone, the turn is cancelled only if this
+    /// Follows a turn until it rests or `limit` has passed. If the caller is gone, the turn is cancelled only if this
     /// server started it and this call set it going: another client's turn is not ours to cancel, even after answering
     /// in it.
     async fn follow(
@@ -332,8 +332,8 @@ impl AgentServer {
         person.asks(pending).unwrap_or_else(|| shown::waits(at, pending, note).into())
     }
 
-    /// Resolves the folder named by a caller. It must be at or below the folder of the server: the user who starts the
-    /// server decides what agents can see, not the calling model.
+    /// Resolves the folder named by a caller. It must be the server's folder or inside it: the user who starts the
+    /// server decides which folders agents can access, not the calling model.
     fn folder(&self, named: Option<&str>) -> Result<Option<Mount>, Failure> {
         let Some(named) = named else { return Ok(None) };
         let Some(base) = &self.project else {

@@ -1,5 +1,5 @@
-//! Parsing of objects as calls, and of texts that consist only of calls. Also call formats of models that their servers
-//! should have parsed. Pure.
+//! Parsing of objects as calls, and of texts that consist only of calls. Also parses model-specific call formats that
+//! servers should have parsed. Pure.
 
 use std::{borrow::Cow, collections::BTreeMap, iter};
 
@@ -30,7 +30,7 @@ const WRAPPERS: [&str; 3] = ["function", "tool_call", "function_call"];
 /// Maximum number of objects around a call.
 const MAX_WRAPPERS: usize = 2;
 
-/// Start of texts that models invent after a call: results and messages of other roles.
+/// Start of texts that models invent after a call: results, and messages in other roles.
 const INVENTED_STARTS: [&str; 7] = [
     untrusted::RESULT_START,
     "<tool_response>",
@@ -46,8 +46,8 @@ const MESSAGE_TAGS: [&str; 8] = ["/s", "eos", "bos", "eot", "end_of_turn", "star
 
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
-/// Parses a balanced object as a call if it names a known tool, or has only a name, arguments and harmless keys. The
-/// latter reports to the model that the tool does not exist, while JSON in prose stays prose.
+/// Parses a balanced object as a call if it names a known tool, or has only a name, arguments and harmless keys. In
+/// the second case, the model gets a report that the tool does not exist. JSON in prose stays prose.
 pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     read_strict(object, tools).or_else(|| {
         let repaired = repair(object)?;
@@ -69,7 +69,7 @@ pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns true if there is a tool of that name.
+/// Returns true if there is a tool with this name.
 pub(super) fn is_known(name: &str, tools: &[ToolSpec]) -> bool {
     tools.iter().any(|tool| tool.name == name)
 }
@@ -91,8 +91,8 @@ pub(super) fn may_be_call(object: &str, with_any_key: bool) -> Option<bool> {
     }
 }
 
-/// The first call of a text that consists only of calls, with marks, fences and invented text around them. `is_whole`
-/// is true if no text precedes it. The error is the position of other content.
+/// The first call in a text that consists only of calls, with marks, fences and invented text around them. `is_whole`
+/// is true if no text precedes this text. The error is the position of other content.
 pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Result<RawCall, usize> {
     let (mut rest, mut first, mut is_fenced) = (text, None, false);
     while let Some(letter) = rest.chars().next() {
@@ -103,7 +103,7 @@ pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Resu
             is_fenced = !is_fenced;
             match is_fenced {
                 true if inner.starts_with('{') => inner,
-                // Its opening fence was in the prompt.
+                // The opening fence was in the prompt.
                 true if is_whole && inner.is_empty() => {
                     is_fenced = false;
                     inner
@@ -133,7 +133,7 @@ pub(super) fn without_label(code: &str) -> &str {
     code.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')).trim_start()
 }
 
-/// The text after a tag of models, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`. Other tags may quote their
+/// The text after a model's tag, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`. Other tags may quote their
 /// content.
 pub(super) fn without_tag(text: &str) -> Option<&str> {
     let closing = match text.chars().next()? {
@@ -281,7 +281,7 @@ const START_MARKS: [&str; 18] = [
     "[TOOL_CALL]",
 ];
 
-/// Mark that only counts at the start of an answer, as it may occur in ordinary text.
+/// Mark that is only recognised at the start of an answer, as the mark may occur in ordinary text.
 const RECIPIENT: &str = "to=functions.";
 
 /// Marks before the name of a tool.
@@ -303,8 +303,8 @@ pub(super) fn marks(is_first: bool) -> impl Iterator<Item = &'static str> {
     START_MARKS.into_iter().chain(iter::once(RECIPIENT).filter(move |_| is_first))
 }
 
-/// The first tool name in a call of one of these formats. Unknown names count too, as the format defines their
-/// position.
+/// The first tool name in a call in one of these formats. Unknown names are also returned, as the format defines the
+/// name's position.
 pub(super) fn named_in(text: &str, tools: &[ToolSpec]) -> Option<String> {
     let name_after = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
@@ -323,7 +323,7 @@ pub(crate) fn is_mark(text: &str) -> bool {
     without_tag(text.trim()) == Some("")
 }
 
-/// Name of a tool without leftovers of formats such as that of gpt-oss.
+/// Tool name without leftovers of formats such as that of gpt-oss.
 pub(crate) fn clean_name(name: &str, tools: &[ToolSpec]) -> String {
     let stem = name.split("<|").next().unwrap_or(name).trim();
     let plain = stem.strip_prefix("functions.").unwrap_or(stem);

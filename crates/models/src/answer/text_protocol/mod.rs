@@ -1,5 +1,5 @@
-//! Tool calls in the text of an answer: for models whose wire has none, and for calls that a server did not parse.
-//! Everything here is pure.
+//! Tool calls in the text of an answer: for models whose wire has no call fields, and for calls that a server did not
+//! parse. The whole module is pure.
 //!
 //! - this file: the conversation with tools, calls and results as plain text.
 //! - `scanner`: streaming search for calls; text is passed on at once, and possible calls are buffered.
@@ -137,7 +137,7 @@ mod tests {
         ]
     }
 
-    /// Lines that look like marks of results or messages of the daemon.
+    /// Lines that look like marks of results or daemon messages.
     fn marks(text: &str) -> Vec<String> {
         let low = text.to_lowercase();
         let opens = low.match_indices('<').filter_map(|(at, _)| {

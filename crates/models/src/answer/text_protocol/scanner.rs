@@ -2,8 +2,8 @@
 //! of the answer.
 //!
 //! Only structure decides, not wording. A call runs if it ends the answer: only further calls, marks and results
-//! invented by the model may follow. It does not run if another call occurs earlier in the text, as it is unclear which
-//! one was meant. Calls in code do not run, unless the whole answer is that code.
+//! invented by the model may follow. A call does not run if another call occurs earlier in the text, as it is unclear
+//! which call was meant. Calls in code do not run, unless the whole answer is that code.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,7 +12,7 @@ use agentd_core::{model::UnrunReason, tool::ToolSpec};
 use super::call::{self, Balance, FENCE, marks};
 use crate::answer::{RawCall, code_spans::CodeSpans};
 
-/// Maximum size of a pending object in bytes. Larger ones are text.
+/// Maximum size of a pending object in bytes. Larger objects are text.
 const MAX_PENDING: usize = 1 << 20;
 
 /// Searches the text of one answer for calls.
@@ -23,7 +23,7 @@ pub(crate) struct Scanner {
     expects_calls: bool,
     /// Buffered text. Empty while text is passed on.
     pending: String,
-    /// Code spans of the text before it.
+    /// Code spans of the text before `pending`.
     before: CodeSpans,
     has_text: bool,
     /// Scan state of the object at the start of the pending text.
@@ -148,7 +148,7 @@ impl Scanner {
         *at = end;
     }
 
-    /// Notes a call of a known tool within the text, which may have been meant.
+    /// Records a call to a known tool within the text, which may have been meant.
     fn note_doubtful(&mut self, range: Range<usize>) {
         if self.expects_calls && self.doubtful.is_none() {
             self.doubtful = call::leading_tool_name(&self.pending[range], &self.tools);
@@ -311,7 +311,7 @@ mod tests {
         check(format!("```json\n{CALL}\n```\n```json\n{CALL}\n```\n"), "");
         check(format!("```json\n{CALL}\n```\n<tool_result name=\"read_file\">\nx"), "");
         check(format!("```json\n{CALL}"), "");
-        // Text that the model invents after it.
+        // Text that the model invents after the call.
         for invented in [
             "<tool_response>\nThe file says: a\n</tool_response>\nIt says a.",
             "[TOOL_RESULTS] [{\"content\": \"a\"}]",

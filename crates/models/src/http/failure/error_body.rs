@@ -1,8 +1,9 @@
 //! Parsing of error bodies in their many formats: message and cause. Also related headers: the request ID and the time
 //! to retry, which some servers only give in the message.
 //!
-//! If a request does not fit the context window, the error may name its size. Some servers repeat the request in their
-//! error. So only the error itself is read, up to its first quotation, and nothing is learnt if it names two windows.
+//! If a request does not fit the context window, the error may name the window size. Some servers repeat the request
+//! in their error. So only the error itself is read, up to its first quotation, and nothing is learnt if the error
+//! names two windows.
 
 use std::time::Duration;
 
@@ -101,7 +102,7 @@ const STATUSES: [(&str, u16); 11] = [
     ("api_error", 500),
 ];
 
-/// Parsed error of a server.
+/// Parsed error from a server.
 pub(super) struct ServerError {
     pub(super) body: Vec<u8>,
     /// Message with its code or type, for display.
@@ -123,7 +124,7 @@ pub(super) struct ServerError {
 }
 
 impl ServerError {
-    /// Parses an error. If a gateway forwards a provider's error, the text is that of the provider.
+    /// Parses an error. If a gateway forwards a provider's error, the provider's text is used.
     pub(super) fn read(body: &[u8]) -> Self {
         let outer = Self::read_one(body.to_owned());
         let Some(inner) = upstream(body).map(Self::read_one) else { return outer };
@@ -165,7 +166,7 @@ impl ServerError {
         let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
         let now = Timestamp::now();
         let reset = [error, &json].into_iter().find_map(|object| reset(object, now));
-        // Google's format of the wait.
+        // Google's format for the wait.
         let delays = || error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
         let wait = wait_in(&plain).or_else(|| Duration::try_from(delays()?.parse::<SignedDuration>().ok()?).ok());
         Self { shown, codes, plain, message, number, wait, reset, request_id, body }
@@ -191,7 +192,8 @@ impl ServerError {
         let matches = |(cause, codes, phrases): &&(Cause, &str, &str)| {
             let text = if *cause == Cause::Window { &self.message } else { &self.plain };
             let is_known = has(&self.codes, codes) || has(text, phrases);
-            // Gemini calls a limit per minute a quota too. Only that one names a wait, and ends without user action.
+            // Gemini also calls a limit per minute a quota. Only such a limit names a wait, and ends without user
+            // action.
             is_known
                 && cause.allows_status(status)
                 && (*cause != Cause::Exhausted || self.wait.is_none())
@@ -212,7 +214,7 @@ impl ServerError {
     }
 }
 
-/// The provider's error within that of a gateway (OpenRouter).
+/// The provider's error within a gateway's error (OpenRouter).
 fn upstream(body: &[u8]) -> Option<Vec<u8>> {
     let json = unwrapped(serde_json::from_slice(body).ok()?);
     match json.pointer("/error/metadata/raw")? {
@@ -280,7 +282,7 @@ pub(super) fn limit_reset(headers: &HeaderMap) -> Option<Duration> {
     Duration::try_from(until.duration_since(Timestamp::now())).ok()
 }
 
-/// Threshold above which a time is in milliseconds since 1970. Smaller ones are in seconds.
+/// Threshold above which a time is in milliseconds since 1970. Smaller numbers are in seconds.
 const MILLISECONDS: i64 = 100_000_000_000;
 
 /// Maximum time in seconds until a quota is renewed: a bit more than a year.
@@ -333,9 +335,9 @@ const WINDOW_NAMES: [&str; 10] = [
 const TRAILING_NAME: &str = " maximum context length";
 /// Words allowed between name and size.
 const FILLER_WORDS: [&str; 7] = ["is", "of", "only", "size", "n_ctx", "=", "<="];
-/// Plausible windows, in tokens. Smaller ones are useless.
+/// Plausible windows, in tokens. Smaller windows are useless.
 pub(crate) const PLAUSIBLE: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
-/// Maximum length of a message that is searched, in bytes. Longer ones repeat the request.
+/// Maximum length of a message that is searched, in bytes. Longer messages repeat the request.
 const MAX_MESSAGE: usize = 2_000;
 
 /// The window named in the body of an error, or in an error within a stream.
@@ -343,7 +345,7 @@ pub(super) fn window_in(body: &[u8]) -> Option<u64> {
     let body = unwrapped(serde_json::from_slice(body).ok()?);
     let error = body.get("error").unwrap_or(&body);
     let message = error.as_str().or_else(|| error.get("message").or_else(|| error.get("detail"))?.as_str());
-    // llama.cpp adds it in a separate field.
+    // llama.cpp adds the window in a separate field.
     let window = error.get("n_ctx").and_then(Value::as_u64).or_else(|| window_in_text(message?));
     window.filter(|window| PLAUSIBLE.contains(window))
 }

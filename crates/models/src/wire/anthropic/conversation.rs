@@ -2,8 +2,8 @@
 //! last, and the results of a message's calls are at the start of the next message. Nothing may be blank.
 //!
 //! An answer is sent back unchanged with its signed reasoning to the model that gave it, as long as everything before
-//! it is sent as it was then. Otherwise only its text and calls are sent: a server never accepts reasoning after
-//! another prefix.
+//! the answer is sent as originally. Otherwise only its text and calls are sent: a server never accepts reasoning
+//! after another prefix.
 
 use std::{collections::HashSet, hash::Hasher as _};
 
@@ -37,11 +37,11 @@ pub(super) struct Conversation {
 /// Model for which a conversation is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recipient<'a> {
-    /// Its name in the origin of answers.
+    /// Name of the model in the origin of answers.
     pub(super) origin: &'a str,
-    /// Prefixes of answers whose reasoning it refuses.
+    /// Prefixes of answers whose reasoning the model refuses.
     pub(super) distrusted: &'a HashSet<String>,
-    /// True if no reasoning is sent to it.
+    /// True if no reasoning is sent to the model.
     pub(super) without_thoughts: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>)
     Conversation { system, fingerprint: writer.prefix.fingerprint(), messages: writer.messages }
 }
 
-/// Prefixes of all answers of that model with stored blocks.
+/// Prefixes of all answers from that model with stored blocks.
 pub(super) fn prefixes_of_answers(messages: &[Message], origin: &str) -> Vec<String> {
     let stored = messages.iter().filter_map(|message| match message {
         Message::Assistant { origin: of_answer, .. } => StoredAnswer::parse(of_answer.blocks_of(origin)?),
@@ -218,7 +218,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The server's own ID of a call, if it can be sent back.
+/// The server's own ID for a call, if it can be sent back.
 fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
     let fields = origin.of_call(&call.call_id, recipient)?;
     Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))

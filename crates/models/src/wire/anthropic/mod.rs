@@ -1,4 +1,4 @@
-//! Anthropic's Messages API, also of compatible servers.
+//! Anthropic's Messages API, also for compatible servers.
 //!
 //! - this file: the body; `conversation`: the messages in the required order, their blocks, and the prefix of an
 //!   answer, on which signed reasoning depends.
@@ -21,7 +21,7 @@ use crate::{
 
 const ANTHROPIC: &str = "api.anthropic.com";
 
-/// Default maximum tokens of an answer, if the window fits four such answers.
+/// Default maximum number of tokens in an answer, if the window fits four such answers.
 const MAX_ANSWER: u64 = 32_000;
 
 /// Divisor of the window for the default maximum of an answer.
@@ -68,7 +68,7 @@ impl Dialect for Anthropic {
         }
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then(|| json!({"type": "none"})))?;
         body.set_some(THINKING, thinking(plan).filter(|_| form.sends(THINKING)))?;
-        // Settings of the answer, if any.
+        // Settings for the answer, if any.
         let effort =
             config.effort.filter(|_| form.sends(OUTPUT)).map(|effort| format!(r#""effort":{}"#, json!(effort)));
         let schema = self.sent_schema(plan).map(check_schema).transpose()?;
@@ -122,7 +122,7 @@ fn thinking(plan: &RequestPlan<'_>) -> Option<Value> {
     })
 }
 
-/// Maximum tokens of the answer. The wire requires a limit in every request.
+/// Maximum number of tokens in the answer. The wire requires a limit in every request.
 fn max_tokens(plan: &RequestPlan<'_>) -> u64 {
     let limit = plan.abilities.max_answer.unwrap_or(u64::MAX);
     let learnt = plan.form.answer_limit().unwrap_or(MAX_ANSWER);
@@ -135,8 +135,8 @@ fn caches(plan: &RequestPlan<'_>) -> bool {
     !plan.config.body.contains_key(CACHE)
 }
 
-/// Returns true if the server is asked why its cache missed. By default only Anthropic's own server is. Requests
-/// without tools are not part of a conversation.
+/// Returns true if the server is asked why its cache missed. By default, only Anthropic's own server is asked.
+/// Requests without tools are not part of a conversation.
 fn asks_for_reasons(plan: &RequestPlan<'_>) -> bool {
     let is_wanted = plan.config.cache_reasons.unwrap_or(plan.target.host() == ANTHROPIC);
     is_wanted && !plan.request.tools.is_empty() && !plan.config.body.contains_key(DIAGNOSTICS)

@@ -1,4 +1,4 @@
-//! Reads events into the answer. Events are parse into borrowed types, and unknown kinds and fields are ignored. This
+//! Reads events into the answer. Events are parsed into borrowed types, and unknown kinds and fields are ignored. This
 //! wire counts cached tokens separately; here they are included in the prompt tokens, as on every wire. Blocks are
 //! assembled from their pieces.
 
@@ -200,7 +200,7 @@ struct BlockHead<'a> {
 /// Reasons that only mean that the reason is unknown.
 const NO_REASONS: [&str; 2] = ["unavailable", "previous_message_not_found"];
 
-/// Records why the cache missed part of the previous request. The server reports nothing while it still compares.
+/// Records why the cache missed part of the previous request. The server reports nothing while it is still comparing.
 fn remark_on_cache(diagnostics: Option<&RawValue>, answer: &mut Answer) {
     let value: Value = diagnostics.and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default();
     let miss = &value["cache_miss_reason"];

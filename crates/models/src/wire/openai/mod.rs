@@ -129,7 +129,7 @@ fn requires_cache_marks(host: &str, id: &str) -> bool {
 }
 
 /// Marks the cache after the instructions and at the last two positions where the model answers. Each request finds
-/// what the previous one stored there.
+/// the data that the previous request stored there.
 fn mark(messages: &mut [WireMessage<'_>]) {
     let is_answer = |message: &WireMessage<'_>| matches!(message, WireMessage::Assistant { .. });
     let is_cache_position = |at: &usize| !is_answer(&messages[*at]) && messages.get(at + 1).is_none_or(is_answer);
@@ -225,7 +225,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Marks its end as a cache position.
+    /// Marks the end of the content as a cache position.
     fn mark(&mut self) {
         if let Some(last) = self.0.last_mut() {
             last.cache_control = Some(json!({"type": "ephemeral"}));
@@ -254,7 +254,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
     let mut ids = WireIds::default();
     for message in messages {
         match message {
-            // Later system messages become user messages of the daemon, which every template supports.
+            // Later system messages become user messages from the daemon, which every template supports.
             Message::System { text } => match wire.last_mut() {
                 None => wire.push(WireMessage::System { content: Content::text(text) }),
                 Some(WireMessage::System { content }) => content.add(text.as_str().into()),
@@ -298,7 +298,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     }
     match wire.last_mut() {
         Some(WireMessage::User { content }) => return content.add(text.into()),
-        // Appended to the result, because templates treat a user message as the start of a turn.
+        // The text is appended to the result, because templates treat a user message as the start of a turn.
         Some(WireMessage::Tool { content, .. }) if untrusted::is_of_daemon(text) => {
             return content.add(untrusted::after_result(text).into());
         }
@@ -307,7 +307,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     wire.push(WireMessage::User { content: Content::text(text) });
 }
 
-/// Merges an answer of the model into the previous one.
+/// Merges an answer from the model into the previous one.
 fn add_answer<'a>(
     wire: &mut Vec<WireMessage<'a>>,
     text: &'a str,
@@ -357,7 +357,7 @@ fn wire_call<'a>(
     }
 }
 
-/// Gemini's own placeholder for a call that another model made. From version 3 on, it requires a signature in each
+/// Gemini's own placeholder for a call that another model made. From version 3 on, Gemini requires a signature in each
 /// step.
 const NO_SIGNATURE: &str = r#"{"google":{"thought_signature":"skip_thought_signature_validator"}}"#;
 
@@ -365,11 +365,11 @@ const NO_SIGNATURE: &str = r#"{"google":{"thought_signature":"skip_thought_signa
 #[derive(Debug, Clone, Copy)]
 struct Recipient<'a> {
     id: &'a str,
-    /// Its name in the origin of answers.
+    /// Name of the model in the origin of answers.
     origin: &'a str,
-    /// True if it needs earlier reasoning back.
+    /// True if the model needs earlier reasoning back.
     requires_reasoning: bool,
-    /// True if it rejects a user message directly after a tool result.
+    /// True if the model rejects a user message directly after a tool result.
     requires_alternation: bool,
 }
 
@@ -382,7 +382,7 @@ impl Recipient<'_> {
         thoughts.filter(|_| self.requires_reasoning)
     }
 
-    /// The call's own signature, or the placeholder for a call of another model if one is required.
+    /// The call's own signature, or the placeholder for a call from another model if a signature is required.
     fn extra_content<'a>(&self, own: Option<&'a ServerFields>, is_first: bool) -> Option<&'a RawValue> {
         match own {
             Some(fields) => raw(fields.extra_content.as_deref()?),
@@ -427,7 +427,7 @@ mod tests {
             let first = recipient.extra_content(None, true).map(RawValue::get);
             assert_eq!(first, is_required.then_some(NO_SIGNATURE), "{id}");
             assert!(recipient.extra_content(None, false).is_none());
-            // Its own fields are sent unchanged, even if it has none.
+            // The call's own fields are sent unchanged, even if there are none.
             assert!(recipient.extra_content(Some(&ServerFields::default()), true).is_none());
         };
         check("gemini-3-pro-preview", true);

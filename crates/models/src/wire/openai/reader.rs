@@ -45,7 +45,7 @@ impl AnswerReader for Reader {
             return self.array(target, data, answer);
         }
         let chunk: Chunk<'_> = parse(target, data)?;
-        // Must come first, as a failed answer is charged too.
+        // Accounting must come first, as a failed answer is charged too.
         account(target, &chunk, answer);
         if let Some(error) = chunk.error {
             return Err(Failure::reported(target, error.get()));
@@ -130,7 +130,7 @@ fn account(target: &Target, chunk: &Chunk<'_>, answer: &mut Answer) {
     let in_choice = || chunk.choices.iter().flatten().find_map(|choice| choice.usage.as_ref());
     let in_extension = || chunk.x_groq.as_ref()?.get("usage").filter(|usage| usage.is_object());
     if let Some(value) = chunk.usage.as_ref().or_else(in_choice).or_else(in_extension) {
-        // Other servers may use a field of that name for anything.
+        // Other servers may use a field with that name for anything.
         let charged = charged_microusd(value).filter(|_| is_openrouter(target.host()));
         answer.usage = Some(Usage { cost_microusd: charged, ..usage(value) });
     }
@@ -274,7 +274,7 @@ type DetailPieces = (Option<(u64, String)>, Vec<Box<RawValue>>);
 struct ReasoningDetails {
     details: Vec<DetailPieces>,
     bytes: usize,
-    /// True if they are too large or invalid. Then none are sent back, as an incomplete set would be refused.
+    /// True if the details are too large or invalid. Then none are sent back, as an incomplete set would be refused.
     is_malformed: bool,
 }
 
@@ -443,9 +443,9 @@ impl Calls {
 }
 
 impl NumberedCall {
-    /// Returns true if a piece with this call's number starts another call: it has a name after complete arguments, or
-    /// it is complete and follows a call with another name and no arguments. A name may be repeated with each piece, or
-    /// be split.
+    /// Returns true if a piece with this call's number starts another call: the piece has a name after complete
+    /// arguments, or it is complete and follows a call with another name and no arguments. A name may be repeated with
+    /// each piece, or be split.
     fn is_followed_by(&self, name: &str, arguments: &str) -> bool {
         let other_name = self.call.name != name;
         if name.is_empty() || self.call.name.is_empty() {
@@ -487,7 +487,7 @@ mod tests {
                 r#"[{{"format":"a","index":0,"signature":"E\/t8=","text":"Let me \"see\".","type":"reasoning.text"}},{encrypted}]"#
             )),
         );
-        // Without a number, each is complete.
+        // Without a number, each detail is complete.
         let whole = r#"{"type":"reasoning.text","text":"a"}"#;
         check_details(&[&format!("[{whole},{whole}]")], Some(&format!("[{whole},{whole}]")));
     }

@@ -1,4 +1,4 @@
-//! OpenAI's Responses API, also of compatible servers.
+//! OpenAI's Responses API, also for compatible servers.
 //!
 //! - this file: the body, and the items of a conversation: user messages, answers, and results after their calls. An
 //!   answer is sent back unchanged with its encrypted reasoning to the model that gave it. The server requires
@@ -54,7 +54,7 @@ const REASONING: &str = "reasoning";
 const SUMMARY: &str = "reasoning.summary";
 const EFFORT: &str = "reasoning.effort";
 
-/// Minimum limit of an answer that servers accept.
+/// Minimum answer limit that servers accept.
 const MIN_ANSWER: u64 = 16;
 
 /// Dialect of one model. It distrusts stored answers by their hash.
@@ -166,13 +166,13 @@ struct Conversation<'a> {
 /// Model for which a conversation is written.
 #[derive(Debug, Clone, Copy)]
 struct Recipient<'a> {
-    /// Its name in the origin of answers.
+    /// Name of the model in the origin of answers.
     origin: &'a str,
-    /// Answers whose reasoning it refuses.
+    /// Answers whose reasoning the model refuses.
     distrusted: &'a HashSet<String>,
-    /// True if no reasoning is sent to it.
+    /// True if no reasoning is sent to the model.
     without_thoughts: bool,
-    /// True if it rejects a user message directly after a tool result.
+    /// True if the model rejects a user message directly after a tool result.
     requires_alternation: bool,
 }
 
@@ -191,7 +191,7 @@ fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<
     Conversation { instructions, items: writer.items }
 }
 
-/// All answers of that model with stored items.
+/// All answers from that model with stored items.
 fn answers_of(messages: &[Message], origin: &str) -> Vec<String> {
     let stored = messages.iter().filter_map(|message| match message {
         Message::Assistant { origin: of_answer, .. } => of_answer.blocks_of(origin).map(fingerprint),
@@ -227,8 +227,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Adds a user message. A daemon's message after a result is appended to that result: models treat a user message
-    /// as the start of a turn, and drop their earlier reasoning.
+    /// Adds a user message. A daemon message after a result is appended to that result: models treat a user message as
+    /// the start of a turn, and drop their earlier reasoning.
     fn add_user_text(&mut self, text: &'a str) {
         if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
             && (untrusted::is_of_daemon(text) || self.recipient.requires_alternation)
@@ -309,7 +309,7 @@ fn fingerprint(json: &str) -> String {
     format!("{:x}", hasher.finish())
 }
 
-/// The server's own ID of a call.
+/// The server's own ID for a call.
 fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
     let fields = origin.of_call(&call.call_id, recipient)?;
     Some(fields.call_id.as_str()).filter(|id| !id.is_empty())
@@ -378,7 +378,7 @@ impl<'a> Part<'a> {
 }
 
 impl<'a> InputItem<'a> {
-    /// Text of the model.
+    /// Text written by the model.
     fn answer(text: impl Into<Cow<'a, str>>, phase: Option<String>) -> Self {
         let content = vec![Part::OutputText { text: text.into() }];
         Self::Message { role: Role::Assistant, content, phase }
@@ -421,7 +421,7 @@ mod tests {
         format!(r#"{{ "id":"rs_{number}","type":"reasoning", "summary":[],"encrypted_content":"\u0041\/{number}"}}"#)
     }
 
-    /// One scripted answer of a server, and the expected result.
+    /// One scripted answer from a server, and the expected result.
     #[derive(Debug, Clone)]
     struct Step {
         text: String,
@@ -451,7 +451,7 @@ mod tests {
     }
 
     impl Step {
-        /// Returns true if its reasoning is sent back, because another item follows it.
+        /// Returns true if the step's reasoning is sent back, because another item follows it.
         fn shows_thoughts(&self) -> bool {
             self.thinks && (self.calls || !is_blank(&self.text))
         }
@@ -502,7 +502,7 @@ mod tests {
             for (number, step) in steps.iter().enumerate() {
                 messages.extend(step.messages(number));
                 let next = write_items(&messages);
-                // More text may follow the last one.
+                // More text may follow the last text.
                 let repeated = before.trim_end_matches(['"', '}', ']']);
                 prop_assert!(next.starts_with(repeated), "{next}\n\ndoes not begin with\n\n{repeated}");
                 for (earlier, step) in steps[..=number].iter().enumerate() {

@@ -55,7 +55,7 @@ enum Body {
 
 #[derive(Debug, Default)]
 struct Message {
-    /// Separator between its text and that of the previous message.
+    /// Separator between this message's text and that of the previous message.
     separator: &'static str,
     text: String,
     phase: Option<String>,
@@ -156,7 +156,7 @@ impl PartialItems {
         Ok(())
     }
 
-    /// The original bytes of an item, as long as the total stays within the limit of stored data.
+    /// The original bytes of an item, as long as the total stays within the storage limit.
     fn stored_original(&mut self, at: usize, raw: &RawValue) -> Option<Box<RawValue>> {
         if !is_json(raw.get()) {
             return None;
@@ -212,12 +212,12 @@ impl PartialItems {
         items
     }
 
-    /// The item with that number, or with that ID. If a server does not number its items, the numbers of the whole
+    /// The item with that number, or with that ID. If a server does not number its items, the numbers in the whole
     /// answer are positions.
     fn find(&self, key: ItemKey<'_>) -> Option<usize> {
         let by_id = || self.items.iter().rposition(|item| !key.id.is_empty() && item.id == key.id);
         let Some(index) = key.index else { return by_id() };
-        // An item with another ID only counts if none has this ID.
+        // An item with another ID only matches if no item has this ID.
         let has_other_id =
             |at: usize| !key.id.is_empty() && !self.items[at].id.is_empty() && self.items[at].id != key.id;
         let by_position = || {
@@ -242,7 +242,7 @@ impl PartialItems {
         Ok(self.items.len() - 1)
     }
 
-    /// The item for a piece of this kind. Creates it if it has not started yet.
+    /// The item for a piece of this kind. Creates the item if it has not started yet.
     pub(super) fn find_or_create(&mut self, target: &Target, key: ItemKey<'_>, kind: &str) -> Result<usize, Failure> {
         let wanted = mem::discriminant(&empty(kind));
         let fits = |body: &Body| mem::discriminant(body) == wanted;

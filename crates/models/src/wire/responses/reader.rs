@@ -182,7 +182,7 @@ struct WholeResponse<'a> {
     status: Text<'a>,
     output: Option<Vec<&'a RawValue>>,
     usage: Option<Value>,
-    /// The server's diagnostics of its cache.
+    /// The server's diagnostics for its cache.
     prompt_cache_diagnostics: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     incomplete_details: Option<Value>,
@@ -218,13 +218,13 @@ impl Event<'_> {
 }
 
 impl ItemHead<'_> {
-    /// Returns true if the limit of the answer has cut the item.
+    /// Returns true if the answer limit has cut the item.
     pub(super) fn is_cut(&self) -> bool {
         &*self.status == "incomplete"
     }
 
-    /// Returns true if reasoning has the content that its server needs back. Otherwise the server would look for it in
-    /// its storage.
+    /// Returns true if reasoning has the content that its server needs back. Otherwise the server would look for the
+    /// reasoning in its storage.
     pub(super) fn can_be_sent_back(&self) -> bool {
         let has_content = self.content.as_ref().is_some_and(|content| !content.is_empty());
         !self.is_cut() && (has_content || !self.encrypted_content.is_empty())
