@@ -17,11 +17,11 @@ pub(crate) fn helper() -> PathBuf {
 }
 
 pub(crate) async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
-    // Not below `/tmp`, which is fresh for each command: files outside must be protected without that.
+    // Not in `/tmp`, which is fresh for each command: files outside must be protected without that.
     locked_in("/var/tmp", project, adapt).await
 }
 
-/// Values of `namespaces`: all protections of the kernel, and those left if users cannot create namespaces.
+/// Values of `namespaces`: all kernel protections, and those left if users cannot create namespaces.
 pub(crate) const STRENGTHS: [bool; 2] = [true, false];
 
 /// Creates a bench for each strength.
@@ -195,7 +195,7 @@ async fn start_folder_is_known_for_each_path_to_it() {
             let named = named.iter().filter(|_| namespaces).map(PathBuf::from);
             assert_eq!(start.name, name, "{arguments}");
             assert_eq!(start.paths, [real].into_iter().chain(named).collect::<Vec<_>>(), "{arguments}");
-            // The command starts in this folder.
+            // Each path is the folder in which the command starts.
             for path in &start.paths {
                 let command = format!("{}; test . -ef '{}'", arguments["command"].as_str().unwrap(), path.display());
                 let mut arguments = arguments.clone();
@@ -448,7 +448,7 @@ async fn locale_is_fixed_and_path_excludes_session_programs() {
         for folder in ["/project/bin", "temp/bin"] {
             program(&bench.real(&format!("{folder}/ls")), "echo planted");
         }
-        // Also through a link.
+        // A link to a session folder is excluded as well.
         let link = bench.outside.path().join("link");
         symlink(bench.real("/project/bin"), &link).unwrap();
         let path = format!(

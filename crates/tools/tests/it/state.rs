@@ -75,7 +75,7 @@ async fn failed_call_changes_no_state_file() {
         (json!({"path": "/state", "content": "x"}), "folder"),
         (json!({"path": "/state/b", "content": "x".repeat(256 * 1024 + 1)}), "outputs/"),
         (json!({"path": "/state/../b", "content": "x"}), "`..`"),
-        // The project's folder of that name may be meant.
+        // The call may mean the project's folder of that name.
         (json!({"path": "state/b", "content": "x"}), "/state"),
     ] {
         let output = bench.step("write_file", arguments).await;

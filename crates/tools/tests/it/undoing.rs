@@ -1,4 +1,4 @@
-//! Changes of calls are recorded and undone, byte for byte.
+//! File changes by calls are recorded and undone, byte for byte.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ impl Recorder {
         Self { bench, snapshots }
     }
 
-    /// Creates one whose calls are checked for guarded files.
+    /// Creates a bench whose calls are checked for guarded files.
     async fn guarded(config: SnapshotConfig) -> Self {
         let mut recorder = Self::with(Project::Writable, config).await;
         recorder.bench.context.confinement = Confinement::Guarded;
@@ -99,7 +99,7 @@ impl Recorder {
         self.snapshots.undo(call.session_id, &call.workspace, folded(changes), preview).await.unwrap()
     }
 
-    /// Creates a file of the project with a hard link outside. Returns both paths.
+    /// Creates a project file with a hard link outside. Returns both paths.
     fn linked(&self) -> (PathBuf, PathBuf) {
         let (file, outside) = (self.bench.put("/project/a", "old"), self.bench.outside.path().join("cache"));
         fs::hard_link(&file, &outside).unwrap();
@@ -424,7 +424,8 @@ async fn newly_ignored_files_are_still_undone() {
     assert!(!recorder.bench.real("/project/.gitignore").exists() && !recorder.bench.real("/project/build").exists());
 }
 
-/// Files ignored by git are not recorded. If they become visible they are not new: an undo would delete them for good.
+/// Files ignored by git are not recorded. Ignored files that become visible are not new: an undo would delete them for
+/// good.
 #[tokio::test]
 async fn formerly_ignored_files_are_not_new() {
     for is_killed in [false, true] {
@@ -555,7 +556,7 @@ async fn undo_follows_no_links() {
     let undone = recorder.undo(&changes.files).await;
     assert_eq!(outcomes(&undone), [("outputs/folder/a.txt", UndoOutcome::Failed)], "{undone:?}");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    // Forged paths do not lead out either.
+    // Forged paths do not lead outside either.
     for path in ["../elsewhere/x", "/etc/x", "outputs/../../elsewhere/x"] {
         let forged = FileChange { path: path.to_owned(), ..changes.files[0].clone() };
         assert_eq!(outcomes(&recorder.undo(&[forged]).await), [(path, UndoOutcome::Failed)]);
@@ -604,7 +605,7 @@ async fn hard_linked_file_is_restored_in_place_with_its_mode() {
         assert_eq!(fs::read(path).unwrap(), b"old", "{}", path.display());
         assert_eq!(fs::metadata(path).unwrap().nlink(), 3);
     }
-    // The undo can be undone too.
+    // The undo itself can be undone.
     let redone = recorder.undo(&undone.changes).await;
     assert!(redone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{redone:?}");
     assert_eq!(fs::read(&outside).unwrap(), b"longer than before");
@@ -798,7 +799,7 @@ async fn guarded_and_kept_files_are_known_after_a_kill() {
     recorder.restart();
     assert_eq!(paths(&recorder.unfinished(&call).await.files), ["/project/a.txt"]);
 
-    // A checked call without its last step, which renames its scans.
+    // A checked call without its last step, which renames the call's scans.
     recorder.bench.context.confinement = Confinement::Guarded;
     let call = recorder.call();
     let recording = recorder.snapshots.before(&call, None).await.unwrap();
@@ -873,7 +874,7 @@ async fn hooks_and_repositories_are_found_wherever_git_looks() {
             assert_eq!(recorder.bench.content(&format!("/project/{hook}")), b"old", "{at}");
         };
         plants().await;
-        // The same through an included file. A pipe in place of another one does not block the scan.
+        // The same holds for an included file. A pipe in place of another included file does not block the scan.
         let included = project.join(at).with_file_name("hooks.inc");
         fs::rename(project.join(at), included).unwrap();
         fs::write(project.join(at), "[include]\n\tpath = hooks.inc\n").unwrap();
