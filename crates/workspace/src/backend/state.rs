@@ -1,6 +1,6 @@
 //! Files stored in the journal.
 //!
-//! A call sees a snapshot taken at its start, plus its own changes. Changes are stored by the session's single writer,
+//! A call sees a snapshot taken at its start, plus its own changes. The session's single writer stores the changes
 //! together with the outcome of a successful call, so a call that fails midway changes nothing here.
 
 use std::{
@@ -125,7 +125,7 @@ impl Backend for StateBackend {
     }
 }
 
-/// Target of one state file.
+/// Write slot for one state file.
 #[derive(Debug)]
 struct StateSlot {
     draft: Arc<Mutex<Draft>>,

@@ -1,4 +1,4 @@
-//! Limits of the snapshots of files.
+//! Limits of file snapshots, and folders with git settings.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ pub struct SnapshotConfig {
     pub max_total_bytes: u64,
     /// Maximum number of files in a recorded tree.
     pub max_files: usize,
-    /// Maximum number of recorded changes of a call. They are one entry of the journal.
+    /// Maximum number of recorded changes per call. The changes are one journal entry.
     pub max_changes: usize,
     /// Home folder of the user, for `~/` in git configurations.
     pub home: Option<PathBuf>,
     /// Folder of the user's settings.
     pub settings: Option<PathBuf>,
-    /// Git configurations of the user and the machine, which apply to every repository.
+    /// Git configurations of the user and the host, which apply to every repository.
     pub git_configs: Vec<PathBuf>,
 }
 
