@@ -62,7 +62,7 @@ const ALLOWED_BY_ARCH: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_BY_ARCH: &[i64] = &[];
 
-/// Further calls for reading the files of a folder, and for watching changes in it.
+/// Further calls for reading the files in a folder, and for watching changes in it.
 const READING: &[i64] = &[
     libc::SYS_getdents64,
     libc::SYS_readlinkat,
@@ -94,7 +94,8 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
         rules = rules.add_rule(readable).map_err(io::Error::other)?;
     }
     let status = rules.restrict_self().map_err(io::Error::other)?;
-    // If no file may be opened, the seccomp filter is sufficient. Otherwise only Landlock restricts which files.
+    // If no file may be opened, the seccomp filter is sufficient. Otherwise, only Landlock restricts which files can be
+    // opened.
     if matches!(access, Access::Read(_)) && status.ruleset == RulesetStatus::NotEnforced {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -160,7 +161,7 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
     // Sets the name of a thread.
     allowed.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![is(0, libc::PR_SET_NAME)?])?]);
     let allowed = SeccompFilter::new(allowed, errno(libc::EPERM), SeccompAction::Allow, processor)?;
-    // In this order, because applying a filter needs a call that the second one forbids.
+    // In this order, because applying a filter needs a call that the second filter forbids.
     Ok([unknown.try_into()?, allowed.try_into()?])
 }
 
