@@ -1,5 +1,5 @@
-//! The process that becomes the command. Folders that are closed to it are removed from its search path: a shell takes
-//! the first program with a name, and stops there even if it may not be run.
+//! The process that becomes the command. Folders that are closed to the command are removed from its search path: a
+//! shell takes the first program with a name, and stops there even if that program may not be run.
 
 use std::{
     env,
@@ -62,7 +62,7 @@ fn confine(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> St
     calls::close_on_exec();
     program.folder.enter(if namespaces.is_some() { &policy.names } else { &[] })?;
     let counted = limit(&policy.limits, namespaces)?;
-    // Landlock does not cover owners and modes, so the right to change them is only kept if everything else is
+    // Landlock does not restrict owners and modes, so the right to change them is only retained if everything else is
     // read-only.
     calls::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
     nix::sys::prctl::set_no_new_privs().map_err(step("drop privileges"))?;
