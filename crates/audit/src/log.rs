@@ -138,7 +138,8 @@ impl AuditLog {
         let closed = self.ask(Command::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // Neither a panic of the thread nor a runtime that is shutting down matters: the thread has ended.
+            // The result is ignored: after a panic of the thread, or while the runtime is shutting down, the thread has
+            // also ended.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
         closed.ok().filter(|end| end.synced).map(|end| end.head)

@@ -23,11 +23,11 @@ const NAMES: [&str; 10] = [
     "cookie",
 ];
 
-/// Pattern of secret names in text. A plural is a count and does not match: `max_tokens=5`.
+/// Pattern for secret names in text. A plural is a count and does not match: `max_tokens=5`.
 const SECRET_WORDS: &str =
     "(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)";
 
-/// Pattern of a value: quoted, quoted within JSON inside a string, or up to the next blank or separator.
+/// Pattern for a value: quoted, quoted within JSON inside a string, or up to the next blank or separator.
 const VALUE: &str = r#"(?:"[^"]*"|'[^']*'|\\"[^"\\]*\\"|[^\s"'&,;|)\\]+)"#;
 
 /// Patterns that recognise secrets by their form.

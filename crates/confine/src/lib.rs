@@ -99,7 +99,7 @@ pub fn read_frame(input: &mut impl Read, max: usize) -> io::Result<Option<Vec<u8
 /// Decodes the length of a message.
 ///
 /// # Errors
-/// If it is more than `max` bytes.
+/// If the length is more than `max` bytes.
 pub fn frame_length(length: [u8; 4], max: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(length);
     let checked = usize::try_from(length).ok().filter(|length| *length <= max);

@@ -154,8 +154,8 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
         let commands = commands.map(|command| SeccompRule::new(vec![is(1, command)?]));
         allowed.insert(libc::SYS_fcntl, commands.into_iter().collect::<Result<_, _>>()?);
     }
-    // Decided by the other filter. Of two error codes, the kernel returns that of the newer filter, so this one must not
-    // be `EPERM`.
+    // Decided by the other filter. Of two error codes, the kernel returns the newer filter's, so this filter must not
+    // return `EPERM`.
     allowed.insert(libc::SYS_clone3, Vec::new());
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
     // Sets the name of a thread.

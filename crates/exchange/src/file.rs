@@ -78,7 +78,7 @@ impl TraceFile {
             let (source, request) = (source.clone(), request.clone());
             Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes()
         };
-        // Most requests continue the latest one, so it is tried first.
+        // Most requests continue the latest request, so it is tried first.
         let bases = self.bases.iter().rev().map(|(number, base)| (*number, base.as_str()));
         let mut bytes = line(delta(&body, bases), &request)?;
         if self.is_full(bytes.len()) {

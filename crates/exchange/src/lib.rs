@@ -26,7 +26,7 @@ const MAX_ANSWER: usize = 4 << 20;
 /// Removes known secrets from text.
 pub type SecretFilter = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Settings of the exchange log.
+/// Settings for the exchange log.
 #[derive(Clone)]
 pub struct ExchangeLogConfig {
     /// Folder with one subfolder per session.

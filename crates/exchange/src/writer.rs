@@ -76,7 +76,7 @@ pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
     Some(queue)
 }
 
-/// Removes the folder of a session. A missing folder is not an error.
+/// Removes a session's folder. A missing folder is not an error.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

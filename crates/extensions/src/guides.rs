@@ -34,7 +34,7 @@ const MAX_MEMORIES: usize = 40;
 pub struct GuideReader {
     /// The user's configuration folder.
     config: PathBuf,
-    /// User's home folder, the last one searched above a project.
+    /// The user's home folder, the last folder searched above a project.
     home: Option<PathBuf>,
     /// Cache of files that were read.
     cache: Arc<GuideCache>,

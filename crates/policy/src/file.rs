@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agentd_core::policy::Risk;
 use serde::Deserialize;
 
-/// A rule file, or several merged into one.
+/// A rule file, or several rule files merged into one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleFile {

@@ -242,7 +242,7 @@ impl PrefixScope<'_> {
 /// Converts rules to their permanent forms, one form per rule. Empty if nothing changes.
 pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
     let mut mounts = workspace.mounts();
-    // Worktrees are temporary. A permanent grant in one applies to its project.
+    // Worktrees are temporary. A permanent grant in a worktree applies to its project.
     if let (Some(worktree), Some(project)) = (&workspace.worktree, &mut mounts.project) {
         project.path.clone_from(&worktree.project);
     }

@@ -174,7 +174,7 @@ pub(crate) const SOCKET_MARK: u8 = b'g';
 /// Byte that asks the command to end. The end of the stream kills the command.
 pub(crate) const END_REQUEST: u8 = b't';
 
-/// Settings of the sandbox.
+/// Settings for the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
     /// Behaviour if the kernel supports less.

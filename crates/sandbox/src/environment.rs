@@ -90,7 +90,7 @@ pub fn clean(
         let is_forbidden = name.is_empty()
             || name.contains(['=', '\0'])
             || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-        // These select the character encoding.
+        // Locale variables select the character encoding.
         let is_locale = name == "LANG" || name.starts_with("LC_");
         if is_forbidden || value.contains('\0') || is_locale && !is_utf8(value) {
             continue;

@@ -497,7 +497,8 @@ mod adapted_tests {
         check(BASH, json!({"cmd": "ls", "timeout_ms": 1500}), json!({"command": "ls", "timeout_s": 2}), "");
         let (long, note) = (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was read as milliseconds]");
         check(BASH, long, json!({"command": "ls", "timeout_s": 120}), note);
-        // Seconds, even above the maximum for commands: the limit is reduced, and the result mentions it.
+        // Seconds, even above the maximum for commands: the time limit is reduced, and the result mentions the
+        // reduction.
         for seconds in [1, 90, 900, 3600] {
             let written = json!({"command": "ls", "timeout": seconds});
             check(BASH, written, json!({"command": "ls", "timeout_s": seconds}), "");
@@ -528,7 +529,7 @@ mod adapted_tests {
         }
         check_unchanged(BASH, json!({"command": []}));
         check_unchanged(BASH, json!({"command": ["ls", 1]}));
-        // Two names for one parameter are ambiguous.
+        // A parameter given under two names is ambiguous.
         check_unchanged(BASH, json!({"command": "ls", "cmd": "rm"}));
         check_unchanged("read_file", json!({"path": "a", "filePath": "b"}));
         check_unchanged("read_file", json!({"path": "a", "end_line": 3, "offset": 7}));

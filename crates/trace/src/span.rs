@@ -98,7 +98,7 @@ pub struct Span {
     /// Content of the span.
     #[serde(flatten)]
     pub kind: SpanKind,
-    /// Spans within this one; all of them lie inside its times.
+    /// Child spans, whose times all lie inside this span's times.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Span>,
 }
@@ -191,7 +191,7 @@ pub struct ModelCallSpan {
     pub retries: u32,
     /// Tokens and cost of the call.
     pub usage: Usage,
-    /// The part of the request that repeated the previous one.
+    /// The part of the request that repeated the previous request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptReport>,
 }

@@ -10,7 +10,7 @@ use crate::search::SearchConfig;
 /// Settings for access to the web.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WebConfig {
-    /// Time limit of a request, including redirects and the response.
+    /// Time limit for a request, including redirects and the response.
     pub timeout: Duration,
     /// Time limit for connecting.
     pub connect_timeout: Duration,

@@ -24,7 +24,7 @@ use crate::{
 /// Maximum number of documents open at once.
 pub const MAX_OPEN: usize = 300;
 
-/// Returns true if a file was uploaded, or is in a folder of the user.
+/// Returns true if a file was uploaded, or is in a user's folder.
 pub fn is_attached(path: &str) -> bool {
     ["uploads/", "project/", "folders/"].iter().any(|area| path.trim_start_matches('/').starts_with(area))
 }

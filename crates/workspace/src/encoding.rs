@@ -44,7 +44,7 @@ struct EqualRun {
     byte_step: usize,
 }
 
-/// Replacement of a range of the text. Lines of the new text end with `\n`.
+/// Replacement for a range of text. Lines of the new text end with `\n`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit<'n> {
     /// Byte range in the text to replace.
@@ -124,7 +124,7 @@ impl Document {
         }
         bytes.extend_from_slice(&self.bytes[from_byte..]);
         text.push_str(&self.text[from_text..]);
-        // New text can combine with adjacent invalid bytes into other characters.
+        // New text can combine with adjacent invalid bytes to form other characters.
         let again = Self::decode_as(bytes, self.charset, self.cr_ends);
         if again.text != text {
             return Err(Unwritable::Joined);

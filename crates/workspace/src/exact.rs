@@ -64,7 +64,8 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
         folder = match openat(&folder, name, FOLDER, Mode::empty()) {
             Err(Errno::NOENT) => {
                 match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                    // Created concurrently, perhaps as something other than a folder, which the next open detects.
+                    // The folder was created concurrently. If it is something other than a folder, the next open
+                    // detects that.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }

@@ -58,8 +58,8 @@ impl Jail {
         &self.workspace
     }
 
-    /// Parses a path relative to the root of the tree. Besides the forms of [`ToolPath::parse`] it accepts the real
-    /// paths of the workspace and the mounted folders, because commands print them.
+    /// Parses a path relative to the root of the tree. Besides the forms in [`ToolPath::parse`], accepts the real paths
+    /// of the workspace and the mounted folders, because commands print them.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
         let memories = self.workspace.memories.as_deref().map(|path| (PathPlace::Memories, path));
         let real = self.mounts().chain(memories).map(|(place, path)| (format!("{place}/"), path));

@@ -31,7 +31,7 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     for area in AREAS {
         match private::folder_in(&folder, area) {
             Ok(()) => {}
-            // If it is no longer a folder, opening it fails later with a proper error.
+            // If the path is no longer a folder, opening it fails later with a proper error.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::restore_access(&root.join(area))),
             Err(error) => return Err(error),
         }

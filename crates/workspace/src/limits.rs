@@ -1,4 +1,4 @@
-//! Limits of the file tools, per call.
+//! Per-call limits for the file tools.
 
 use std::time::Duration;
 

@@ -75,7 +75,7 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// Checks that the file was not changed since it was opened.
     ///
     /// # Errors
-    /// If it was changed.
+    /// If the file was changed.
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }
@@ -330,7 +330,7 @@ fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp,
         size,
         changed,
         identity: Some(identity),
-        // Set-user-id and similar bits are dropped: the content that was trusted with them is replaced.
+        // Set-user-id and similar bits are dropped: the content that was trusted with these bits is replaced.
         mode: Some(metadata.permissions().mode() & 0o777),
     };
     Ok((stamp, existing))

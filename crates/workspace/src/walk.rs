@@ -34,7 +34,7 @@ pub struct WalkEntry {
     pub(crate) depth: usize,
 }
 
-/// Settings of a walk.
+/// Settings for a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Walk {
     /// Maximum depth of visited entries.

@@ -66,7 +66,7 @@ impl Inner {
             stage: Stage::Making,
         };
         {
-            // Another repository may have taken the name meanwhile.
+            // Another repository may have created a worktree of this name meanwhile.
             let _naming = lock(&self.naming);
             if self.records.find(&name)?.is_some() {
                 return Err(conflict(format!("the name {name} was just taken"), "try again"));

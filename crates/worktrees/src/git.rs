@@ -289,7 +289,7 @@ const OVERRIDES: [(&str, &[&str], &str); 7] = [
     ("diff.", &[".command", ".textconv"], ""),
     ("remote.", &[".uploadpack", ".receivepack", ".promisor", ".vcs"], ""),
     ("hook.", &[".command", ".event"], "false"),
-    // Options rather than programs, but they would change the kind of merge.
+    // Options rather than programs, which would change the kind of merge.
     ("branch.", &[".mergeoptions"], ""),
 ];
 pub(super) const REQUIRED: &str = ".required";
@@ -336,7 +336,7 @@ fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
     refused(message, "worktrees require settings that cannot run programs: remove it from .git/config")
 }
 
-/// Maximum number of lines of git's messages in an error.
+/// Maximum number of lines from git's messages in an error.
 const MAX_LINES: usize = 6;
 
 /// Result of a git call.
@@ -372,7 +372,7 @@ impl GitOutput {
         Ok(self.parts()?.into_iter().map(path).collect())
     }
 
-    /// First lines of git's messages that contain one of these texts.
+    /// First lines of git's messages that match one of the patterns.
     pub(super) fn complaints(&self, patterns: &[&str]) -> String {
         let lines = self.stderr.lines().filter(|line| patterns.iter().any(|pattern| line.contains(pattern)));
         lines.take(MAX_LINES).collect::<Vec<_>>().join("; ")

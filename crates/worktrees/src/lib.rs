@@ -138,8 +138,8 @@ impl Worktrees for WorktreeFolders {
                 inner.records.all()?.into_iter().map(|record| record.repository.common).collect();
             repositories.sort();
             repositories.dedup();
-            // Every operation does this first. The lock is released at once, so that the next operation in a repository
-            // is not blocked by the others.
+            // Every operation first settles its repository. The lock is released at once, so that the next operation in
+            // a repository is not blocked by the others.
             let settled = |repository: PathBuf| async move { inner.lock_repository(&repository).await.map(drop) };
             join_all(repositories.into_iter().map(settled)).await.into_iter().collect()
         }

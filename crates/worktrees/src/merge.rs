@@ -80,7 +80,7 @@ impl Inner {
     /// Rejects files with required filters, such as encryption. Filters are not run here, so such files must not be
     /// committed.
     async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
-        // These filters are required by the repository for committing.
+        // The repository requires these filters for committing.
         let names = state.place.settings.iter().map(|(name, _)| name);
         let required: Vec<&str> =
             names.filter_map(|name| name.strip_prefix("filter.")?.strip_suffix(git::REQUIRED)).collect();
@@ -126,7 +126,7 @@ impl Inner {
         let commit = git.succeeds(&place, &args, "commit the changes").await?.line();
         // No command of the session is running, so this lock is a leftover.
         let _ = fs::remove_file(record.admin()?.join("index.lock"));
-        // Only the worktree's own branch and index may be written, wherever links in them lead.
+        // Git may only write the worktree's own branch and index, wherever links in them lead.
         let common = &record.repository.common;
         own_folders(common).map_err(|error| storage("create the folders of branches", error))?;
         let top = self.real_top(&record)?;

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Result of an operation on a worktree.
 pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
 
-/// Folder of the records. Names of worktrees never start with a dot.
+/// Folder for the records. Names of worktrees never start with a dot.
 const RECORDS: &str = ".records";
 /// Folder for git's temporary files: indexes and objects.
 pub(super) const SCRATCH: &str = ".scratch";

@@ -164,7 +164,7 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
 
 /// Problems with the files of a folder.
 pub(crate) trait ProblemList {
-    /// Adds a problem because of which a part is not used.
+    /// Adds a problem that prevents the use of a part.
     fn refuse(&mut self, file: &str, message: impl Into<String>);
 
     /// Adds a harmless problem.

@@ -215,7 +215,7 @@ fn blocks(yaml: &str) -> Vec<(usize, &str, &str)> {
     starts.iter().zip(ends).map(|((line, key, start), end)| (*line, *key, &yaml[*start..end])).collect()
 }
 
-/// Quotes the text of known keys if it is unquoted and on one line.
+/// Quotes the values of known keys if they are unquoted and on one line.
 fn quoted(yaml: &str) -> String {
     let mut out = String::with_capacity(yaml.len() + 8);
     for line in yaml.split_inclusive('\n') {

@@ -34,7 +34,7 @@ const FORM: &[u8] = b"agentd plugin 1\0";
 pub(super) struct PluginFile {
     /// Path below the plugin's folder, with slashes.
     pub(super) path: String,
-    /// True if its owner may execute it.
+    /// True if the file's owner may execute it.
     pub(super) runs: bool,
     bytes: u64,
     sha256: String,
@@ -110,7 +110,7 @@ impl PluginFolder {
     /// Text of a file, or `None` if there is no such file.
     ///
     /// # Errors
-    /// The reason why it cannot be read as text.
+    /// Returns the reason why the file cannot be read as text.
     pub(super) fn text(&self, path: &str) -> Option<Result<&str, &'static str>> {
         let file = self.files.iter().find(|file| file.path == path)?;
         Some(file.text())
@@ -145,7 +145,7 @@ impl PluginFile {
     /// Text of the file.
     ///
     /// # Errors
-    /// The reason why it cannot be read as text.
+    /// Returns the reason why the file cannot be read as text.
     pub(super) fn text(&self) -> Result<&str, &'static str> {
         match &self.text {
             Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),

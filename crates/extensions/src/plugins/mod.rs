@@ -46,7 +46,7 @@ const MAX_NAME: usize = 1000;
 /// Maximum number of plugins listed in an error about a folder that contains plugins.
 const MAX_INNER: usize = 12;
 
-/// One plugin as the user agreed to it.
+/// One plugin, in the version that the user agreed to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct PluginRecord {
     name: String,
@@ -87,7 +87,7 @@ pub struct PluginStore(Arc<Store>);
 
 #[derive(Debug)]
 struct Store {
-    /// Folder of the records and copies.
+    /// Folder for the records and copies.
     folder: PathBuf,
     /// Parent of the folders that plugin servers may write to.
     data: PathBuf,

@@ -52,7 +52,7 @@ const FORM: &[u8] = b"agentd project 1\0";
 pub(crate) struct FolderFile {
     /// Path below `.agentd/`, with slashes.
     pub(crate) path: String,
-    /// True if its owner may execute it.
+    /// True if the file's owner may execute it.
     pub(crate) runs: bool,
     pub(crate) content: Vec<u8>,
 }

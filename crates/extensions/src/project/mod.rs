@@ -84,7 +84,7 @@ pub struct ProjectStore(pub(crate) Arc<Store>);
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// Folder of the records and copies.
+    /// Folder for the records and copies.
     folder: PathBuf,
     /// Worktrees, which share the trust of their main trees.
     worktrees: Option<WorktreeFolders>,

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::files::{agreed_folder::lock, requirements};
 
-/// Mark of a complete environment.
+/// Name of the file that marks a complete environment.
 const MARK_FILE: &str = ".agentd-ready";
 /// Folder that only contains the interpreters of an environment. Other programs from packages must not precede the
 /// system's programs.
@@ -45,7 +45,7 @@ const PLAIN: &str = "plain";
 /// List of packages, written before the mark.
 const LIST_FILE: &str = "agentd-requirements.txt";
 
-/// Temporary folder of installers, removed when they are done.
+/// Temporary folder for installers, removed when they are done.
 const SCRATCH: &str = "tmp";
 /// Daemon variables that are passed to installers, besides those for the index.
 const PASSED_VARIABLES: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
@@ -101,7 +101,7 @@ impl Environments {
                 continue;
             }
             private::folder(&front).ok()?;
-            // Another call may create it concurrently.
+            // Another call may create the link concurrently.
             let _ = std::os::unix::fs::symlink(Path::new("../bin").join(name), &link);
         }
         front.join(INTERPRETERS[0]).exists().then_some(front)

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::SkillStore;
 use crate::files::{agreed_folder::lock, disk::DiskAccess, requirements, tree::Tree};
 
-/// Folder of skills in a workspace.
+/// Folder for skills in a workspace.
 const AREA: &str = "skills";
 /// Suffix of the note next to a copy.
 const NOTE: &str = ".skill.json";
@@ -99,7 +99,7 @@ pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Re
             _ => area.rename(&draft, area, name),
         }
     });
-    // Removes the previous copy, or the failed one.
+    // Removes the previous copy, or the failed draft.
     for left in [&old, &draft] {
         if let Ok(folder) = jail::open_real_folder(area, left) {
             remove::empty(&folder)?;

@@ -70,7 +70,7 @@ pub struct SkillConfig {
     pub person: PathBuf,
     /// Skills bundled with agentd.
     pub bundled: Option<PathBuf>,
-    /// Folder of environments. Sandboxed commands must be able to read it.
+    /// Folder for environments. Sandboxed commands must be able to read it.
     pub environments: PathBuf,
     /// User's home folder, to shorten displayed paths.
     pub home: Option<PathBuf>,

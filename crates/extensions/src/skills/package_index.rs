@@ -45,7 +45,7 @@ impl PackageIndex {
     /// Variables for pip, which then reads no configuration file.
     pub(super) fn for_pip(&self) -> BTreeMap<OsString, OsString> {
         let ours = [
-            // Also makes pip ignore all of its other configuration files.
+            // With this value, pip also ignores all of its other configuration files.
             ("PIP_CONFIG_FILE", "/dev/null"),
             ("PIP_ONLY_BINARY", ":all:"),
             ("PIP_NO_INPUT", "1"),
@@ -130,7 +130,7 @@ fn variable(key: &str) -> String {
 /// pip's configuration files, in order of precedence.
 fn files(variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let named = variables.get("PIP_CONFIG_FILE").map(PathBuf::from);
-    // This value disables all configuration files.
+    // `/dev/null` disables all configuration files.
     if named.as_deref() == Some(Path::new("/dev/null")) {
         return Vec::new();
     }

@@ -141,7 +141,7 @@ fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
         let found = MARKS.iter().find_map(|mark| Some((*mark, line.trim_start().strip_prefix(mark)?)));
         let names: Vec<PatchedName<'_>> = match found {
             Some((_, rest)) if rest.contains('"') && rest.contains('\\') => vec![PatchedName::Escaped(line)],
-            // Text after the closing quote belongs to no name, or to another one.
+            // Text after the closing quote belongs to no name, or to another name.
             Some((_, rest)) if rest.contains('"') => {
                 rest.split('"').chain([rest]).map(|name| PatchedName::Path(strip_side(name))).collect()
             }

@@ -126,7 +126,7 @@ fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
             is_value = text.starts_with('-') && !text.contains('=') && !holds(FLAGS, text);
             continue;
         }
-        // Some flags take one of these values.
+        // Some flags take `true` or `false` as their value.
         if matches!(text, "true" | "false") {
             continue;
         }

@@ -22,7 +22,7 @@ pub(crate) enum Doubt {
     Escaped(&'static str),
     /// The line contains commands within commands: groups, loops, substitutions.
     Compound(&'static str),
-    /// It is unknown what would run.
+    /// The program that would run is unknown.
     Unclear(&'static str),
 }
 

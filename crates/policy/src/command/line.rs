@@ -78,7 +78,7 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
         for (segment, operator) in segments(&tokens) {
             let begins = segment.iter().take_while(|token| is_word_of(token, LEADING)).count();
             let part = Part { guessed: true, ..part(&segment[begins..], stdin) };
-            // A substitution adds words, or extends the last one.
+            // A substitution adds words, or extends the last word.
             let more = match operator {
                 "word`" => part.words.split_last().map(|(last, words)| [words, &[last.clone().and_more()]].concat()),
                 "`" => Some([part.words.as_slice(), &[Word::default().and_more()]].concat()),
@@ -108,14 +108,14 @@ fn check_text(text: &str) -> Result<(), &'static str> {
         let is_invisible = match c {
             '\n' | '\t' => false,
             c if c.is_ascii() => c.is_ascii_control(),
-            // Selects a variant of the character before it, such as the emoji form.
+            // Selects a variant of the previous character, such as the emoji form.
             '\u{fe0f}' | '\u{200d}' => before.is_ascii(),
             c => c.is_whitespace() || c.is_control() || is_unseen(c),
         };
         if is_invisible {
             return Err("it has invisible characters");
         }
-        // In some encodings, these characters are the second byte of a character.
+        // In some encodings, these ASCII characters are the second byte of another character.
         if !before.is_ascii() && matches!(c, '\\' | '|' | '`' | '{' | '}' | '[' | ']' | '~') {
             return Err("it has characters that are ambiguous in other locales");
         }

@@ -64,7 +64,7 @@ pub struct CallContext<'a> {
     pub foreign: Option<&'a ForeignTool>,
     /// The arguments, as the model wrote them.
     pub arguments: &'a str,
-    /// The same call with the link in its path resolved, if the path leads through a link and the target is known.
+    /// The call with the link in its path resolved, if the path leads through a link and the target is known.
     pub followed: Option<&'a FollowedLink>,
     /// Start folder of the command, if the call runs one and the folder is known.
     pub start: Option<&'a StartFolder>,

@@ -33,7 +33,7 @@ impl Call<'_> {
         let mut match_text = |text: &str| {
             has_no_text = false;
             found.extend(against(text));
-            // Commands are parsed elsewhere; they are not paths.
+            // Commands are parsed elsewhere and are not paths.
             let Some(plain) = normalized(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
             // In the session's tree, `/outputs/a` is `outputs/a`.
             for form in [plain.as_str(), plain.trim_start_matches('/')] {

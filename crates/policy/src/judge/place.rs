@@ -18,7 +18,7 @@ use crate::{
     opinion::{LayerVerdict, shortened, strictest},
 };
 
-/// The name of the workspace, the default folder of commands that see no project.
+/// The name of the workspace, the default folder for commands without a project.
 const WORKSPACE: &str = "/";
 
 /// The start folder of a command.

@@ -170,7 +170,7 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     let programs = (|| {
         let mut rules = forbidden(policy.network)?;
         if !namespaces {
-            // These calls reach outside processes by process ID, or by a number that both sides know.
+            // Calls in `SHARED` reach outside processes by process ID, or by a number that both sides know.
             rules.extend(always(SHARED));
             rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
             if policy.read_only {

@@ -77,7 +77,7 @@ const SEPARATE_COUNTS: (u32, u32) = (5, 14);
 
 /// Sets the limits. Returns true if the number of processes is limited as configured.
 fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
-    // Otherwise, all processes of the user would be counted. Those of root never are.
+    // Otherwise, all of the user's processes would be counted. Root's processes are never counted.
     let is_separate = namespaces.is_some_and(|namespaces| namespaces.own_user)
         && !nix::unistd::geteuid().is_root()
         && kernel() >= SEPARATE_COUNTS;

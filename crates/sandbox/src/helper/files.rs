@@ -58,7 +58,7 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
         for fresh in FRESH {
             rules = allow_one(rules, Path::new(fresh), write)?;
         }
-        // These folders contain nothing but readable folders.
+        // The parent folders of names contain nothing but readable folders.
         let parents = policy.names.iter().filter_map(|name| name.name.parent()).filter(|path| *path != Path::new("/"));
         for parent in parents.collect::<BTreeSet<_>>() {
             rules = allow_one(rules, parent, AccessFs::ReadDir.into())?;

@@ -160,7 +160,8 @@ impl Keeper<'_> {
     /// Signals the command's processes. They may already be gone.
     fn signal(&self, signal: Signal) {
         if self.is_isolated {
-            // From the first process in a namespace, this reaches all other processes in it and no process outside.
+            // From the first process in a namespace, this signal reaches all other processes in it and no process
+            // outside.
             let _ = kill(Pid::from_raw(-1), signal);
             return;
         }

@@ -123,7 +123,7 @@ fn outer(socket: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString
         .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
         .collect::<Step<Vec<_>>>()?;
     let environment = environment.into_iter().filter(|(name, value)| !leads_to_hidden(name, value, &policy)).collect();
-    // Detaches from the daemon's terminal, if it has one.
+    // Detaches from the daemon's terminal, if any.
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
     let namespaces = if policy.namespaces { Some(root::enter(&policy, &found.reduced)?) } else { None };

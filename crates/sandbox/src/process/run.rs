@@ -142,7 +142,7 @@ pub async fn run(
             Ok(report) => (report, None),
             Err(stopped) => (pipe_reader.until(guard.end(TERM_GRACE)).await, Some(stopped)),
         };
-        // All writers are gone, so this ends once the remaining output has been read.
+        // All writers are gone, so the read ends once the remaining output has been read.
         pipe_reader.read_for(PIPE_GRACE).await;
         (report, stopped)
     };
@@ -189,7 +189,7 @@ async fn run_unconfined(script: Script, cancel: &CancellationToken) -> io::Resul
         // The pipes still contain output written before the end; children in the background may keep them open.
         pipe_reader.read_for(PIPE_GRACE).await;
         let strays = tokio::task::spawn_blocking(move || kill_strays(&mark)).await.unwrap_or_default();
-        // Processes that removed the mark but stayed in the group are killed too.
+        // Processes that removed the mark but stayed in the group are also killed.
         group.kill();
         pipe_reader.read_for(PIPE_GRACE).await;
         (ended, strays)

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::documents::Passwords;
 
-/// Settings of the tools.
+/// Settings for the tools.
 #[derive(Debug, Clone)]
 pub struct ToolboxConfig {
     /// Returns the user's time zone. Called for each tool call, because users travel. The composition root passes
@@ -88,7 +88,7 @@ impl ToolboxConfig {
     }
 }
 
-/// Settings of the tools, and their state between calls.
+/// Settings for the tools, and their state between calls.
 #[derive(Debug)]
 pub(crate) struct ToolServices {
     pub(crate) config: ToolboxConfig,

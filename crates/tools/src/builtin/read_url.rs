@@ -162,7 +162,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     let is_page = answer.text.is_some();
     let mut content = String::new();
     for part in &parts {
-        // Pages of a document get their labels. Sections of a web page are our own division and get none.
+        // Pages of a document get labels. Sections of a web page are our own division and get no labels.
         if !is_page {
             content.push_str(&format!("--- {} ---\n", part.label));
         }
@@ -430,7 +430,7 @@ mod page_tests {
         // A page that contains little else consists of its menu.
         check("<nav><a>one</a></nav><p>short</p>", &["one", "short"], &[]);
         check(&format!("<main>tiny</main><p>{text}</p>"), &["tiny", "Whales"], &[]);
-        // Unclosed elements stay, and text that only looks like a tag is not one.
+        // Unclosed elements stay, and text that only looks like a tag is not treated as a tag.
         check(&format!("<nav>open <p>{text}</p>"), &["open", "Whales"], &[]);
         check(&format!("<script>'<nav>'</script><!-- <nav> --><p>{text}</p></nav>"), &["Whales"], &[]);
         check(&format!("<p>1 < 2 {text}</p><"), &["1 < 2"], &[]);

@@ -94,7 +94,7 @@ impl Tool for Diagnostics {
             Some(file) => (file.name(), call.languages()?.diagnostics(file).await?),
             None => {
                 let mut all = call.languages()?.last_diagnostics(Arc::clone(&call.context.workspace)).await;
-                // The call names none of these files, so the rules apply to each.
+                // The call names no files, so the rules apply to each file in the result.
                 all.retain(|finding| call.context.reading.allow(&finding.file));
                 ("the recently queried files".to_owned(), all)
             }

@@ -274,7 +274,7 @@ impl Misfit<'_> {
 
     /// Position at which most lines of the hunk match, or the line most similar to the hunk's first meaningful line.
     fn nearest(&self, file: &FileLines<'_>, old: &[&str]) -> Option<usize> {
-        /// Maximum numbers of compared lines of the file and of the hunk.
+        /// Maximum number of compared lines in the file and in the hunk.
         const MAX_LINES: usize = 20_000;
         const MAX_OLD: usize = 40;
         let expected = self.expected.unwrap_or(self.from);

@@ -33,7 +33,7 @@ pub(crate) struct Bench {
     pub(crate) folders: WorkspaceFolders,
     pub(crate) toolbox: BuiltinToolbox,
     pub(crate) context: ToolContext,
-    /// Parent folder of the workspace and the project. Anything else in it is outside.
+    /// Parent folder of the workspace and the project. Everything else in this folder is outside.
     pub(crate) outside: tempfile::TempDir,
 }
 
@@ -150,14 +150,14 @@ impl Bench {
         self.toolbox.preview(&self.context, &written(tool, &arguments.to_string())).await
     }
 
-    /// Text of a call that must succeed.
+    /// Output text of a call that must succeed.
     pub(crate) async fn ok(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert_eq!(output.error, None, "{}", output.text);
         output.text
     }
 
-    /// Text of a call that must fail with this code.
+    /// Output text of a call that must fail with this code.
     pub(crate) async fn fails(&self, tool: &str, arguments: Value, code: ToolErrorCode) -> String {
         let output = self.call(tool, arguments).await;
         assert_eq!(output.error, Some(code), "{}", output.text);

@@ -230,7 +230,7 @@ async fn fork_bomb_is_limited_and_cleaned_up() {
             config.limits.cpu_seconds = Some(20);
         })
         .await;
-        // Without a process namespace only the depth of the recursion limits it.
+        // Without a process namespace, only the recursion depth limits the number of processes.
         let bomb = format!(
             "f() {{ test $1 = 0 || {{ f $(($1 - 1)) & f $(($1 - 1)) & }}; exec -a x setsid sleep {number}; }}; f 7"
         );

@@ -185,7 +185,7 @@ async fn unchanged_guides_are_served_from_cache() {
     assert_eq!((first.files.len(), first.skills.len(), first.memories.len()), (1, 1, 1), "{first:?}");
     assert_eq!(cached().await, first);
 
-    // Same size and same time.
+    // The file has the same size and time.
     write("two");
     assert_ne!(cached_guides(&home, &workspace), Some(first));
     let second = guides().await;

@@ -159,7 +159,7 @@ async fn odd_names_stay_inside() {
     let before = outside();
     let mut succeeded = 0;
     for (_, path) in all.iter().filter(|(class, _)| *class == Class::Contained) {
-        // Restores the files that the calls of the last path moved.
+        // Restores the files that the calls for the last path moved.
         bench.put("uploads/notes.txt", "code\n");
         let _ = fs::remove_file(bench.real("outputs/taken.txt"));
         for (tool, arguments) in changing(path).into_iter().chain(reading(path)) {

@@ -193,7 +193,7 @@ async fn shallow_keys_are_hidden_despite_the_scan_limit() {
     for namespaces in STRENGTHS {
         let bench = reading(home.path(), namespaces, &["a", "b"], |_| {}).await;
         let shown = home.path().display();
-        // Too many files in one listed folder do not affect the other.
+        // Too many files in one listed folder do not affect another listed folder.
         for path in [shallow, other] {
             bench.denied(&format!("cat {shown}/{path} | grep launch")).await;
         }

@@ -128,7 +128,7 @@ async fn tools_and_commands_use_the_same_paths() {
         let written = bench.run("echo made > /project/made.txt; echo more >> src/greet.py; cat made.txt").await;
         assert_eq!(written.contains("stdout:\nmade"), writable, "{written}");
         assert_eq!(bench.real("/project/made.txt").exists(), writable);
-        // Its real path leads to the same folder, with the same permissions.
+        // The folder's real path leads to the same folder, with the same permissions.
         let real = bench.real("/project").display().to_string();
         assert!(bench.run(&format!("ls {real}; echo x > {real}/real.txt")).await.contains("src"));
         assert_eq!(bench.real("/project/real.txt").exists(), writable);
@@ -324,7 +324,7 @@ async fn commands_change_nothing_outside() {
             "hostname elsewhere".to_owned(),
         ] {
             // Landlock does not restrict modes and times, so they are not protected without namespaces. `doctor`
-            // reports that.
+            // reports this gap.
             if namespaces || !(command.starts_with("chmod") || command.starts_with("touch -d")) {
                 bench.denied(&command).await;
             }
@@ -463,7 +463,7 @@ async fn locale_is_fixed_and_path_excludes_session_programs() {
         assert!(text.contains("LANG=C.UTF-8") && !text.contains("GBK") && !text.contains("Big5"), "{text}");
         assert!(text.contains("LC_CTYPE=en_US.UTF-8") && text.contains("PATH=/usr/bin:/bin\n"), "{text}");
         assert!(!text.contains("planted"), "{text}");
-        // In GBK the last byte of this letter would absorb the backslash.
+        // In GBK the last byte of this character would absorb the backslash.
         let text = bench.allowed("echo \u{3042}\\; echo two").await;
         assert!(text.contains("\u{3042}; echo two"), "{text}");
     }

@@ -154,7 +154,7 @@ async fn memory_writes_can_be_undone() {
     assert_eq!(undo().await.unwrap().files[0].outcome, UndoOutcome::Done);
     assert_eq!(bench.content("/memories/a.md"), b"old\n");
 
-    // Memories that others write during a command are not among its changes.
+    // Memories that other sessions write during a command are not among the command's changes.
     let before = snapshots.before(&bench.context, None).await.unwrap();
     bench.put("/memories/a.md", "new\n");
     bench.put("/memories/b.md", "new\n");

@@ -279,7 +279,7 @@ async fn change_after_unchanged_scans_is_detected() {
         recorder.bench.put(&format!("/project/{name}"), "old");
     }
     let before = recorder.tree();
-    // Entries younger than a clock tick are always read again. Another test covers them.
+    // Entries younger than a clock tick are always read again, which another test checks.
     let tick_is_over = std::time::Instant::now() + std::time::Duration::from_millis(40);
     while std::time::Instant::now() < tick_is_over {
         std::thread::yield_now();
@@ -408,7 +408,7 @@ async fn unrecordable_files_are_reported() {
 async fn newly_ignored_files_are_still_undone() {
     let mut recorder = Recorder::new(Project::Writable).await;
     recorder.bench.put("/project/src/deep/main.c", "int main;");
-    // One command ignores the sources, and another one changes them, perhaps after a restart.
+    // One command ignores the sources, and another command changes the sources, perhaps after a restart.
     let first = recorder.record(|bench| drop(bench.put("/project/.gitignore", "src/\ndeep/\n"))).await;
     recorder.restart();
     let second = recorder
@@ -460,7 +460,7 @@ async fn formerly_ignored_files_are_not_new() {
     }
 }
 
-/// A guarded name that links to a folder of the user is removed, but no file in that folder.
+/// A guarded name that links to a user's folder is removed, but no file in that folder.
 #[tokio::test]
 async fn planted_link_is_removed_without_its_target() {
     let recorder = Recorder::guarded(SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
@@ -732,7 +732,7 @@ async fn project_content_is_shared_and_a_full_store_evicts() {
         let own: u64 = files_below(&own).iter().map(|path| path.metadata().unwrap().len()).sum();
         assert!(own < 4096, "the second session stores {own} bytes");
     }
-    // Changes of the second session are undone with contents stored by the first.
+    // Changes made by the second session are undone with contents stored by the first.
     let second = recorder.second().await;
     let changes = recorder.of(&second, |bench| drop(bench.put("/project/d1/f1", "changed"))).await;
     let undone = recorder.undo_of(&second, &changes.files, false).await;
@@ -781,7 +781,7 @@ async fn shared_content_survives_a_removed_session() {
     let undo = recorder.bench.outside.path().join("undo");
     eventually("nothing is left", || files_below(&undo).is_empty()).await;
     recorder.snapshots.remove(second.session_id).await.unwrap();
-    // The removal counts its files at its end, and the next collection waits for that.
+    // The removal counts the session's files at its end, and the next collection waits for the count.
     recorder.snapshots.collect().await.unwrap();
     assert_eq!(recorder.snapshots.bytes_on_disk().await.unwrap(), 0);
 }
@@ -979,7 +979,7 @@ fn act(folder: &Path, actions: &[Action]) {
             Action::Remove(path) => fs::remove_file(at(*path)).or_else(|_| fs::remove_dir_all(at(*path))),
             Action::Folder(path) => fs::create_dir(at(*path)),
             Action::Link(path, to) => symlink(OsStr::from_bytes(PATHS[*to]), at(*path)),
-            // For a link, this would change the permissions of its target.
+            // For a link, `set_permissions` would change the permissions of the target.
             Action::Mode(path, mode) if !at(*path).is_symlink() => {
                 fs::set_permissions(at(*path), fs::Permissions::from_mode(*mode))
             }
@@ -1046,7 +1046,7 @@ async fn concurrent_changes_are_attributed_and_undone() {
     let undone = recorder.undo_of(&other, &of_other, true).await;
     assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
 
-    // Their parent session undoes all changes.
+    // The parent session of both undoes all changes.
     let parent = SessionId::generate();
     let mut all = Vec::new();
     for (session, changes) in [(context.session_id, of_first), (other.session_id, of_other)] {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{body, client::Clients, failure, target::Trust};
 
-/// Settings of a search engine.
+/// Settings for a search engine.
 #[derive(Debug, Clone)]
 pub struct SearchConfig {
     /// Dialect for requests and responses.

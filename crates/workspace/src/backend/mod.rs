@@ -79,7 +79,7 @@ impl Files {
         self.client.as_ref().map(FileClient::notes).unwrap_or_default()
     }
 
-    /// Changes of the session's state files, in order.
+    /// Changes to the session's state files, in order.
     pub fn state_changes(&self) -> Vec<StateFileChange> {
         self.state.changes()
     }

@@ -41,7 +41,7 @@ impl StateBackend {
         Self { draft: Arc::new(Mutex::new(Draft { files, changes: Vec::new() })), now }
     }
 
-    /// Changes of this call, in order.
+    /// Changes made by this call, in order.
     pub(crate) fn changes(&self) -> Vec<StateFileChange> {
         lock(&self.draft).changes.clone()
     }

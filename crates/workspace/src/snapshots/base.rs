@@ -176,7 +176,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
     Some(format!("{} changed beyond the limit of {limit} recorded files", text::count(more, "file")))
 }
 
-/// Running calls of all sessions.
+/// Running calls in all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     calls: Vec<RunningCalls>,

@@ -248,7 +248,7 @@ impl BlobWriter<'_> {
         if size >= SHARE_FROM && blobs.can_share.load(Ordering::Relaxed) {
             match blobs.share(source, size) {
                 Ok(shared) => return Ok(shared),
-                // Another file system, or one without sharing: files are copied from now on.
+                // Another file system, or a file system without sharing: files are copied from now on.
                 Err(_) => blobs.can_share.store(false, Ordering::Relaxed),
             }
         }

@@ -44,7 +44,7 @@ impl SessionRecord {
                 changes.files.append(&mut due);
                 break;
             }
-            // Late changes are reverted too, because no one has reviewed them.
+            // Late changes are also reverted, because no one has reviewed them.
             due.iter_mut().for_each(|change| change.late = false);
             let (recorded, blind): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
             let back = {

@@ -152,7 +152,7 @@ fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> 
     Ok(found)
 }
 
-/// Returns true for a folder of the user that is a git repository, or was one in the last scan.
+/// Returns true for a user's folder that is a git repository, or was one in the last scan.
 pub(super) fn is_store(known: &Tree, folder: &OwnedFd, path: &[u8], is_plain: bool) -> bool {
     let is = |name: &[u8], kind: Kind| root::stamp_in(folder, name).is_ok_and(|stamp| stamp.kind == kind);
     known.place.is_mounted()

@@ -108,7 +108,7 @@ pub(super) fn leads_of(roots: &[Root], root: &Root, below: &[u8], by_git: bool) 
     let own = root.path.join(OsStr::from_bytes(below));
     let by_git = by_git || below.split(|byte| *byte == b'/').any(guarded::is_git);
     let mut leads = leads_to(&own, guarded::is_git(split(below).1), by_git);
-    // A link to a parent folder would guard all of that folder.
+    // A link to a parent folder would guard that whole folder.
     leads.retain(|lead| is_in(roots, &lead.path) && !own.starts_with(&lead.path));
     leads
 }

@@ -87,7 +87,7 @@ pub struct FileSnapshots {
     collecting: Arc<AtomicBool>,
     /// Sessions in memory, least recently used first.
     sessions: Arc<Mutex<Vec<(SessionId, SharedRecord)>>>,
-    /// Running calls of all sessions.
+    /// Running calls in all sessions.
     overlaps: Arc<Mutex<Overlaps>>,
     /// Serialises the checks of calls.
     checks: Arc<Mutex<()>>,

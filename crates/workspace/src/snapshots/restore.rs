@@ -84,7 +84,7 @@ impl Plan<'_> {
         let goes = |step: &Step<'_>| matches!(step.verdict, Verdict::Do) && step.goal().is_none();
         let mut going: BTreeSet<SafePath> =
             self.steps.iter().filter(|step| goes(step)).map(|step| step.safe_path.clone()).collect();
-        // From the inside out, because a remaining inner folder keeps those around it.
+        // Goes from the inside out, because a remaining inner folder keeps the folders around it.
         for step in self.steps.iter_mut().rev() {
             let is_made_folder = step.expected().is_some_and(|state| state.kind == FileKind::Folder)
                 && step.goal().is_none_or(|goal| goal.kind != FileKind::Folder);
@@ -123,7 +123,7 @@ impl Step<'_> {
 /// Maximum size of contents that are shown as a diff, in bytes.
 const MAX_SHOWN: u64 = 2 * 1024 * 1024;
 
-/// Maximum size of the diffs of one undo, in bytes.
+/// Maximum total size of the diffs in one undo, in bytes.
 const MAX_DIFFS: usize = 1024 * 1024;
 
 /// Steps of an undo, sorted by path.

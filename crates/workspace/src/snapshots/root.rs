@@ -44,9 +44,9 @@ pub(super) struct Stamp {
     pub(super) size: u64,
     /// Number of hard links.
     pub(super) links: u64,
-    /// Time of the last change of the content, in seconds and nanoseconds.
+    /// Time of the last content change, in seconds and nanoseconds.
     pub(super) modified: (i64, i64),
-    /// Time of the last change of content or permissions. No program can set it.
+    /// Time of the last change to content or permissions. No program can set it.
     pub(super) changed: (i64, i64),
 }
 

@@ -220,7 +220,7 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// Changes of a call that was interrupted by a crash. Changes that may be someone else's are marked as late.
+    /// Changes made by a call that a crash interrupted. Changes that someone else may have made are marked as late.
     pub(super) fn unfinished(
         &mut self,
         workspace: &Workspace,
@@ -255,7 +255,7 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// All changes, and separately those of guarded files. `sign` is the last heartbeat after a crash.
+    /// All changes, and separately those to guarded files. `sign` is the last heartbeat after a crash.
     pub(super) fn changes_since(
         &mut self,
         before: &BaseState,

@@ -35,7 +35,7 @@ pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 
 /// Name of the folder with contents.
 const CONTENTS: &str = "contents";
-/// Folder of project scans.
+/// Folder for project scans.
 const PROJECTS: &str = "projects";
 
 /// Share of unneeded contents above which a pack is rewritten, in percent.

@@ -188,7 +188,7 @@ const PARALLEL_FROM: usize = 64;
 /// Maximum number of paths named in a note.
 const MAX_NAMED: usize = 3;
 
-/// Maximum number of reads of a file that changes while it is read.
+/// Maximum number of attempts to read a file that changes meanwhile.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Upper bound on the tick of file timestamps, in nanoseconds. A change within a tick may leave them unchanged.
