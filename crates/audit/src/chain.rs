@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 /// Previous hash of the first line.
 pub const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Hexadecimal digits of a hash.
+/// Number of hexadecimal digits in a hash.
 const HASH_DIGITS: usize = 64;
 
 const BEFORE_NUMBER: &str = "{\"n\":";
@@ -47,11 +47,11 @@ pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
 pub struct SealedLine<'a> {
     /// Number of the line, from 1.
     pub n: u64,
-    /// Hash of the previous line, as recorded in this one.
+    /// Hash of the previous line, as recorded in this line.
     pub previous: &'a str,
     /// Hash of this line, as recorded.
     pub hash: &'a str,
-    /// Bytes covered by the hash.
+    /// Bytes included in the hash.
     body: &'a [u8],
 }
 

@@ -1,21 +1,21 @@
 //! The audit log: one line of JSON for every decision and action, in append-only files.
 //!
-//! Guarantees: an acknowledged entry is on the disk. Each line holds the hash of the previous one, so changing,
+//! Guarantees: an acknowledged entry is on disk. Each line contains the hash of the previous line, so changing,
 //! removing, moving or inserting a line breaks the chain. Secrets are removed before anything is written.
 //!
 //! Limits: there is no key, so anyone who can write the files, including the witness `audit.head`, can write a complete
-//! new log that verifies. Only a hash noted elsewhere distinguishes the two. The daemon logs it at each start,
-//! stop and rotation, keeps it in memory while it runs, and stores it in the journal.
+//! new log that verifies. Only a hash noted elsewhere distinguishes the two. The daemon logs this hash at each start,
+//! stop and rotation, keeps it in memory while running, and stores it in the journal.
 //!
 //! - [`AuditLog`] (`log`): the async API; it implements the ports [`agentd_core::ports::Audit`] and
 //!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] sets the folder and the file size.
-//! - `writer`: the single writer thread; pending entries are written and synced together. `place`: opening and
-//!   rotating the files, and repair after a crash.
+//! - `writer`: the single writer thread; pending entries are written and synced together. `place`: opening and rotating
+//!   the files, and repair after a crash.
 //! - [`chain`]: a line, its number and its hash, pure. `shape`: an entry without secrets and of bounded size, pure.
-//! - [`verify`]: checks the chain and reports each break. [`read`]: lists the files of the log, and reads raw lines or
-//!   one record per call.
+//! - [`verify`]: checks the chain and reports each break. [`read`]: lists the log files, and reads raw lines or one
+//!   record per call.
 //! - `trim`: removes the oldest files by age and size.
-//! - [`redact`]: detects likely secrets, pure; the daemon's own log uses it too.
+//! - [`redact`]: detects likely secrets, pure; the daemon's own log also uses it.
 
 pub mod chain;
 mod log;

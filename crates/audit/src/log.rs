@@ -35,13 +35,13 @@ const MAX_ATTEMPTS: usize = 10;
 /// Configuration of an [`AuditLog`].
 #[derive(Clone)]
 pub struct AuditConfig {
-    /// Folder of `audit.jsonl`. Only one log may be open on it, which the lock of the data folder ensures.
+    /// Folder of `audit.jsonl`. Only one log may be open in this folder, which the lock of the data folder ensures.
     pub folder: PathBuf,
     /// Size at which a file is rotated, in bytes.
     pub rotate_at: u64,
-    /// Head of the log as last stored elsewhere. The log must reach at least this line.
+    /// Head of the log as last stored elsewhere. The log must include at least this line.
     pub noted: Option<AuditHead>,
-    /// Removes secrets from a text.
+    /// Removes secrets from text.
     pub clean: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Clock for the log's own entries.
     pub clock: Arc<dyn Clock>,
@@ -65,13 +65,13 @@ pub struct AuditLog {
     noted: Option<AuditHead>,
     /// Bounded, so that callers wait while the disk is slow.
     queue: mpsc::Sender<Command>,
-    /// Taken by the first `close`, which joins the thread.
+    /// Removed by the first `close`, which joins the thread.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl AuditLog {
-    /// Opens the log and creates it if missing. Damage is recorded in the log and does not prevent opening.
-    /// Blocks briefly.
+    /// Opens the log and creates it if missing. Damage is recorded in the log and does not prevent opening. Blocks
+    /// briefly.
     ///
     /// # Errors
     /// If the folder or its files cannot be written.
@@ -108,7 +108,7 @@ impl AuditLog {
         Ok(Self { folder, noted, queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Last line of the log. Noted elsewhere, it proves later that nothing up to it was changed.
+    /// Last line of the log. If noted elsewhere, this line proves later that no line up to it was changed.
     ///
     /// # Errors
     /// If the log was closed.
@@ -116,12 +116,12 @@ impl AuditLog {
         Ok(self.end().await?.head)
     }
 
-    /// Last line of the log, or `None` if not everything up to it is known to be on the disk.
+    /// Last line of the log, or `None` if not all lines up to it are known to be on disk.
     pub async fn synced_head(&self) -> Option<AuditHead> {
         self.end().await.ok().filter(|end| end.synced).map(|end| end.head)
     }
 
-    /// Removes the oldest rotated files until `limits` are met. Each removal is recorded in the log first, so that the
+    /// Removes the oldest rotated files until `limits` are met. Each removal is first recorded in the log, so that the
     /// chain stays verifiable. A trial removes nothing.
     ///
     /// # Errors
@@ -132,13 +132,14 @@ impl AuditLog {
         trimmed.map_err(|error| storage_error("remove old files of", &self.folder, error))
     }
 
-    /// Writes pending entries and stops the thread. Returns the last line if everything up to it is known to be on the
+    /// Writes pending entries and stops the thread. Returns the last line if all lines up to it are known to be on
     /// disk. A second close does nothing.
     pub async fn close(&self) -> Option<AuditHead> {
         let closed = self.ask(Command::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // Neither a panic of the thread nor a runtime that is shutting down matters: the thread has ended.
+            // The result is ignored: after a panic of the thread, or while the runtime is shutting down, the thread has
+            // also ended.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
         closed.ok().filter(|end| end.synced).map(|end| end.head)

@@ -1,8 +1,8 @@
-//! Opening, appending to and rotating the files of the log.
+//! Opening, appending to and rotating the log files.
 //!
-//! A crash can leave the last line incomplete or the witness a little behind; opening the log checks for both.
-//! Any other difference was made by another program. It is recorded in the log but never repaired: the chain continues
-//! from the last known head, so that the break stays visible.
+//! A crash can leave the last line incomplete or the witness slightly out of date; opening the log checks for both. Any
+//! other difference was made by another program. Such a difference is recorded in the log but never repaired: the chain
+//! continues from the last known head, so that the break stays visible.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -37,7 +37,7 @@ pub(crate) struct LogEnd {
 
 impl LogEnd {
     /// Opens the end of the log and creates missing files. `known` is the last line in the memory of this process, if
-    /// any; `noted` is the last line stored elsewhere. Also returns the damage found.
+    /// any; `noted` is the last line stored elsewhere. Also returns any damage.
     pub(crate) fn open(
         folder: &Path,
         known: Option<&AuditHead>,
@@ -85,7 +85,8 @@ impl LogEnd {
         };
         log.sync()?;
         if is_new {
-            // Overwritten in place from here on, so that a machine crash leaves either the old or the new witness.
+            // The witness is overwritten in place from here on, so that a host crash leaves either the old or the new
+            // one.
             log.sync_witness()?;
         }
         sync_folder(folder)?;
@@ -146,8 +147,8 @@ impl LogEnd {
     }
 }
 
-/// Chooses the head to continue from and reports heads that do not match the file. A remembered head was always on the
-/// disk, but it may be older than the last line.
+/// Chooses the head from which to continue and reports heads that do not match the file. A remembered head was always
+/// on disk, but may be older than the last line.
 fn choose_head(heads: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
     let last = last.unwrap_or_else(chain::beginning);
     let (mut chosen, mut highest) = (last.clone(), last.n);
@@ -170,7 +171,7 @@ fn choose_head(heads: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, foun
     chosen
 }
 
-/// Fact that the log is not as the daemon left it.
+/// Fact that the log differs from the state in which the daemon left it.
 pub(crate) fn damaged(found: impl Into<String>, problem: Option<AuditProblem>) -> AuditFact {
     AuditFact::LogDamaged { found: found.into(), bytes: 0, sha256: None, kept_as: None, problem }
 }
@@ -245,14 +246,14 @@ pub(crate) struct Tail {
 impl Tail {
     pub(crate) fn of(file: &mut File) -> io::Result<Self> {
         let size = file.metadata()?.len();
-        // Twice the longest line, so that an incomplete and a complete one fit.
+        // Twice the longest line, so that an incomplete and a complete line fit.
         let mut read = 2 * MAX_LINE;
         loop {
             let from = size.saturating_sub(read);
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
             file.take(size - from).read_to_end(&mut bytes)?;
-            // No newline found: the incomplete line is longer than any valid one. Read further back.
+            // No newline found: the incomplete line is longer than any valid line. Reads further back.
             match bytes.iter().rposition(|byte| *byte == b'\n') {
                 None if from > 0 => read = read.saturating_mul(4),
                 newline => return Ok(Self::read(&bytes, from, newline.map_or(0, |at| at + 1))),
@@ -294,13 +295,13 @@ fn last_valid_line(folder: &Path) -> io::Result<Option<AuditHead>> {
 
 /// An append-only file. A trait, so that tests can simulate a disk that fills up within a line.
 pub(crate) trait Medium: Send {
-    /// Appends bytes. After an error some of them may be written.
+    /// Appends bytes. After an error some of the bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Truncates the file to `size` bytes.
     fn cut_to(&mut self, size: u64) -> io::Result<()>;
 
-    /// Waits until all data is on the disk.
+    /// Waits until all data is on disk.
     fn sync(&mut self) -> io::Result<()>;
 }
 

@@ -19,7 +19,7 @@ use crate::chain::SealedLine;
 
 /// Maximum number of records in one answer.
 const MAX_RECORDS: usize = 10_000;
-/// Maximum bytes of records in one answer; the message limit of the protocol is twice that.
+/// Maximum size of the records in one answer, in bytes; the protocol's message size limit is twice that.
 const MAX_BYTES: usize = 8 << 20;
 
 /// Calls `visit` for every line of the log, oldest first. Malformed lines are skipped; [`crate::verify`] reports them.
@@ -48,7 +48,8 @@ fn each_of(file: File, visit: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()
 /// Key that joins the end of a call to its decision.
 type Key = (Option<SessionId>, Option<CallId>);
 
-/// Returns the newest records that match `query`, oldest first. Fewer are returned if they would exceed the size limit.
+/// Returns the newest records that match `query`, oldest first. Fewer records are returned if they would exceed the
+/// size limit.
 ///
 /// # Errors
 /// If the folder or a file cannot be read.
@@ -80,7 +81,7 @@ pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<Audit
     Ok(found.into_iter().skip(skip).map(|found| found.with_outcome(last_start)).collect())
 }
 
-/// A record whose outcome is not settled yet.
+/// A record whose outcome has not been settled.
 struct FoundRecord {
     size: usize,
     line: AuditLine,
@@ -88,7 +89,8 @@ struct FoundRecord {
 }
 
 impl FoundRecord {
-    /// Settles the outcome: that of an unfinished call from before `last_start`, the daemon's last start, is unknown.
+    /// Settles the outcome. The outcome of an unfinished call from before `last_start`, the daemon's last start, is
+    /// unknown.
     fn with_outcome(self, last_start: u64) -> AuditRecord {
         let Self { line, ended, .. } = self;
         let outcome = match &line.entry.fact {
@@ -109,7 +111,7 @@ struct FileRecords<'a> {
     found: VecDeque<FoundRecord>,
     /// Number of records dropped at the front because of the limit.
     dropped: usize,
-    /// Calls without an end so far. Matching ones have their index among all records of the file.
+    /// Calls without an end so far. Matching calls have their index among all records of the file.
     open: HashMap<Key, Option<usize>>,
     /// Ends without a decision in this file.
     unmatched_ends: HashMap<Key, RecordedEnd>,
@@ -189,7 +191,7 @@ pub(crate) const WITNESS: &str = "audit.head";
 /// Maximum length of a line in bytes. Lines written by the log are far shorter.
 pub(crate) const MAX_LINE: u64 = 1 << 20;
 
-/// Maximum number of attempts to open all files without a change of the list meanwhile.
+/// Maximum number of attempts to open all files without the list changing meanwhile.
 const MAX_ATTEMPTS: u32 = 100;
 
 /// Opens a regular file for reading. Rejects links, which could point elsewhere, and pipes, which never end.
@@ -205,7 +207,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Names of all files of the log: rotated ones in the order of their lines, then the current one if it exists.
+/// Names of all log files: rotated files in the order of their lines, then the current file if it exists.
 pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
     let mut rotated = Vec::new();
     let mut current = None;
@@ -229,8 +231,8 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
 /// Name of a log file and the result of opening it.
 pub(crate) type OpenLogFile = (String, io::Result<File>);
 
-/// Opens all files of the log as one consistent set. The current file is renamed on rotation and the oldest are
-/// removed, so opening them one by one could make lines appear missing.
+/// Opens all log files as one consistent set. The current file is renamed on rotation and the oldest are removed, so
+/// opening the files one by one could make lines appear missing.
 pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
     let mut listed = all(folder)?;
     for _ in 0..MAX_ATTEMPTS {

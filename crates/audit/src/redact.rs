@@ -1,6 +1,6 @@
 //! Detection and masking of likely secrets. Pure.
 //!
-//! Callers that know actual secrets mask them with a function of their own. This module recognises secrets by form:
+//! Callers with actual secrets mask them with a function of their own. This module recognises secrets by form:
 //! well-known key formats, text after `password=`, and values under names such as `api_key`.
 
 use regex::Regex;
@@ -23,11 +23,11 @@ const NAMES: [&str; 10] = [
     "cookie",
 ];
 
-/// Pattern of secret names in text. A plural is a count and does not match: `max_tokens=5`.
+/// Pattern for secret names in text. A plural is a count and does not match: `max_tokens=5`.
 const SECRET_WORDS: &str =
     "(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)";
 
-/// Pattern of a value: quoted, quoted within JSON inside a string, or up to the next blank or separator.
+/// Pattern for a value: quoted, quoted within JSON inside a string, or up to the next blank or separator.
 const VALUE: &str = r#"(?:"[^"]*"|'[^']*'|\\"[^"\\]*\\"|[^\s"'&,;|)\\]+)"#;
 
 /// Patterns that recognise secrets by their form.
@@ -71,14 +71,14 @@ impl Patterns {
     }
 }
 
-/// Returns true if a field with this name holds a secret.
+/// Returns true if a field with this name contains a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     // `tokens` in the plural is a count.
     NAMES.iter().any(|secret| name.contains(secret)) || name.replace("tokens", "").contains("token")
 }
 
-/// Removes secrets from all texts of a value, including names, numbers and nested values. A value under a secret name
+/// Removes secrets from all strings in a value, including names, numbers and nested values. A value under a secret name
 /// is masked completely.
 pub fn scrub(value: &mut Value, clean: &dyn Fn(&str) -> String) {
     match value {

@@ -1,7 +1,8 @@
 //! Prepares an entry for writing: without secrets and of bounded size. Pure.
 //!
-//! Texts are redacted before they are truncated, so that truncation cannot leave an unrecognisable part of a secret.
-//! The fingerprint of a truncated text covers the redacted text, because that of a short secret could be guessed.
+//! Strings are redacted before they are truncated, so that truncation cannot leave an unrecognisable part of a secret.
+//! The fingerprint of a truncated string is computed from the redacted string, because the fingerprint of a short
+//! secret could be guessed.
 
 use std::fmt::Write as _;
 
@@ -16,17 +17,17 @@ use crate::{
     redact::{MASK, scrub},
 };
 
-/// Maximum bytes of one stored text: enough to judge a command or a path again.
+/// Maximum size of one stored string in bytes: enough to judge a command or a path again.
 pub(crate) const MAX_TEXT: usize = 4 * 1024;
-/// Maximum bytes of the stored arguments of one call.
+/// Maximum size of one call's stored arguments, in bytes.
 const MAX_ARGS: usize = 48 * 1024;
-/// Maximum stored elements of a list or an object.
+/// Maximum number of stored elements per list or object.
 const MAX_ELEMENTS: usize = 256;
-/// Maximum nesting of stored values; readers of JSON commonly stop at 128.
+/// Maximum nesting of stored values; JSON readers commonly stop at 128.
 const MAX_DEPTH: usize = 48;
-/// Maximum stored files of one entry.
+/// Maximum number of stored files per entry.
 const MAX_FILES: usize = 200;
-/// Maximum bytes of a stored path. All limits together fit in one line, even if every byte is escaped.
+/// Maximum size of a stored path in bytes. All limits together fit in one line, even if every byte is escaped.
 const MAX_PATH: usize = 512;
 
 /// Serializes an entry as one JSON object, redacted and truncated.
@@ -41,7 +42,7 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// Redacts one fact. Every field is listed, so that a new one cannot be forgotten.
+    /// Redacts one fact. Every field is listed, so that a new field cannot be forgotten.
     fn fact(&self, fact: &mut AuditFact) {
         match fact {
             AuditFact::CallDecided(decision) => self.decision(decision),
@@ -115,7 +116,7 @@ impl Shape<'_> {
                 Answer::Reject { reason } => self.texts(reason),
                 Answer::Edit { args } => self.args(args),
                 Answer::Text { text } => self.text(text),
-                // The other answers hold daemon values or text that was shown before.
+                // The other answers contain daemon values or text that was shown before.
                 _ => {}
             }
         }
@@ -149,7 +150,7 @@ impl Shape<'_> {
         *text = truncate((self.clean)(text), MAX_TEXT);
     }
 
-    /// Bounds arguments. A deeply nested value could exhaust the stack, so it is replaced as a whole.
+    /// Bounds the arguments. A deeply nested value could exhaust the stack, so the whole value is replaced.
     fn args(&self, args: &mut Value) {
         if depth_is_within(args, MAX_DEPTH) {
             scrub(args, self.clean);
@@ -174,7 +175,7 @@ fn bound(value: &mut Value, budget: &mut usize) {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => *budget = budget.saturating_sub(8),
         Value::String(text) => {
-            // Even beyond the budget, a text keeps 64 bytes so that it can be recognised.
+            // Even above the budget, a string retains 64 bytes so that it can be recognised.
             *text = truncate(std::mem::take(text), MAX_TEXT.min((*budget).max(64)));
             *budget = budget.saturating_sub(text.len());
         }
@@ -210,7 +211,7 @@ fn bound(value: &mut Value, budget: &mut usize) {
     }
 }
 
-/// Truncates a text to `limit` bytes and appends the size and fingerprint of the whole.
+/// Truncates a string to `limit` bytes and appends the size and fingerprint of the whole string.
 fn truncate(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;

@@ -1,8 +1,8 @@
-//! Removal of the oldest files of the log by age and size.
+//! Removal of the oldest log files by age and size.
 //!
 //! Before a file is removed, its last line is recorded in the log and synced. The chain is then known to begin after
 //! that line, and a crash in between leaves a surplus file, never an unrecorded gap. A file that was modified is not
-//! removed, nor are those after it, so that the damage stays visible.
+//! removed, nor are later files, so that the damage stays visible.
 
 use std::{
     fs::{self, File},
@@ -23,7 +23,7 @@ use crate::{
 pub struct TrimLimits {
     /// Files rotated before this time are removed.
     pub before: Option<Timestamp>,
-    /// Maximum total size in bytes; the oldest files are removed first. The current file counts but is never removed.
+    /// Maximum total size in bytes; the oldest files are removed first. The current file is included but never removed.
     pub max_bytes: Option<u64>,
     /// True if files are only counted, not removed.
     pub trial: bool,

@@ -1,9 +1,9 @@
 //! Verification of the chain.
 //!
-//! A changed line does not match its hash; a removed, moved or inserted one breaks the numbering and the links to
+//! A changed line does not match its hash; a removed, moved or inserted line breaks the numbering and the links to
 //! previous hashes. A missing end can only be detected with a remembered last line: from the witness file, from the
 //! running daemon, or from a noted hash. There is no key, so a log that was rewritten completely, including the
-//! witness, verifies; only a hash noted elsewhere reveals it.
+//! witness, verifies; only a hash noted elsewhere reveals the rewrite.
 
 use std::{
     fs,
@@ -18,13 +18,13 @@ use crate::{
     read::{self, LogLine, WITNESS},
 };
 
-/// Maximum number of reported findings; the rest is only counted.
+/// Maximum number of reported findings; further findings are only counted.
 const MAX_FINDINGS: usize = 100;
 
 /// Expectations from outside the log files.
 #[derive(Debug, Clone, Default)]
 pub struct ExpectedLog {
-    /// Remembered lines, such as the last one of the daemon that writes the log.
+    /// Remembered lines, such as the last line of the daemon that writes the log.
     pub heads: Vec<AuditHead>,
     /// A hash that was noted elsewhere.
     pub noted: Option<String>,
@@ -148,7 +148,7 @@ impl Verifier {
         let n = sealed.n;
         if !sealed.holds() {
             self.find(AuditProblem::Changed, format!("line {n} was changed: its hash does not match"));
-            // The next line may still link to the original version of this one.
+            // The next line may still link to the original version of this line.
             self.last = Some(sealed.head());
             return;
         }

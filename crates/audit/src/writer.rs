@@ -1,8 +1,8 @@
 //! The single writer thread.
 //!
-//! It collects all pending entries, writes them together and syncs once. Entries without a waiting caller (notes) are
-//! written at once too, but are synced later: with the next awaited entry, or when the queue stays empty. Read-only
-//! calls thus cost no disk sync.
+//! The thread collects all pending entries, writes them together and syncs once. Entries without a waiting caller
+//! (notes) are also written at once, but synced later: with the next awaited entry, or when the queue stays empty.
+//! Read-only calls thus cost no disk sync.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ type Reply = oneshot::Sender<Result<(), AuditError>>;
 
 /// Commands of the writer thread.
 pub(crate) enum Command {
-    /// Writes an entry; without a reply it is a note.
+    /// Writes an entry. Without a reply, the entry is a note.
     Write(Box<AuditEntry>, Option<Reply>),
     /// Returns the end of the log after writing all earlier entries.
     End(oneshot::Sender<End>),
@@ -47,7 +47,7 @@ pub(crate) struct End {
     pub(crate) head: AuditHead,
     /// Size of the current file in bytes; `None` while it cannot be opened.
     pub(crate) size: Option<u64>,
-    /// True if everything up to `head` is on the disk.
+    /// True if all lines up to `head` are on disk.
     pub(crate) synced: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Thread {
     pub(crate) log: Option<LogEnd>,
     /// Last line in the memory of this process.
     pub(crate) head: AuditHead,
-    /// Facts of the log about itself, written before other entries.
+    /// The log's facts about itself, written before other entries.
     pub(crate) own: Vec<AuditFact>,
     /// True while notes are written but not synced.
     pub(crate) unsynced: bool,
@@ -134,12 +134,12 @@ impl Thread {
         End { head: self.head.clone(), size: self.log.as_ref().map(|log| log.size), synced: self.log.is_some() }
     }
 
-    /// Writes and syncs a fact of the log about itself.
+    /// Writes and syncs one of the log's facts about itself.
     pub(crate) fn write_own(&mut self, fact: AuditFact) -> std::io::Result<()> {
         self.own.push(fact.clone());
         let outcome = self.write(&[], true);
         if outcome.is_err() {
-            // The action that this fact announces does not happen now.
+            // The action that this fact announces does not happen.
             self.own.retain(|own| *own != fact);
         }
         outcome
@@ -183,7 +183,7 @@ impl Thread {
         send_reply(reply, outcome.as_ref().err().map(ToString::to_string));
     }
 
-    /// Writes all entries or none, after the pending facts of the log about itself.
+    /// Writes all entries or none, after the pending facts about the log itself.
     fn write(&mut self, entries: &[String], durable: bool) -> std::io::Result<()> {
         let now = self.clock.now();
         if self.log.as_ref().is_some_and(|log| !log.is_unchanged()) {

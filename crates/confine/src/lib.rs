@@ -46,8 +46,8 @@ pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(
     )
 }
 
-/// Drops all rights except these, and returns the input and output streams. Nothing is read before. The standard output
-/// is redirected to `/dev/null`, so that output of libraries cannot mix with the messages.
+/// Drops all rights except those in `access`, and returns the input and output streams. Nothing is read before. The
+/// standard output is redirected to `/dev/null`, so that library output cannot mix with the messages.
 ///
 /// # Errors
 /// As for [`limit`] and [`drop_rights`]. The process must then exit.
@@ -69,7 +69,8 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
     Ok((input, out))
 }
 
-/// Message for the stream between the daemon and such a process: the length in four bytes, followed by the body.
+/// Encodes a message for the stream between the daemon and a confined process: the length in four bytes, followed by
+/// the body.
 ///
 /// # Errors
 /// If the body is longer than `max` bytes.
@@ -98,7 +99,7 @@ pub fn read_frame(input: &mut impl Read, max: usize) -> io::Result<Option<Vec<u8
 /// Decodes the length of a message.
 ///
 /// # Errors
-/// If it is more than `max` bytes.
+/// If the length is more than `max` bytes.
 pub fn frame_length(length: [u8; 4], max: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(length);
     let checked = usize::try_from(length).ok().filter(|length| *length <= max);
@@ -119,9 +120,9 @@ pub struct ProcessLimits {
 /// Files that remain accessible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access<'path> {
-    /// Only files that are open already.
+    /// Only files that are already open.
     Nothing,
-    /// Files below this folder, for reading. Changes in it can be watched.
+    /// Files in this folder, for reading. Changes in the folder can be watched.
     Read(&'path Path),
 }
 
@@ -135,15 +136,15 @@ pub fn limit(limits: &ProcessLimits) -> io::Result<()> {
     set(Resource::RLIMIT_FSIZE, 0)?;
     if let Some(time) = limits.time {
         let seconds = time.as_secs().saturating_add(1);
-        // The soft limit sends its own signal, which identifies this cause of death.
+        // The soft limit sends a separate signal, which identifies this cause of death.
         setrlimit(Resource::RLIMIT_CPU, seconds, seconds.saturating_add(5))?;
     }
     set(Resource::RLIMIT_AS, limits.memory)?;
     set(Resource::RLIMIT_NOFILE, limits.open_files)
 }
 
-/// Drops all other rights that can be dropped, for this thread and those that it starts. Returns true if system calls
-/// are filtered from now on.
+/// Drops all other rights that can be dropped, for this thread and the threads that it starts. Returns true if system
+/// calls are filtered from now on.
 ///
 /// # Errors
 /// If the system supports this but fails, or files should remain accessible and the system cannot block the others. The

@@ -62,7 +62,7 @@ const ALLOWED_BY_ARCH: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_BY_ARCH: &[i64] = &[];
 
-/// Further calls for reading the files of a folder, and for watching changes in it.
+/// Further calls for reading the files in a folder, and for watching changes in it.
 const READING: &[i64] = &[
     libc::SYS_getdents64,
     libc::SYS_readlinkat,
@@ -94,7 +94,8 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
         rules = rules.add_rule(readable).map_err(io::Error::other)?;
     }
     let status = rules.restrict_self().map_err(io::Error::other)?;
-    // If no file may be opened, the seccomp filter is sufficient. Otherwise only Landlock restricts which files.
+    // If no file may be opened, the seccomp filter is sufficient. Otherwise, only Landlock restricts which files can be
+    // opened.
     if matches!(access, Access::Read(_)) && status.ruleset == RulesetStatus::NotEnforced {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -153,14 +154,14 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
         let commands = commands.map(|command| SeccompRule::new(vec![is(1, command)?]));
         allowed.insert(libc::SYS_fcntl, commands.into_iter().collect::<Result<_, _>>()?);
     }
-    // Decided by the other filter. Of two error codes, the kernel returns that of the newer filter, so this one must not
-    // be `EPERM`.
+    // Decided by the other filter. Of two error codes, the kernel returns the newer filter's, so this filter must not
+    // return `EPERM`.
     allowed.insert(libc::SYS_clone3, Vec::new());
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
     // Sets the name of a thread.
     allowed.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![is(0, libc::PR_SET_NAME)?])?]);
     let allowed = SeccompFilter::new(allowed, errno(libc::EPERM), SeccompAction::Allow, processor)?;
-    // In this order, because applying a filter needs a call that the second one forbids.
+    // In this order, because applying a filter needs a call that the second filter forbids.
     Ok([unknown.try_into()?, allowed.try_into()?])
 }
 

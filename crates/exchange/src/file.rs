@@ -1,4 +1,4 @@
-//! The files of one session: `trace.jsonl` and numbered older ones.
+//! The files of one session: `trace.jsonl` and numbered older files.
 
 use std::{
     collections::VecDeque,
@@ -17,15 +17,15 @@ use crate::{
     writer::SentExchange,
 };
 
-/// Maximum number of bodies that later ones can refer to.
+/// Maximum number of bodies that later bodies can refer to.
 const MAX_BASES: usize = 6;
-/// Maximum total size of these bodies, in bytes.
+/// Maximum total size of the base bodies, in bytes.
 const MAX_BASE_BYTES: usize = 8 << 20;
 
-/// Maximum bytes of a line that is read.
+/// Maximum length of a line that is read, in bytes.
 pub(crate) const MAX_LINE: u64 = 128 << 20;
 
-/// Limits of the files of a session.
+/// Limits for a session's files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileLimits {
     pub(crate) bytes: u64,
@@ -78,7 +78,7 @@ impl TraceFile {
             let (source, request) = (source.clone(), request.clone());
             Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes()
         };
-        // Most requests continue the latest one, so it is tried first.
+        // Most requests continue the latest request, so it is tried first.
         let bases = self.bases.iter().rev().map(|(number, base)| (*number, base.as_str()));
         let mut bytes = line(delta(&body, bases), &request)?;
         if self.is_full(bytes.len()) {
@@ -109,7 +109,7 @@ impl TraceFile {
         self.size > 0 && self.size.saturating_add(more as u64) > self.limits.bytes
     }
 
-    /// Starts a new file and renumbers the older ones; the oldest is removed.
+    /// Starts a new file and renumbers the older files; the oldest is removed.
     fn rotate(&mut self) -> io::Result<()> {
         let limit = self.limits.files.max(1);
         for number in (0..limit).rev() {
@@ -139,7 +139,7 @@ impl TraceFile {
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(line);
         if let Err(error) = written {
-            // A partial line would be read as a truncated one and only waste space.
+            // A partial line would be read as a truncated line and only waste space.
             let _ = self.file.set_len(self.size);
             return Err(error);
         }
@@ -161,7 +161,7 @@ fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Number of the last request in a file, or the one before its first if the file has none.
+/// Number of the last request in a file, or the number before its first if the file has none.
 fn last_number(path: &Path) -> Option<u64> {
     #[derive(Deserialize)]
     struct Numbers {

@@ -23,10 +23,10 @@ const MAX_REQUEST: usize = 16 << 20;
 /// Maximum stored bytes of an answer.
 const MAX_ANSWER: usize = 4 << 20;
 
-/// Removes known secrets from a text.
+/// Removes known secrets from text.
 pub type SecretFilter = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Settings of the exchange log.
+/// Settings for the exchange log.
 #[derive(Clone)]
 pub struct ExchangeLogConfig {
     /// Folder with one subfolder per session.
@@ -37,7 +37,7 @@ pub struct ExchangeLogConfig {
     pub max_file_bytes: u64,
     /// Maximum number of files per session, including the current one. The oldest is removed first.
     pub max_files: u32,
-    /// Removes known secrets from a text.
+    /// Removes known secrets from stored text.
     pub clean: SecretFilter,
     /// Clock for the time of requests.
     pub clock: Arc<dyn Clock>,

@@ -56,10 +56,10 @@ impl Line {
     }
 }
 
-/// Bytes compared at once.
+/// Number of bytes compared at once.
 const STRIDE: usize = 1024;
 
-/// Ratio of shared to other bytes from which two bodies count as nearly equal.
+/// Minimum ratio of shared to other bytes of two nearly equal bodies.
 const NEARLY_EQUAL_RATIO: usize = 15;
 
 /// Minimum number of bytes that a reference must save.
@@ -86,7 +86,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Returns the difference to the first nearly equal body, or else to the one that shares most.
+/// Returns the difference to the first nearly equal body, or else to the body that shares most.
 pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>) -> Delta {
     let mut best = None;
     for (number, base) in bases {
@@ -94,7 +94,7 @@ pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>)
         if best.is_none_or(|(_, (best_head, best_tail))| head + tail > best_head + best_tail) {
             best = Some((number, (head, tail)));
         }
-        // The remaining bases would save little more, and comparing each costs as much as this one.
+        // The remaining bases would save little more, and comparing each of them costs as much as this comparison.
         if (head + tail).saturating_mul(NEARLY_EQUAL_RATIO + 1) >= body.len().saturating_mul(NEARLY_EQUAL_RATIO) {
             break;
         }
@@ -140,7 +140,7 @@ fn shared_suffix(one: &[u8], other: &[u8]) -> usize {
     at + one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
 }
 
-/// Removes known secrets from a body: per text in JSON, per object in an event stream.
+/// Removes known secrets from a body: per string in JSON, per object in an event stream.
 pub(crate) fn cleaned(body: String, clean: &SecretFilter) -> String {
     // Nearly always there is no secret, and the body stays identical byte for byte.
     let cleaned = clean(&body);

@@ -25,7 +25,7 @@ use crate::{
     writer::{self, Command, Queue, Reply, SentExchange},
 };
 
-/// Bytes that a command uses in the queue besides the body.
+/// Number of bytes that a command uses in the queue besides the body.
 const OVERHEAD: usize = 512;
 
 /// Records exchanges with models. Cheap to clone.
@@ -104,7 +104,7 @@ impl Inner {
         self.queue.get_or_init(|| writer::start(&self.config)).as_ref()
     }
 
-    /// Runs a command on the thread after everything queued. Does nothing if the thread was never started.
+    /// Runs a command on the thread after all queued commands. Does nothing if the thread was never started.
     async fn ask(&self, command: impl FnOnce(Reply) -> Command) -> io::Result<()> {
         let Some(Some(queue)) = self.queue.get().cloned() else { return Ok(()) };
         let (reply, done) = oneshot::channel();
@@ -146,7 +146,7 @@ impl ExchangeRecorder for SourceRecorder {
     }
 
     fn ended(&self, key: u64, answer: ReceivedAnswer) {
-        // Key 0: the request was dropped, so it has no end either.
+        // Key 0: the request was dropped, so its end is not recorded either.
         if key == 0 {
             return;
         }

@@ -16,7 +16,7 @@ use crate::{
     line::{Delta, Line, RequestLine, apply},
 };
 
-/// Maximum number of files of a session.
+/// Maximum number of files per session.
 const MAX_FILES: u32 = 1000;
 
 /// Reason why exchanges could not be read.
@@ -157,14 +157,14 @@ impl Trace {
         Ok(Some(exchange))
     }
 
-    /// Rebuilds the body of a request from its chain of deltas. Returns `None` if one of them cannot be read.
+    /// Rebuilds the body of a request from its chain of deltas. Returns `None` if one of the deltas cannot be read.
     fn body(&mut self, number: u64) -> io::Result<Option<String>> {
         let mut deltas: Vec<Delta> = Vec::new();
         let mut next = Some(number);
         while let Some(number) = next {
             let Some(position) = self.entries.get(&number).map(|entry| entry.request) else { return Ok(None) };
             let Some(Line::Request(line)) = self.line(position)? else { return Ok(None) };
-            // A body only refers to earlier ones, so the loop ends.
+            // A body only refers to earlier bodies, so the loop ends.
             next = line.body.base.filter(|base| *base < number);
             if next != line.body.base {
                 return Ok(None);

@@ -1,4 +1,4 @@
-//! The single writer thread and its queue. The thread holds the files of a few sessions open and closes them when idle.
+//! The single writer thread and its queue. The thread keeps the files of a few sessions open and closes them when idle.
 //! The queue is bounded by number and by bytes; commands that do not fit are dropped and counted.
 
 use std::{
@@ -39,14 +39,14 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Reply to a caller that waits for the thread.
 pub(crate) type Reply = oneshot::Sender<io::Result<()>>;
 
-/// A request in the queue.
+/// One request in the queue.
 #[derive(Debug)]
 pub(crate) struct SentExchange {
     pub(crate) key: u64,
     pub(crate) source: ExchangeSource,
     pub(crate) at: Timestamp,
     pub(crate) request: StoredRequest,
-    /// Bytes that it uses in the queue.
+    /// Number of bytes that the request uses in the queue.
     pub(crate) queue_bytes: usize,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
     Some(queue)
 }
 
-/// Removes the folder of a session. A missing folder is not an error.
+/// Removes a session's folder. A missing folder is not an error.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -117,7 +117,7 @@ impl Writer {
                 let (session, queue_bytes) = (sent.source.owner, sent.queue_bytes);
                 self.request(*sent);
                 self.state.free(queue_bytes);
-                // While writes fail, this one would fail too.
+                // While writes fail, this write would also fail.
                 if !self.is_failing && self.files.iter().any(|file| file.session == session) {
                     self.write_lost();
                 }
@@ -204,7 +204,7 @@ impl Writer {
         self.files.last_mut().ok_or_else(|| io::Error::other("no file is open"))
     }
 
-    /// Logs a failed write, once until a write succeeds again.
+    /// Logs a failed write. Further failures are not logged until a write succeeds.
     fn log_failure<T>(&mut self, session: SessionId, written: io::Result<T>) -> Option<T> {
         match written {
             Ok(written) => {

@@ -1,7 +1,7 @@
-//! Guides of users for models: `AGENTS.md` files and skills, checked before each turn.
+//! Users' guides for models: `AGENTS.md` files and skills, checked before each turn.
 //!
 //! `AGENTS.md` files may be in the user's configuration folder, in the folders above a project, in the project and in
-//! its subfolders. The catalogue of skills comes from [`crate::skills`], which reads files in the same way.
+//! its subfolders. The skill catalogue comes from [`crate::skills`], which reads files in the same way.
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +24,7 @@ use crate::{
 
 /// Name of guide files.
 const NAME: &str = "AGENTS.md";
-/// Name of the file that is used if there is no `AGENTS.md`.
+/// Name of the guide file that is used without an `AGENTS.md`.
 const OTHER_NAME: &str = "CLAUDE.md";
 /// Maximum number of memory names passed to models.
 const MAX_MEMORIES: usize = 40;
@@ -32,9 +32,9 @@ const MAX_MEMORIES: usize = 40;
 /// Finds and reads guides.
 #[derive(Debug, Clone)]
 pub struct GuideReader {
-    /// Configuration folder of the user.
+    /// The user's configuration folder.
     config: PathBuf,
-    /// User's home folder, the last one searched above a project.
+    /// The user's home folder, the last folder searched above a project.
     home: Option<PathBuf>,
     /// Cache of files that were read.
     cache: Arc<GuideCache>,
@@ -47,7 +47,7 @@ pub struct GuideReader {
 impl GuideReader {
     /// Creates a reader for the configuration folder, and for projects up to this home.
     pub fn new(config: &Path, home: Option<&Path>) -> Self {
-        // Resolved, because it is compared with real paths of projects.
+        // Resolved, because the path is compared with real paths of projects.
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
         let skill_config = SkillConfig { person: config.join("skills"), home: home.clone(), ..SkillConfig::default() };
         let skill_store = SkillStore::new(skill_config, Default::default());
@@ -92,13 +92,13 @@ impl GuideReader {
         Ok(files)
     }
 
-    /// Guides in the folders of a project that contain these paths. Blocks on the disk.
+    /// Reads the guides in a project's folders that contain these paths. Blocks on the disk.
     pub fn in_folders(&self, project: &Path, limits: GuideLimits, paths: &[String]) -> Vec<GuideFile> {
         // A blocking read skips unreadable files.
         self.read(places_below(project, paths), limits, DiskAccess::Blocking).unwrap_or_default()
     }
 
-    /// Reads the guides at these places.
+    /// Reads the guides at these locations.
     fn read(
         &self,
         places: Vec<GuidePlace>,
@@ -151,19 +151,19 @@ const MAX_DEPTH: usize = 32;
 /// Maximum length of a file name, in bytes.
 const MAX_NAME: usize = 255;
 
-/// Possible place of a guide.
+/// Possible location of a guide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GuidePlace {
     pub(crate) path: PathBuf,
     /// Path as shown to the user.
     pub(crate) name: String,
     pub(crate) origin: GuideOrigin,
-    /// True to follow links: those in the user's own configuration were created by the user.
+    /// True to follow links: the user created the links in their own configuration.
     pub(crate) follow: bool,
 }
 
-/// Places in the configuration folder, in the folders above the project from the outermost one, and in the project. The
-/// search upwards ends at the user's home or the root.
+/// Locations in the configuration folder, in the folders above the project from the outermost one, and in the project.
+/// The upward search ends at the user's home or the root.
 pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<GuidePlace> {
     let mut places = vec![place(config, GuideOrigin::Person, home)];
     let Some(project) = project else { return places };
@@ -182,7 +182,8 @@ pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>)
     places
 }
 
-/// Places for a worktree: those of its project in the main tree, moved to the worktree if they are in the repository.
+/// Locations for a worktree: those of its project in the main tree, moved to the worktree if they are in the
+/// repository.
 pub(crate) fn places_in_worktree(
     config: &Path,
     worktree: &WorktreeAccess,
@@ -200,12 +201,12 @@ pub(crate) fn places_in_worktree(
     places
 }
 
-/// Places in the folders of a project that contain these paths, without duplicates, parents before children. The disk
-/// is not consulted: a path may be a file, a folder, or missing. Fetched and generated folders are excluded, because
-/// their authors are not those of the project.
+/// Locations in a project's folders that contain these paths, without duplicates, parents before children. The disk is
+/// not consulted: a path may be a file, a folder, or missing. Fetched and generated folders are excluded, because their
+/// authors are not those of the project.
 pub(crate) fn places_below<'a>(project: &Path, paths: &'a [String]) -> Vec<GuidePlace> {
     let mut folders = BTreeSet::new();
-    // `project/` needs no leading slash, but may also be a folder of the project.
+    // `project/` needs no leading slash, but may also be a folder in the project.
     let meanings = |path: &'a String| [Some(path.as_str()), path.strip_prefix("project/")].into_iter().flatten();
     for parts in paths.iter().flat_map(meanings).filter_map(|path| below(project, path)) {
         let is_own = |part: &&String| {

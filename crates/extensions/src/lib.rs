@@ -1,11 +1,11 @@
 //! Guides, skills, plugins and agents added by users and projects.
 //!
 //! - [`files`]: safe, cached access to the current files and folders, and their front matter.
-//! - [`guides`]: notes of users for models: `AGENTS.md` files, and the catalogue of skills.
+//! - [`guides`]: users' notes for models: `AGENTS.md` files, and the skill catalogue.
 //! - [`project`]: the `.agentd/` folder of a project, and the user's trust in it.
 //! - [`plugins`]: installed plugins, and the hashes that the user agreed to.
-//! - [`skills`]: sources of skills, their copies in sessions, and the Python environments of their scripts.
-//! - [`surroundings`]: facts about the machine and a project, derived from their files.
+//! - [`skills`]: sources of skills, their copies in sessions, and the Python environments for their scripts.
+//! - [`surroundings`]: facts about the host and a project, derived from their files.
 
 pub mod files;
 pub mod guides;

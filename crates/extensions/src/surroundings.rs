@@ -1,5 +1,5 @@
-//! Facts about the machine and a project, derived from files: the operating system, the git branch, and the build and
-//! test commands.
+//! Facts about the host and a project, derived from files: the operating system, the git branch, and the build and test
+//! commands.
 //!
 //! The files were written by the authors of the project. Build targets are therefore reported only if their names are
 //! in a fixed list, and only the beginning of a file is read. All functions block.
@@ -71,7 +71,7 @@ fn is_branch(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_BRANCH && !name.contains(is_refused)
 }
 
-/// Folder in which git stores the data of this worktree. Only its `HEAD` is read.
+/// Folder in which git stores the data for this worktree. Only its `HEAD` is read.
 fn worktree(project: &Path, link: &str) -> Option<PathBuf> {
     let named = Path::new(link.strip_prefix("gitdir:")?.trim());
     let folder = project.join(named);
@@ -96,7 +96,7 @@ fn is_there(folder: &Path, name: &str) -> bool {
     fs::metadata(folder.join(name)).is_ok_and(|found| found.is_file())
 }
 
-/// Known targets and scripts. Other names of a project could be anything.
+/// Known targets and scripts. Other names in a project could be anything.
 const TARGETS: [&str; 8] = ["build", "test", "check", "lint", "typecheck", "fmt", "dev", "run"];
 /// Maximum number of targets per file.
 const MAX_TARGETS: usize = 4;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agentd_core::policy::Risk;
 use serde::Deserialize;
 
-/// A rule file, or several merged into one.
+/// A rule file, or several rule files merged into one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleFile {
@@ -43,7 +43,7 @@ pub struct RiskPatterns {
     pub low: Option<PatternList>,
 }
 
-/// Patterns of one risk level.
+/// Patterns for one risk level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PatternList {
@@ -51,7 +51,7 @@ pub struct PatternList {
     pub patterns: Option<Vec<String>>,
     /// Action for calls that match.
     pub action: Option<Action>,
-    /// Reason, shown to the user who is asked.
+    /// Reason, shown in the approval prompt.
     pub reason: Option<String>,
 }
 

@@ -30,7 +30,7 @@ pub type ForeignTools = BTreeMap<String, Arc<ForeignTool>>;
 pub struct UnfitGrant {
     /// Description of the problem.
     pub problem: String,
-    /// Hint what to write instead.
+    /// Hint on what to write instead.
     pub hint: String,
 }
 
@@ -73,7 +73,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
     }
 }
 
-/// Like [`check_grant`], for a rule about foreign tools. `None` if the rule is about none of them.
+/// Like [`check_grant`], for a rule about foreign tools. `None` if the rule is not about foreign tools.
 pub fn check_grant_of_other(
     policy: &Policy,
     rule: &str,
@@ -181,7 +181,8 @@ impl GrantChecker<'_> {
         self.check_rules(&Value::Object(arguments))
     }
 
-    /// Checks a rule about a foreign tool or all tools of a server, with any arguments or with exactly these.
+    /// Checks a rule about a foreign tool or all tools of a server, with any arguments or with exactly the given
+    /// arguments.
     fn of_other(&self, rest: &str, name: &str) -> GrantCheck {
         if rest.is_empty() {
             return self.check_rules(&json!({}));
@@ -193,7 +194,7 @@ impl GrantChecker<'_> {
         self.call(rest, rest.strip_prefix(": ").map(str::trim))
     }
 
-    /// Checks a rule about a single call of another tool that runs something.
+    /// Checks a rule about a single call to another tool that runs something.
     fn call(&self, rest: &str, by_command: Option<&str>) -> GrantCheck {
         let name = self.foreign.map_or(&self.tool.name, |foreign| &foreign.rule);
         if let Some(command) = by_command.filter(|command| !command.is_empty()) {

@@ -1,27 +1,26 @@
 //! Grants: rules by which the user allowed calls for a session or permanently.
 //!
 //! - `run_bash_command: git status`: exactly this simple command, in its normal form, including variables and
-//!   redirections. A start folder comes first: `run_bash_command: [in /project] make`. Without one, the rule applies to
-//!   commands that start in the default folder. `run_bash_command: [at /home/me/app] make` names a folder of this
-//!   machine that is in the project, whatever its name in the session.
-//! - `run_bash_command: printf x | make -f -`: exactly this pipeline. A rule for a single command does not cover that
-//!   command if something is piped into it.
+//!   redirections. A start folder comes first: `run_bash_command: [in /project] make`. Without a start folder, the rule
+//!   applies to commands that start in the default folder. `run_bash_command: [at /home/me/app] make` names a host
+//!   folder that is in the project, whatever its name in the session.
+//! - `run_bash_command: printf x | make -f -`: exactly this pipeline. A rule for a single command does not apply to
+//!   that command if something is piped into it.
 //! - `run_bash_command: cargo test *`: every command that begins with these words, provided that it consists of known
 //!   words, runs no other command, sets only harmless variables, redirects output only to output files, names no secret
-//!   and no path outside the session's folders, and is of medium risk at most. It may be timed, and may run in a
-//!   subfolder. `judge::prefix` defines what may accompany it. Such a rule is offered for the programs of
+//!   and no path outside the session's folders, and is of medium risk at most. The command may be timed, and may run in
+//!   a subfolder. `judge::prefix` defines what may accompany it. Such a rule is offered for the programs in
 //!   `judge::patterns` and a single session; all others are written by hand.
-//! - `write_file`: every call of this tool, of medium risk at most.
-//! - `deploy {"to":"test"}`: exactly this call of a tool that runs something.
-//! - `mcp_lab_weather`, `mcp_lab_*`: every call of this tool of an MCP server, or of any of its tools, of medium risk
-//!   at most. The first name is built from the names of server and tool, even if models see the tool under another
-//!   name.
+//! - `write_file`: every call to this tool, of medium risk at most.
+//! - `deploy {"to":"test"}`: exactly this call to a tool that runs something.
+//! - `mcp_lab_weather`, `mcp_lab_*`: every call to this MCP tool, or to any tool of this MCP server, of medium risk at
+//!   most. The first name is built from the names of server and tool, even if models see the tool under another name.
 //!
 //! In a question, a rule names folders as the session does. `/project` is a different folder in another session, and a
 //! rule without a folder means the project in one session and the workspace in another. A permanent grant in this form
-//! would cover folders that the user was never asked about. So it names the place itself: `[at PATH]` with the path on
-//! this machine if the folder is in the project or in an added folder, and the session's name otherwise, such as
-//! `[in /]` for the workspace.
+//! would apply to folders that the user was never asked about. A permanent grant therefore names the location itself:
+//! `[at PATH]` with the host path if the folder is in the project or in an added folder, and the session's name
+//! otherwise, such as `[in /]` for the workspace.
 
 use std::{
     os::unix::ffi::OsStrExt as _,
@@ -49,7 +48,7 @@ pub(super) struct Grants<'a> {
     pub(super) scope: PrefixScope<'a>,
 }
 
-/// Bounds of a rule by prefix.
+/// Bounds for a rule by prefix.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PrefixScope<'a> {
     /// The session's folders, which such a command must not leave.
@@ -58,16 +57,16 @@ pub(super) struct PrefixScope<'a> {
     pub(super) guarded: &'a GuardedNames,
 }
 
-/// Text that a rule must have to cover something.
+/// Text that a rule must have to cover a call.
 pub(super) enum NeededText<'a> {
     /// A simple command or a whole pipeline that starts in this folder. Rules may use any of the other names of the
     /// folder.
     Pipeline { parts: &'a [Part], folder: Option<&'a str>, other_names: &'a [String] },
     /// A simple command that starts in a subfolder. Only a rule by prefix can cover it.
     Below(&'a Part),
-    /// Any call of a tool.
+    /// Any call to a tool.
     Tool(&'a str),
-    /// One call of a tool, with exactly these arguments.
+    /// One call to a tool, with exactly these arguments.
     Call(&'a str),
 }
 
@@ -103,11 +102,11 @@ impl<'a> Grants<'a> {
 }
 
 impl NeededText<'_> {
-    /// The rule that names exactly this, if there can be one.
+    /// The rule that names exactly this text, if such a rule is possible.
     pub(super) fn exact(&self) -> Option<String> {
         match self {
             Self::Pipeline { parts, folder, .. } => {
-                // A command with input from a pipe is not covered by a rule for the command alone.
+                // A rule for the command alone does not cover a command with piped input.
                 let alone = parts.first().is_none_or(|first| first.stdin != Stdin::Pipe);
                 let prefix = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
                 let known = alone && parts.iter().all(Part::is_static);
@@ -121,8 +120,8 @@ impl NeededText<'_> {
         }
     }
 
-    /// Returns true if a rule names exactly this with another name of the folder. Only meaningful if there is an exact
-    /// rule.
+    /// Returns true if a rule names exactly this text with another name of the folder. Only meaningful if there is an
+    /// exact rule.
     fn matches_other_name(&self, rule: &str) -> bool {
         let Self::Pipeline { parts, other_names, .. } = self else { return false };
         let Some(text) = command_of(rule) else { return false };
@@ -144,7 +143,7 @@ fn command_of(rule: &str) -> Option<&str> {
     rule.strip_prefix(SHELL_TOOL)?.strip_prefix(": ")
 }
 
-/// Returns true if the word sets a variable of make in another form than a plain value for a known name: `NAME:=…`,
+/// Returns true if the word sets a make variable in another form than a plain value for a known name: `NAME:=…`,
 /// `NAME!=…`, `.NAME=…`, or a value that make expands again.
 fn sets_in_make(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=').filter(|(name, _)| !name.starts_with('-')) else { return false };
@@ -153,11 +152,11 @@ fn sets_in_make(word: &str) -> bool {
         || word.contains(['$', '`'])
 }
 
-/// Prefixes of file names with the endings of [`OUTPUTS`] that other programs install or build from.
+/// Prefixes of file names with the endings in [`OUTPUTS`] that other programs install or build from.
 const BUILD_INPUTS: &str = "CMakeLists constraints meson requirements";
 /// Extensions of output files: written for people to read, and never run or built from.
 const OUTPUTS: &str = "csv diff err log out patch tsv txt";
-/// Git subcommands that take a text after `-m`.
+/// Git subcommands that take a message after `-m`.
 const WITH_MESSAGE: &str = "commit merge notes stash tag";
 
 /// Returns true for a git subcommand that takes a message, from an option or from its input.
@@ -240,10 +239,10 @@ impl PrefixScope<'_> {
     }
 }
 
-/// Converts rules to their permanent forms, one for each. Empty if nothing changes.
+/// Converts rules to their permanent forms, one form per rule. Empty if nothing changes.
 pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
     let mut mounts = workspace.mounts();
-    // Worktrees are temporary. A permanent grant in one applies to its project.
+    // Worktrees are temporary. A permanent grant in a worktree applies to its project.
     if let (Some(worktree), Some(project)) = (&workspace.worktree, &mut mounts.project) {
         project.path.clone_from(&worktree.project);
     }
@@ -266,8 +265,8 @@ fn permanent_rule(rule: &str, mounts: &Mounts) -> String {
     format!("{SHELL_TOOL}: {prefix} {command}")
 }
 
-/// The other names of a command's start folder that rules may use: its path on this machine if it is in one of the
-/// user's folders, and the name of the workspace if it is the default folder.
+/// The other names of a command's start folder that rules may use: its host path if it is in one of the user's folders,
+/// and the name of the workspace if it is the default folder.
 pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> {
     let real = start.paths.first();
     let in_mount = below(&start.name, PROJECT).or_else(|| below(&start.name, FOLDERS)).and(real).map(|real| at(real));
@@ -280,11 +279,11 @@ pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> 
 pub(super) enum Folder<'a> {
     /// A folder by its name in a session.
     Named(&'a str),
-    /// A folder by its path on this machine, in escaped form.
+    /// A folder by its host path, in escaped form.
     Real(&'a str),
 }
 
-/// Splits off the folder in front of a command.
+/// Splits off the folder before a command.
 pub(super) fn split(text: &str) -> (Option<Folder<'_>>, &str) {
     if let Some((name, command)) = text.strip_prefix("[in ").and_then(|text| text.split_once("] ")) {
         return (Some(Folder::Named(name)), command);
@@ -306,7 +305,7 @@ fn end_of_path(text: &str) -> Option<(&str, &str)> {
     Some((&text[..end], text[end + 1..].strip_prefix(' ')?))
 }
 
-/// Formats a path of this machine as the prefix of a command. Injective: different paths have different prefixes.
+/// Formats a host path as the prefix of a command. Injective: different paths have different prefixes.
 fn at(path: &Path) -> String {
     // Drops a trailing slash, which a join may leave.
     let path: PathBuf = path.components().collect();
@@ -316,7 +315,7 @@ fn at(path: &Path) -> String {
     format!("[at {}]", escaped.replace(']', "\\]"))
 }
 
-/// The rest of a path below that folder.
+/// The rest of a path below `folder`.
 fn below<'n>(name: &'n str, folder: &str) -> Option<&'n Path> {
     let rest = Path::new(name).strip_prefix(folder).ok()?;
     rest.components().all(|part| matches!(part, Component::Normal(_))).then_some(rest)

@@ -1,17 +1,18 @@
 //! Decides whether a tool call may run. Pure: facts go in, a verdict with its reasons comes out.
 //!
-//! Four layers are consulted. The strictest verdict of the first three wins; if none of them has one, the fourth
+//! Four layers are consulted. The strictest verdict of the first three wins; if none of them has a verdict, the fourth
 //! decides.
 //!
-//! 1. `checker/`: built-in knowledge of tools. Commands are parsed by `command/`, and each part is judged.
-//! 2. The global patterns of the rule files, matched against every text of the arguments.
+//! 1. `checker/`: built-in knowledge about tools. Commands are parsed by `command/`, and each part is judged.
+//! 2. The global patterns in the rule files, matched against every string in the arguments.
 //! 3. The rules for the tool in the rule files: its patterns and, for commands, the denylist.
-//! 4. The defaults: read-only calls run; calls that change or run something ask if the session's settings require it.
+//! 4. The defaults: read-only calls run; calls that change or run something require a question if the session's
+//!    settings say so.
 //!
 //! The user's grants (`grants`) turn a question into an approval, but never lift a denial. `grant_check` rejects grants
 //! that could never apply.
 //!
-//! - [`mod@file`]: the rule file as written; [`rules`]: the same, compiled.
+//! - [`mod@file`]: the rule file as written; [`rules`]: the compiled rules.
 //! - [`judge`]: combines the layers; `opinion`: the verdict of a single layer.
 
 mod checker;
@@ -39,7 +40,7 @@ pub use self::{
 /// The shell tool, which runs its `command` argument.
 pub const SHELL_TOOL: &str = "run_bash_command";
 
-/// The tool that reads one file. A file that it may not read is not shown by any other tool either.
+/// The tool that reads one file. If this tool may not read a file, no other tool shows that file either.
 pub const READ_TOOL: &str = "read_file";
 
 /// The path of the project, as tools and commands see it.

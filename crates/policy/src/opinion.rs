@@ -8,7 +8,7 @@ use agentd_core::{
     untrusted,
 };
 
-/// A verdict with the layer and the rule that it comes from.
+/// A verdict, and the layer and rule from which it comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LayerVerdict {
     pub(crate) verdict: Verdict,
@@ -19,18 +19,18 @@ pub(crate) struct LayerVerdict {
 }
 
 impl LayerVerdict {
-    /// A question by a checker.
+    /// A checker's question to the user.
     pub(crate) fn ask(risk: Risk, rule: impl Into<String>) -> Self {
         let rule = rule.into();
         Self { verdict: Verdict::Ask { risk, reason: rule.clone() }, layer: Layer::Checker, rule, dynamic: false }
     }
 
-    /// A question by a checker about an effect that is hard to undo, or that may leak data.
+    /// A checker's question about an effect that is hard to undo, or that may leak data.
     pub(crate) fn high(rule: impl Into<String>) -> Self {
         Self::ask(Risk::High, rule)
     }
 
-    /// A question by a checker because it is unknown what will run.
+    /// A checker's question because it is unknown what will run.
     pub(crate) fn unknown(rule: impl Into<String>) -> Self {
         Self { dynamic: true, ..Self::high(rule) }
     }
@@ -59,7 +59,8 @@ impl LayerVerdict {
     }
 }
 
-/// The strictest verdict, or the first of equals. The result is `dynamic` if any of them is, whichever wins.
+/// The strictest verdict, or the first of equally strict ones. The result is `dynamic` if any verdict is, whichever
+/// wins.
 pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Option<LayerVerdict> {
     opinions.into_iter().reduce(|best, next| {
         let dynamic = best.dynamic || next.dynamic;
@@ -80,7 +81,7 @@ pub(crate) fn of_both(written: Explanation, real: Explanation, followed: &Follow
     }
 }
 
-/// Shortens a text to 60 characters without control characters, for use inside a sentence.
+/// Shortens text to 60 characters without control characters, for use inside a sentence.
 pub(crate) fn shortened(text: &str) -> String {
     let mut shown: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if shown.len() < text.len() {
@@ -97,18 +98,18 @@ pub(super) fn described(foreign: &ForeignTool, tool: &ToolSpec) -> String {
     let ForeignTool { tool: name, server, .. } = foreign;
     let about = about(&tool.description);
     let about = if about.is_empty() { String::new() } else { format!(": \"{about}\"") };
-    // The name comes from the server. Quoting it prevents it from posing as part of our sentence.
+    // The name comes from the server. Quoting the name prevents it from posing as part of our sentence.
     let name = if is_plain(name) { name.clone() } else { format!("\"{}\"", name.replace('"', "'")) };
     format!("tool {name} of the MCP server {server}{about}")
 }
 
-/// Returns true if the name has only characters that are usual in names of tools.
+/// Returns true if the name only has characters that are usual in tool names.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_-./".contains(letter))
 }
 
-/// The first line of a description, without the prefix that is meant for models. It may come from a server, so quotes
-/// and invisible characters are replaced to prevent it from posing as our own text.
+/// The first line of a description, without the prefix meant for models. The description may come from a server, so
+/// quotes and invisible characters are replaced to prevent it from posing as our own text.
 fn about(description: &str) -> String {
     let text = description.strip_prefix("[MCP server ").and_then(|rest| rest.split_once(']')).map(|(_, text)| text);
     let is_visible = |letter: &char| !(letter.is_control() || untrusted::is_unseen(*letter));

@@ -1,5 +1,5 @@
-//! Compiled rules. The patterns of each section form one automaton, which scans a text once however many patterns there
-//! are.
+//! Compiled rules. The patterns of each section form one automaton, which scans the text only once, however many
+//! patterns there are.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::{
     opinion::{LayerVerdict, strictest},
 };
 
-/// Size limit of one compiled pattern, in bytes, used to find the culprit if a section does not compile. Rejects
+/// Size limit for one compiled pattern, in bytes, used to find the culprit if a section does not compile. Rejects
 /// patterns such as `(\w{1000}){1000}`.
 const PATTERN_SIZE: usize = 1 << 20;
-/// Size limit of all compiled patterns of one section, in bytes.
+/// Size limit for all compiled patterns of one section, in bytes.
 const SECTION_SIZE: usize = 32 << 20;
 
 /// A rule that cannot be used.
@@ -55,7 +55,7 @@ pub(crate) struct ToolSection {
 pub(crate) struct Section {
     /// Patterns that ask or deny, matched anywhere.
     strict: Patterns,
-    /// Patterns that allow, matched at the start only: a word deep inside a call does not make it harmless.
+    /// Patterns that allow, matched at the start only: a word deep inside a call does not make the call harmless.
     allow: Patterns,
 }
 
@@ -148,7 +148,7 @@ impl Rules {
 fn default_action_for(risk: Risk, default_action: Action) -> Action {
     match (risk, default_action) {
         (Risk::Low, Action::RequireApproval) => Action::Allow,
-        // A list above low risk is not meant to let calls pass.
+        // A list for more than low risk is not meant to let calls pass.
         (Risk::Medium | Risk::High | Risk::Critical, Action::Allow) => Action::RequireApproval,
         (_, action) => action,
     }
@@ -175,7 +175,7 @@ impl ToolSection {
     }
 }
 
-/// Patterns of one key.
+/// Patterns under one key.
 struct List<'a> {
     layer: Layer,
     risk: Risk,
@@ -218,7 +218,7 @@ impl Section {
         compiled.map_err(|error| find_invalid(lists, &error))
     }
 
-    /// All verdicts on a text except those that allow it.
+    /// All verdicts on the text except those that allow it.
     pub(crate) fn against(&self, text: &str) -> Vec<LayerVerdict> {
         self.strict.found(text).collect()
     }
@@ -257,8 +257,8 @@ fn check_syntax(key: &str, pattern: &str) -> Result<(), RuleError> {
     parsed.map(drop).map_err(|error| rule_error(invalid_pattern(pattern, &error)))
 }
 
-/// Finds the pattern that does not compile, by compiling each on its own. This takes as long as compiling all of them
-/// together.
+/// Finds the pattern that does not compile, by compiling each pattern separately. This takes as long as compiling all
+/// of them together.
 fn find_invalid(lists: &[List<'_>], error: &regex::Error) -> RuleError {
     for list in lists {
         for pattern in list.patterns {
@@ -279,7 +279,7 @@ fn invalid_pattern(pattern: &str, error: &dyn std::fmt::Display) -> String {
     format!("the pattern `{pattern}` is not a valid regular expression: {}", one_line(error))
 }
 
-/// The last line of the error, which has the message. The lines above it are a drawing of the pattern.
+/// The last line of the error, which has the message. The earlier lines are a drawing of the pattern.
 fn one_line(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default().trim();
@@ -336,8 +336,8 @@ impl DenyEntry {
         })
     }
 
-    /// Returns true if the arguments contain all words after the first. `covered` returns how many of them one argument
-    /// covers.
+    /// Returns true if the arguments contain all words after the first. `covered` returns how many of the words one
+    /// argument covers.
     fn follows<W>(
         &self,
         program: &str,

@@ -34,7 +34,7 @@ pub struct CapturedSession {
     pub title: String,
     /// Project of the session, if any.
     pub project: Option<RecordedProject>,
-    /// Models of all slots.
+    /// Models for all slots.
     pub models: Vec<SlotInfo>,
     /// Events of the session, from the first.
     pub events: Vec<Arc<Event>>,
@@ -42,8 +42,8 @@ pub struct CapturedSession {
     pub subagents: HashMap<SessionId, Vec<Arc<Event>>>,
 }
 
-/// Creates the recording of a session. It has no requests, as a journal does not contain them. Turns that only
-/// compacted the history are left out.
+/// Creates the recording of a session. The recording has no requests, as a journal does not contain them. Turns that
+/// only compacted the history are left out.
 pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     let mut voice_numbers = VoiceNumbers { subagents: &session.subagents, known: HashMap::new() };
     let mut surroundings: Option<Surroundings> = None;
@@ -64,7 +64,7 @@ pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     if let Some(found) = &mut surroundings {
         (found.project, found.client) = (None, None);
     }
-    // Recordings do not include the addresses of servers.
+    // Recordings do not include server addresses.
     let mut models = session.models.clone();
     models.iter_mut().for_each(|slot| (slot.model.base_url, slot.model.figures) = (None, Vec::new()));
     let head = RecordingHead {
@@ -162,8 +162,8 @@ fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
     failed.for_each(drop);
 }
 
-/// Facts of a subagent after the event `after` of its session: its turn, and further turns that started before its call
-/// got the result, in which it was given more work.
+/// Facts of a subagent after the event `after` in its session: its turn, and further turns with more work that started
+/// before its call got the result.
 fn captured_subagent(
     session: SessionId,
     after: u64,
@@ -249,7 +249,7 @@ impl FactCollector {
 
     fn item(&mut self, item: &Item, status: ItemStatus) {
         match &item.body {
-            // An empty cut item discards the parts before it.
+            // An empty truncated item discards the parts before it.
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text }
                 if text.is_empty() && status == ItemStatus::Cut =>
             {
@@ -260,7 +260,7 @@ impl FactCollector {
             ItemBody::ToolCall(call) => self.call(item, call),
             ItemBody::ToolResult(result) => self.result(result),
             ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
-                // The text of a summary is in no other item.
+                // No other item contains the text of a summary.
                 if let Some(answer) = self.answer().filter(|answer| answer.parts.is_empty()) {
                     answer.parts.push(SpokenPart::Text(compaction.summary.clone()));
                     answer.finish = RecordedFinish::Stop;

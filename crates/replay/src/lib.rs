@@ -2,11 +2,11 @@
 //! network.
 //!
 //! - `recording`: the data types; `text`: the file format, one fact per line; `capture`: a recording from a journal.
-//! - `request`: the canonical form of requests, and the difference between two.
-//! - `script`: the state of a replay; `ports`: the ports that answer from it.
+//! - `request`: the canonical form of requests, and the difference between two requests.
+//! - `script`: the state of a replay; `ports`: the ports that answer from a script.
 //!
 //! A journal contains no requests, since they follow from the rest. They are learned: a recording is replayed once
-//! ([`Play::Learn`]) and stored with the resulting requests. Later replays are compared with them.
+//! ([`Play::Learn`]) and stored with the resulting requests. Later replays are compared with the stored requests.
 
 mod capture;
 mod ports;

@@ -1,4 +1,4 @@
-//! Ports that answer from a recording: the models, and a toolbox with the tools of another one.
+//! Ports that answer from a recording: the models, and a toolbox with the tools of another toolbox.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl PlayedModels {
     }
 }
 
-/// Model of a slot that the recording does not describe.
+/// Model for a slot that the recording does not describe.
 fn unknown() -> ModelInfo {
     ModelInfo {
         id: "recorded".to_owned(),
@@ -118,7 +118,8 @@ impl Toolbox for PlayedToolbox {
         self.toolbox.adapt(call)
     }
 
-    // The files of the call do not exist here. A computed preview would be wrong, or reject a call that once ran.
+    // The files of the call do not exist in a replay. A computed preview would be wrong, or reject a call that was once
+    // accepted.
     fn preview<'a>(
         &'a self,
         _: &'a ToolContext,

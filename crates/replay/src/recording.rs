@@ -33,7 +33,7 @@ pub struct Recording {
 pub struct RecordingHead {
     /// Version of the format.
     pub version: u32,
-    /// Version of the agentd that wrote it.
+    /// Version of the agentd that wrote the recording.
     pub agentd: String,
     /// Start of the session, which is part of its instructions.
     pub began: Timestamp,
@@ -46,7 +46,7 @@ pub struct RecordingHead {
     /// Surroundings of the session, as described in its instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Surroundings>,
-    /// Models of all slots.
+    /// Models for all slots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<SlotInfo>,
 }
@@ -54,7 +54,7 @@ pub struct RecordingHead {
 /// Project of a recorded session. Its path is not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedProject {
-    /// True if tools could change it.
+    /// True if tools could change the project.
     pub writable: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct RecordedStart {
     /// Bytes of the input that the user typed, if not all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed_bytes: Option<u64>,
-    /// Inputs that were added while it ran.
+    /// Inputs that were added while the turn ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steered: Vec<String>,
     /// Slot of the turn's model.
@@ -92,7 +92,7 @@ pub struct RecordedStart {
     /// Schema of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<AnswerSchema>,
-    /// Options set by its client.
+    /// Options set by the turn's client.
     #[serde(default, skip_serializing_if = "TurnOptions::is_default")]
     pub options: TurnOptions,
 }
@@ -126,13 +126,13 @@ pub struct Exchange {
     pub voice: u32,
     /// Slot of the requested model.
     pub slot: Slot,
-    /// The request, or `None` until it is learned.
+    /// The request, or `None` until learned.
     pub request: Option<Arc<RecordedRequest>>,
-    /// Answer of the model.
+    /// The model's answer to the request.
     pub answer: RecordedAnswer,
 }
 
-/// Canonical form of a request for comparison: call IDs are numbered in order, and opaque data of servers is left out.
+/// Canonical form of a request for comparison: call IDs are numbered in order, and opaque server data is left out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedRequest {
     /// Messages in canonical form.
@@ -143,15 +143,15 @@ pub struct RecordedRequest {
     pub may_call: bool,
 }
 
-/// Answer of a model.
+/// Answer from a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedAnswer {
-    /// Texts and calls, in order.
+    /// Text and calls, in order.
     pub parts: Vec<SpokenPart>,
     /// Usage as counted by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Kind of its end.
+    /// Kind of end of the answer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub finish: RecordedFinish,
 }
@@ -192,17 +192,17 @@ pub enum SpokenPart {
     Text(String),
     /// Text of the model's reasoning.
     Reasoning(String),
-    /// Call of a tool.
+    /// Call to a tool.
     Call {
         /// Name of the tool, as the model wrote it.
         name: String,
         /// Arguments, as the model wrote them.
         arguments: String,
-        /// The server's own fields of the call.
+        /// The server's own fields for the call.
         #[serde(default, skip_serializing_if = "is_default")]
         fields: ServerFields,
     },
-    /// The server's own fields of the whole answer.
+    /// The server's own fields for the whole answer.
     Fields(ServerFields),
 }
 
@@ -218,7 +218,7 @@ pub struct RecordedResult {
     pub arguments: String,
     /// Text for the model.
     pub text: String,
-    /// Reason of a failure.
+    /// Reason for a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorCode>,
     /// Exit code of a command.
@@ -237,19 +237,19 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Question to a user with its answer.
+/// Question to a user with the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedQuestion {
     /// The question that was asked.
     pub ask: Ask,
-    /// Answer of the user.
+    /// The user's answer to the question.
     pub answer: Answer,
 }
 
 /// End of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedEnd {
-    /// Reason of the end.
+    /// Reason for the end.
     pub reason: StopReason,
     /// Text of the answer.
     pub text: String,

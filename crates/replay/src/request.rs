@@ -1,4 +1,4 @@
-//! Canonical form of requests for comparison, and the difference between two.
+//! Canonical form of requests for comparison, and the difference between two requests.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use similar::TextDiff;
 
 use crate::recording::RecordedRequest;
 
-/// Function that redacts secrets in a text.
+/// Function that redacts secrets in text.
 pub type Redaction = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Maximum number of lines of a difference.
+/// Maximum number of lines in a difference.
 const MAX_DIFF_LINES: usize = 80;
-/// Maximum length of a compared text in bytes.
+/// Maximum length of compared text in bytes.
 const MAX_TEXT: usize = 256 << 10;
 const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
 /// Length of a UUID as text, in bytes.
@@ -33,8 +33,8 @@ pub struct RequestDifference {
 }
 
 /// The last request of a session with its canonical form: IDs are numbered in order of appearance, origins of answers
-/// are left out, and secrets are redacted. A request repeats most of the previous one in its session, and the repeated
-/// part is not converted again.
+/// are left out, and secrets are redacted. A request repeats most of the previous request in its session, and the
+/// repeated part is not converted again.
 #[derive(Default)]
 pub(crate) struct CanonicalRequest {
     last_messages: Vec<Message>,
@@ -55,7 +55,7 @@ impl CanonicalRequest {
         RecordedRequest { messages, tools, may_call: request.may_call }
     }
 
-    /// Replaces the parts by those of an equal request, so that the next comparison only compares pointers.
+    /// Replaces the parts with those of an equal request, so that the next comparison only compares pointers.
     pub(crate) fn share(&mut self, equal: &RecordedRequest) {
         self.messages.clone_from(&equal.messages);
         self.tools = Arc::clone(&equal.tools);
@@ -97,7 +97,7 @@ fn canonical_message(message: &Message, ids: &mut Ids, redact: &Redaction) -> Va
     value
 }
 
-/// Changes every text of a value. `change` also gets the name of its field.
+/// Changes every string in a value. `change` also gets the name of the string's field.
 pub(crate) fn each_text(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut String)) {
     match value {
         Value::String(text) => change(name, text),
@@ -133,7 +133,7 @@ impl Ids {
         }
     }
 
-    /// Replaces every ID in a text by its number.
+    /// Replaces every ID in the text with its number.
     fn number_ids(&mut self, text: &str) -> String {
         let mut numbered = String::with_capacity(text.len());
         let mut rest = text;
@@ -165,12 +165,12 @@ fn is_uuid(text: &str) -> bool {
     text.len() == UUID && text.bytes().enumerate().all(is_valid)
 }
 
-/// Number of leading messages that both have in common.
+/// Number of leading messages that both requests have in common.
 pub(crate) fn shared(recorded: &RecordedRequest, now: &RecordedRequest) -> usize {
     recorded.messages.iter().zip(&now.messages).take_while(|(a, b)| a == b).count()
 }
 
-/// First difference, or `None` if they are equal.
+/// First difference, or `None` if the requests are equal.
 pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> Option<RequestDifference> {
     let at = shared(recorded, now);
     let (old, new) = (recorded.messages.get(at).map(Arc::as_ref), now.messages.get(at).map(Arc::as_ref));
@@ -198,7 +198,7 @@ pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> O
     })
 }
 
-/// Line diff of both as text.
+/// Line diff of both values as text.
 fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
     let (old, new) = (truncated(readable(old)), truncated(readable(new)));
     let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(&old, &new);
@@ -210,13 +210,13 @@ fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
     lines.join("\n")
 }
 
-/// Truncates a text to the compared length.
+/// Truncates the text to the compared length.
 fn truncated(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MAX_TEXT));
     text
 }
 
-/// A message or a tool in readable form: texts with line breaks, everything else as JSON.
+/// A message or a tool in readable form: strings with line breaks, everything else as JSON.
 fn readable(value: Option<&Value>) -> String {
     let Some(value) = value else { return String::new() };
     let mut readable = String::new();

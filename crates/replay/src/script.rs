@@ -32,7 +32,7 @@ pub enum Play {
     Strict,
     /// Model answers are recorded, tools run. Requests depend on the results of tools, so they are not compared.
     LiveTools,
-    /// Results of tools are recorded, a live model answers.
+    /// Tool results are recorded, a live model answers.
     LiveModel,
 }
 
@@ -61,7 +61,7 @@ pub struct Script {
 struct State {
     recording: Recording,
     turn: usize,
-    /// True for the facts of the turn that were replayed.
+    /// True for the facts of the turn that have been replayed.
     played: Vec<bool>,
     /// Sessions with their voice numbers in the recording.
     voices: HashMap<SessionId, u32>,
@@ -84,7 +84,7 @@ impl Script {
         self.play
     }
 
-    /// Models of all slots.
+    /// Models for all slots.
     pub fn models(&self) -> &[SlotInfo] {
         &self.models
     }
@@ -141,7 +141,7 @@ impl Script {
     /// The recorded answer to a request.
     ///
     /// # Errors
-    /// Fails if there is none, or if the request differs from the recorded one.
+    /// Fails if there is no answer, or if the request differs from the recorded one.
     pub(crate) fn answer(&self, request: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
         let mut state = self.state();
         let now = state.requests.entry(request.session_id).or_default().canonicalize(request, &self.redact);
@@ -194,8 +194,8 @@ impl Script {
         }
     }
 
-    /// Preview of a call that the user was shown in the question about it, or `None` if there was no question. Repeated
-    /// queries for a call return the same preview.
+    /// Preview of a call that the user was shown in the question about that call, or `None` if there was no question.
+    /// Repeated queries for a call return the same preview.
     pub(crate) fn preview(&self, call: &ToolCall) -> Option<String> {
         let mut state = self.state();
         if let Some(known) = state.previews.get(&call.call_id) {
@@ -206,7 +206,7 @@ impl Script {
         preview
     }
 
-    /// The recorded answer to a question, or `None` if it was not asked.
+    /// The recorded answer to a question, or `None` if the question was not asked.
     pub fn question(&self, ask: &Ask) -> Option<Answer> {
         let mut state = self.state();
         let is_same = |known: &Ask| match (known, ask) {
@@ -239,7 +239,7 @@ impl Script {
         self.state().unplayed(|fact| matches!(fact, TurnFact::Question(_))).count()
     }
 
-    /// Returns true if the call in this question ran when it was recorded.
+    /// Returns true if the call in this question ran when the session was recorded.
     pub fn ran(&self, ask: &Ask) -> bool {
         let Ask::Approval { tool, .. } = ask else { return false };
         let is_denied = |result: &RecordedResult| result.error == Some(ToolErrorCode::Denied);
@@ -257,7 +257,7 @@ impl State {
         self.facts().get(index)
     }
 
-    /// Indices of matching facts that were not replayed yet.
+    /// Indices of matching facts that have not been replayed.
     fn unplayed(&self, is_match: impl Fn(&TurnFact) -> bool) -> impl Iterator<Item = usize> {
         let unplayed = self.facts().iter().zip(&self.played).enumerate().filter(|(_, (_, played))| !**played);
         unplayed.filter(move |(_, (fact, _))| is_match(fact)).map(|(index, _)| index)
@@ -269,7 +269,7 @@ impl State {
         }
     }
 
-    /// Index of the first matching fact that was not replayed yet.
+    /// Index of the first matching fact that has not been replayed.
     fn find(&self, is_match: impl Fn(&TurnFact) -> bool) -> Option<usize> {
         self.unplayed(is_match).next()
     }
@@ -288,15 +288,15 @@ impl State {
             TurnFact::Subagent(subagent) if !used.contains(&subagent.voice) && has(&subagent.task) => Some(subagent),
             _ => None,
         });
-        // A task may contain another one, so the longest is used, and the first of equal ones. An unknown session has
-        // no answers.
+        // A task may contain another task, so the longest is used, and the first of equally long tasks. An unknown
+        // session has no answers.
         let found = subagents.max_by_key(|subagent| (subagent.task.len(), std::cmp::Reverse(subagent.voice)));
         let voice = found.map_or(u32::MAX, |subagent| subagent.voice);
         self.voices.insert(request.session_id, voice);
         voice
     }
 
-    /// Shares the memory of the request in that exchange, which equals the session's last one.
+    /// Shares the memory of the request in that exchange, which equals the session's last request.
     fn share(&mut self, session: SessionId, index: usize) {
         let fact = self.recording.turns.get(self.turn).and_then(|turn| turn.facts.get(index));
         if let Some(TurnFact::Exchange(Exchange { request: Some(recorded), .. })) = fact {
@@ -304,7 +304,7 @@ impl State {
         }
     }
 
-    /// Index of the exchange with that request, or else the difference to the most similar one.
+    /// Index of the exchange with that request, or else the difference to the most similar request.
     fn same_request(&self, unplayed: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
         let mut nearest: Option<(usize, &RecordedRequest)> = None;
         for index in unplayed {
@@ -369,7 +369,7 @@ impl State {
     }
 }
 
-/// The answer as a model's stream, or `None` if it is unknown.
+/// The answer as a model's stream, or `None` if unknown.
 fn chunks(answer: &RecordedAnswer) -> Option<Vec<ModelChunk>> {
     let finish = answer.finish.finish()?;
     let mut chunks = Vec::new();

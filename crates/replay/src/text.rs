@@ -1,8 +1,8 @@
-//! The text format of a recording: JSON lines, one fact per line, so that a change appears in a diff at the place where
+//! The text format of a recording: JSON lines, one fact per line, so that a diff shows a change at the position where
 //! it was made.
 //!
-//! A request is written as the difference to the previous request of the same voice: the number of messages that it
-//! shares, then each further message on a separate line. Tools are written when they change.
+//! A request is written as the difference to the previous request of the same voice: the number of messages that both
+//! share, then each further message on a separate line. Tools are written when they change.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,14 +21,14 @@ use crate::{
 /// Maximum size of a recording in bytes.
 pub const MAX_RECORDING: usize = 64 << 20;
 
-/// Maximum number of messages of one request, far more than fit into a model's window.
+/// Maximum number of messages in one request, far more than fit into a model's window.
 const MAX_MESSAGES: usize = 100_000;
 
-/// Maximum number of messages that all requests of a recording share with earlier ones. Each request is expanded in
-/// memory, so a short text could otherwise take up a lot of it.
+/// Maximum number of messages that all requests in a recording share with earlier requests. Each request is expanded in
+/// memory, so a short text could otherwise use a lot of memory.
 const MAX_VALUES: usize = 4_000_000;
 
-/// Reason why a text is not a valid recording.
+/// Reason why the text is not a valid recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
     /// The text is too long.
@@ -67,9 +67,9 @@ struct RequestLine {
     #[serde(default, skip_serializing_if = "is_default")]
     voice: u32,
     slot: Slot,
-    /// Number of leading messages that it shares with the previous request.
+    /// Number of leading messages shared with the previous request.
     keeps: usize,
-    /// True if the tools follow. Otherwise they are those of the previous request.
+    /// True if the tools follow. Otherwise the tools are those of the previous request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     new_tools: bool,
     may_call: bool,
@@ -141,10 +141,10 @@ impl Writer {
     }
 }
 
-/// Redacts every text of a recording.
+/// Redacts every string in a recording.
 ///
 /// # Errors
-/// Fails if the result is not a valid recording any more.
+/// Fails if the result is no longer a valid recording.
 pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, RecordingError> {
     let write_error = |error: serde_json::Error| problem(0, error.to_string());
     let mut text = String::new();

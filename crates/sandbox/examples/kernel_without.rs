@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         let (calls, error) = match feature {
             "landlock" => (vec![libc::SYS_landlock_create_ruleset], libc::ENOSYS),
             "namespaces" => (vec![libc::SYS_unshare], libc::EPERM),
-            // This must be last, because no filter can be added after it.
+            // This filter must be last, because no filter can be added after it.
             "filters" => (vec![libc::SYS_seccomp], libc::ENOSYS),
             _ => return ExitCode::FAILURE,
         };

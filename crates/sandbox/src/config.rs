@@ -1,5 +1,5 @@
-//! Settings and state of the sandbox, and the messages between daemon and helper: the policy of a command one way,
-//! reports the other way, as JSON.
+//! Settings and state of the sandbox, and the messages between daemon and helper, as JSON: the policy for a command to
+//! the helper, reports to the daemon.
 
 use std::path::{Path, PathBuf};
 
@@ -11,22 +11,22 @@ pub(crate) struct Policy {
     /// The session's own tree, its project and its added folders. They are opened without following links, also in
     /// their parents: an earlier command, of any session, may have placed a link there.
     pub(crate) exact: Vec<PathBuf>,
-    /// Files and folders that may be read and executed, including everything below. Missing ones are skipped.
+    /// Files and folders that may be read and executed, with everything below. Missing ones are skipped.
     pub(crate) read: Vec<PathBuf>,
-    /// Folders that may be changed too.
+    /// Folders that may also be changed.
     pub(crate) write: Vec<PathBuf>,
     /// Mounts, if there are namespaces. The rest of the file system is read-only then.
     pub(crate) trees: Vec<Tree>,
-    /// Paths that are hidden even inside a readable folder. Checked if there are namespaces; without them, a folder
-    /// that contains one of these is not readable as a whole.
+    /// Paths that are hidden even inside a readable folder. Checked if there are namespaces; without namespaces, a
+    /// folder that contains a hidden path is not readable as a whole.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Listed paths that are searched for files with keys, which are then hidden too. The session's own folders are not
-    /// included.
+    /// Listed paths that are searched for files with keys, which are then also hidden. The session's own folders are
+    /// not included.
     pub(crate) searched: Vec<PathBuf>,
     /// The user's home folder.
     pub(crate) home: Option<PathBuf>,
-    /// Folders in which commands, or the author of the project, may have placed programs. No program is found there by
-    /// name alone.
+    /// Folders in which commands, or the author of the project, may have placed programs. Programs in these folders are
+    /// not found by name alone.
     pub(crate) planted: Vec<PathBuf>,
     /// The names of the session's folders, if there are namespaces.
     pub(crate) names: Vec<Name>,
@@ -58,9 +58,9 @@ impl Policy {
 pub struct Name {
     /// The name, such as `/project`.
     pub name: PathBuf,
-    /// The real path of its target.
+    /// The real path of the target.
     pub path: PathBuf,
-    /// True if it is a mount, false if it is a link.
+    /// True for a mount, false for a link.
     pub(crate) mounted: bool,
 }
 
@@ -88,11 +88,11 @@ pub struct SandboxLimits {
     pub cpu_seconds: Option<u64>,
     /// Writable memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Size of the largest file that it writes, in bytes.
+    /// Size of the largest file that the process writes, in bytes.
     pub file_bytes: Option<u64>,
-    /// Number of files that are open at once.
+    /// Number of concurrently open files.
     pub open_files: Option<u64>,
-    /// Number of processes and threads at once, for the whole command. All other limits apply to each process.
+    /// Number of concurrent processes and threads, for the whole command. All other limits apply to each process.
     pub processes: Option<u64>,
 }
 
@@ -116,17 +116,17 @@ impl Default for SandboxLimits {
 pub(crate) enum Report {
     /// The command did not run.
     Failed(String),
-    /// Everything is set up. Only sent if there is no command to run.
+    /// The confinement is set up. Only sent if there is no command to run.
     Ready(InForce),
     /// The command is about to start and may have effects from now on.
     Begun,
     /// The command and everything that it started have ended.
     Ended {
-        /// Exit code, if it ended by itself.
+        /// Exit code, if the command exited.
         code: Option<i32>,
-        /// Signal that ended it otherwise.
+        /// Signal that ended the command otherwise.
         signal: Option<i32>,
-        /// Number of processes that it left running and that were killed.
+        /// Number of processes that the command left running and that were killed.
         strays: usize,
     },
 }
@@ -140,9 +140,9 @@ pub(crate) struct InForce {
     pub(crate) seccomp: bool,
     /// True if the command has a private process table, a private `/tmp` and a read-only file system.
     pub(crate) namespaces: bool,
-    /// True if its `/proc` shows only its own processes.
+    /// True if the command's `/proc` shows only its own processes.
     pub(crate) own_proc: bool,
-    /// True if the number of its processes is limited as configured.
+    /// True if the number of the command's processes is limited as configured.
     pub(crate) counted: bool,
 }
 
@@ -168,13 +168,13 @@ impl InForce {
 /// Port of the daemon's proxy in a private network.
 pub const GATEWAY_PORT: u16 = 3128;
 
-/// First byte of the message that passes the proxy's socket. No report begins with it.
+/// First byte of the message that passes the proxy's socket. No report begins with this byte.
 pub(crate) const SOCKET_MARK: u8 = b'g';
 
-/// Byte that asks the command to end. The end of the stream kills it.
+/// Byte that asks the command to end. The end of the stream kills the command.
 pub(crate) const END_REQUEST: u8 = b't';
 
-/// Settings of the sandbox.
+/// Settings for the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
     /// Behaviour if the kernel supports less.
@@ -194,7 +194,7 @@ pub struct SandboxConfig {
     pub hidden: Vec<PathBuf>,
     /// The user's home folder. Files in its settings folders are hidden if they contain what looks like a password.
     pub home: Option<PathBuf>,
-    /// Limits of each process.
+    /// Resource limits of each process.
     pub limits: SandboxLimits,
     /// True if namespaces are tried. Without them, commands are less confined, as on systems that forbid them.
     pub namespaces: bool,

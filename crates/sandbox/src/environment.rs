@@ -1,4 +1,4 @@
-//! Environment of a command. The daemon's own environment holds keys, so none of it is passed on.
+//! Environment of a command. The daemon's own environment contains keys, so no part of it is passed on.
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,11 @@ use crate::{
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Prefixes of variables that are never passed, whatever is configured: they load code into every program, or set where
-/// locales are read from, and a locale that claims to be UTF-8 need not be.
+/// locales are read from, and a locale that claims to be UTF-8 need not be UTF-8.
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
 
-/// Settings of git that override a repository's configuration, which may come from someone else, so that a mere query
-/// does not run the programs that it names. Signing keys are inaccessible anyway.
+/// Git settings that override a repository's configuration, which may come from someone else, so that a mere query does
+/// not run the programs named in the configuration. Signing keys are inaccessible anyway.
 pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
     // Otherwise, git would obey the configuration of a plain folder that looks like a bare repository.
     ("safe.bareRepository", "explicit"),
@@ -41,7 +41,7 @@ const GIT_CONFIG_IN_WORKTREES: [(&str, &str); 2] = [("gc.auto", "0"), ("maintena
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
 /// Builds the environment of a command in this workspace, whose folders have these names. The client's variables
-/// override `base` and the defaults; if it sent none, the `configured` ones do.
+/// override `base` and the defaults; if the client sent none, the `configured` variables do.
 pub fn clean(
     workspace: &Workspace,
     names: &[Name],
@@ -72,7 +72,7 @@ pub fn clean(
         set(&format!("GIT_CONFIG_KEY_{index}"), key);
         set(&format!("GIT_CONFIG_VALUE_{index}"), value);
     }
-    // `git status` then writes no index, and so runs no hook that is triggered by that.
+    // `git status` then writes no index, and so runs no hook that is triggered by an index write.
     set("GIT_OPTIONAL_LOCKS", &"0");
     set("WORKSPACE", &workspace.root);
     let has = |name: &str| names.iter().any(|folder| folder.name == Path::new(name));
@@ -90,7 +90,7 @@ pub fn clean(
         let is_forbidden = name.is_empty()
             || name.contains(['=', '\0'])
             || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-        // These select the character encoding.
+        // Locale variables select the character encoding.
         let is_locale = name == "LANG" || name.starts_with("LC_");
         if is_forbidden || value.contains('\0') || is_locale && !is_utf8(value) {
             continue;
@@ -123,16 +123,16 @@ pub fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) 
     }
 }
 
-/// Returns true for locales with UTF-8, the encoding in which commands are judged. In others, a character can end with
-/// the byte of a backslash or a quote.
+/// Returns true for locales with UTF-8, the encoding in which commands are judged. In other encodings, a character can
+/// end with the byte of a backslash or a quote.
 fn is_utf8(locale: &str) -> bool {
     let charset = locale.split_once('.').map(|(_, charset)| charset.split('@').next().unwrap_or_default());
     let plain = locale.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-@".contains(letter));
     plain && charset.is_some_and(|charset| ["utf-8", "utf8"].iter().any(|name| name.eq_ignore_ascii_case(charset)))
 }
 
-/// Filters the search path. Relative folders and the session's own are dropped, because a program with a common name may
-/// have been placed there. If none is left, returns the system's folders.
+/// Filters the search path. Relative folders and the session's own are dropped, because a program with a common name
+/// may have been placed there. If no folder is left, returns the system's folders.
 fn programs(path: &str, workspace: &Workspace) -> OsString {
     let project = workspace.project.iter().map(|mount| &mount.path);
     let mounts = project.chain(workspace.folders.iter().map(|folder| &folder.path));

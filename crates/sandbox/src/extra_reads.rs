@@ -1,9 +1,9 @@
-//! Finds what a command reads outside the listed paths: compilers and interpreters that its variables name or that
+//! Finds paths outside the listed ones that a command reads: compilers and interpreters that its variables name or that
 //! container images include, and the repositories of linked worktrees and submodules.
 //!
-//! A variable can hold any path, and a `.git` file may come from someone else. So a folder only counts as a toolchain
-//! if it looks like one, and as a repository only if it refers back to the tree. Neither may contain the home or the
-//! session's own folders, or be inside a hidden folder.
+//! A variable can contain any path, and a `.git` file may come from someone else. So a folder is only treated as a
+//! toolchain if it looks like one, and as a repository only if it refers back to the tree. Neither may contain the home
+//! or the session's own folders, or be inside a hidden folder.
 
 use std::{
     collections::BTreeMap,
@@ -22,11 +22,11 @@ use crate::{
 type Names = &'static [&'static str];
 
 /// Kinds of toolchains: the variable that names the folder; the folder in container images; entries that identify such
-/// a folder; the parts that commands read, `.` for all of it; folders of programs, empty if the programs need the
-/// variable instead.
+/// a folder; the parts that commands read, `.` for the whole folder; folders of programs, empty if the programs need
+/// the variable instead.
 const KINDS: [(&str, &str, Names, Names, Names); 7] = [
     ("CARGO_HOME", "/usr/local/cargo", &["bin/cargo"], &["bin", "config.toml", "env", "git", "registry"], &["bin"]),
-    // Caches of continuous integration, which contain no programs.
+    // Caches for continuous integration, which contain no programs.
     ("CARGO_HOME", "", &["registry"], &["config.toml", "git", "registry"], &[]),
     ("RUSTUP_HOME", "/usr/local/rustup", &["settings.toml", "toolchains"], &["."], &[]),
     ("GOROOT", "/usr/local/go", &["bin/go", "pkg/tool"], &["."], &["bin"]),
@@ -45,7 +45,7 @@ pub(super) struct ExtraReads {
     pub(super) repositories: Vec<PathBuf>,
 }
 
-/// Finds these for a command with this environment, and adds to the environment what is needed to find the programs.
+/// Finds the paths for a command with this environment, and adds variables needed to find the programs.
 pub(super) fn find(
     environment: &mut BTreeMap<OsString, OsString>,
     workspace: &Workspace,
@@ -61,7 +61,7 @@ pub(super) fn find(
         let parts = parts.iter().filter_map(|part| folder.join(part).canonicalize().ok());
         let parts: Vec<PathBuf> = parts.filter(|part| bounds.allow(part) && !bounds.lists(part)).collect();
         if !parts.is_empty() {
-            // A listed file is searched itself.
+            // A listed file is itself searched.
             found.searched.extend(parts.iter().filter(|part| part.is_file()).chain([&folder]).cloned());
         }
         found.read.extend(parts);
@@ -75,7 +75,7 @@ pub(super) fn find(
     let bounds = std::cell::LazyCell::new(|| Bounds::of(std::slice::from_ref(&workspace.root), config));
     let repositories = linked(workspace).into_iter().filter_map(|(_, repository)| repository);
     let mounts = workspace.mounts();
-    // Inside one of the mounts, it may be writable.
+    // A repository inside one of the mounts may be writable.
     let is_mounted = |repository: &Path| mounts.names().any(|(_, mount)| repository.starts_with(mount));
     found.repositories.extend(repositories.filter(|git| bounds.allow(git) && !is_mounted(git)));
     found.read.extend(found.repositories.iter().cloned());
@@ -110,7 +110,7 @@ impl Bounds {
         !self.own.iter().chain(&self.home).any(contains) && !self.own.iter().chain(&self.hidden).any(is_below)
     }
 
-    /// Returns true if commands can read the path already, and it is searched for keys.
+    /// Returns true if commands can already read the path, and it is searched for keys.
     fn lists(&self, path: &Path) -> bool {
         self.listed.iter().any(|listed| path.starts_with(listed))
     }

@@ -1,11 +1,11 @@
-//! A proxy of the daemon, the only way out for a program that may reach listed hosts and nothing else.
+//! A proxy in the daemon, the only way out for a program that may reach listed hosts and nothing else.
 //!
 //! The helper creates a private network with a single address and listens there. It passes the listening socket to the
 //! daemon, which accepts connections and connects to the listed hosts. So no datagram, name lookup or other connection
 //! leaves the network, whatever the program does. The proxy lives as long as the program.
 //!
-//! It supports `CONNECT`, for TLS, and `GET` and `HEAD` with absolute URLs, one request per connection. Anything that
-//! follows on the same connection is never passed on, since it might be meant for another host.
+//! The proxy supports `CONNECT`, for TLS, and `GET` and `HEAD` with absolute URLs, one request per connection. Anything
+//! that follows on the same connection is never passed on, since it might be meant for another host.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ use url::Url;
 
 /// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
-/// Maximum size of the head of a request, or of a response of the user's proxy, in bytes.
+/// Maximum size of the head of a request, or of a response from the user's proxy, in bytes.
 const MAX_HEAD: u64 = 32 << 10;
 /// Time limit for the head of a request, and for connecting.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ const DROPPED: [&str; 9] = [
 /// A host in lowercase, and a port.
 pub type Target = (String, u16);
 
-/// The proxy of one program.
+/// The proxy for one program.
 pub struct Gateway {
     hosts: BTreeSet<Target>,
     upstream: Routes,
@@ -66,7 +66,7 @@ enum Request {
     Plain(Url, String, String),
 }
 
-/// An error response of the proxy itself.
+/// An error response from the proxy itself.
 struct Refusal(&'static str);
 
 impl fmt::Debug for Gateway {
@@ -76,7 +76,7 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Creates a proxy to these hosts. It is not listening yet.
+    /// Creates a proxy to these hosts. The proxy is not listening yet.
     pub fn new(hosts: BTreeSet<Target>, upstream: Routes) -> Self {
         let password = uuid::Uuid::new_v4().simple().to_string();
         let (refused, failed, strayed) = Default::default();
@@ -261,7 +261,7 @@ async fn connect((host, port): &Target) -> io::Result<TcpStream> {
     tokio::time::timeout(TIMEOUT, TcpStream::connect((host.as_str(), *port))).await?
 }
 
-/// Reads lines up to an empty one.
+/// Reads lines up to an empty line.
 async fn head_of(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let reading = async {
         let (mut head, mut limited) = (String::new(), stream.take(MAX_HEAD));

@@ -1,5 +1,5 @@
-//! Hints for the model after a command failed at something that the sandbox forbids, or at a folder name that only
-//! tools know. They are guessed from the text of its errors.
+//! Hints for the model after a command failed at an action that the sandbox forbids, or at a folder name that only
+//! tools know. The hints are guessed from the command's error output.
 
 use std::{borrow::Cow, path::Path};
 
@@ -46,7 +46,7 @@ const LIMITS: &[&str] = &[
     "fork: retry: resource temporarily unavailable",
 ];
 
-/// The last [`MAX_SEARCHED`] bytes of a text.
+/// The last [`MAX_SEARCHED`] bytes of the text.
 fn end_of(text: &str) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(MAX_SEARCHED))..]
 }
@@ -54,9 +54,9 @@ fn end_of(text: &str) -> &str {
 /// Rights of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandRights {
-    /// True if it could use the network.
+    /// True if the command could use the network.
     pub network: bool,
-    /// True if it could change nothing, because it ran without approval.
+    /// True if the command could change nothing, because it ran without approval.
     pub read_only: bool,
 }
 
@@ -86,7 +86,7 @@ pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -
     has_any(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; use smaller steps]")
 }
 
-/// Returns one sentence for the model if git failed because the repository of a folder is outside that folder.
+/// Returns one sentence for the model if git failed because a folder's repository is outside that folder.
 pub fn repository_hint(stderr: &str, workspace: &Workspace) -> Option<String> {
     let is_writable = |path: &Path| workspace.writable_mounts().any(|mount| path.starts_with(mount));
     linked(workspace).into_iter().find_map(|(name, repository)| match repository {
@@ -121,7 +121,7 @@ pub fn misnamed(stderr: &str, workspace: &Workspace, folders: &[Name]) -> Option
         })
     };
     let has = |name: &str| folders.iter().any(|folder| folder.name == Path::new(name));
-    // A folder of the machine may have the same name.
+    // A host folder may have the same name.
     let is_own = |path: &Path, name: &str| !path.starts_with(name) && !has(name) && failed(name);
     if workspace.project.as_ref().is_some_and(|project| is_own(&project.path, PROJECT)) {
         let hint = "[/project does not exist for commands here; use $PROJECT. Uses of /project failed]";

@@ -1,4 +1,4 @@
-//! The daemon's side of the sandbox: starts helpers, owns their control sockets, and probes the features of the kernel.
+//! The daemon's side of the sandbox: starts helpers, owns their control sockets, and probes the kernel features.
 
 use std::{
     collections::BTreeMap,
@@ -42,16 +42,16 @@ use crate::{
 /// The first argument that makes the program run as the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-exec";
 
-/// Time limit for the first helper to report the features of the kernel.
+/// Time limit for the first helper to report the kernel features.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
-/// The folder that the first helpers may read, and start in. It is not the root, which is replaced.
+/// The folder that the first helpers may read, and in which they start. It is not the root, which is replaced.
 const PROBE_FOLDER: &str = "/usr";
 
 /// Starts commands in the sandbox.
 #[derive(Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
-    /// True if commands may use the network now.
+    /// True if commands may currently use the network.
     network: AtomicBool,
     /// The only way out, if there is one.
     gateway: Option<Arc<Gateway>>,
@@ -61,15 +61,15 @@ pub struct Sandbox {
 /// Confinement of one command.
 #[derive(Debug, Default)]
 pub(crate) struct Isolation {
-    /// Limits on what it may change.
+    /// Limits on what the command may change.
     pub(crate) confinement: Confinement,
     /// Paths that a guarded command cannot change.
     pub(crate) closed: Arc<[PathBuf]>,
-    /// Standard input, if it has one.
+    /// Standard input, if the command has one.
     pub(crate) input: Option<OwnedFd>,
-    /// Limit of the writable memory of each process, if lower than that of all commands.
+    /// Limit on the writable memory of each process, if lower than the limit for all commands.
     pub(crate) memory_bytes: Option<u64>,
-    /// Files and folders hidden from it, in addition to those hidden from all commands.
+    /// Files and folders hidden from the command, in addition to those hidden from all commands.
     pub(crate) hidden: Vec<PathBuf>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Isolation {
 #[derive(Debug, Clone)]
 struct HostFeatures {
     force: Result<InForce, String>,
-    /// Reason why there are no namespaces.
+    /// Reason why namespaces are not available.
     no_namespaces: Option<String>,
     /// True if the session's folders can be mounted under their names.
     gives_names: bool,
@@ -156,7 +156,7 @@ impl Sandbox {
         self.config.mode != SandboxMode::Off && self.features().await.force.as_ref().is_ok_and(is_whole)
     }
 
-    /// The features of the kernel, probed once.
+    /// The kernel features, probed only once.
     async fn features(&self) -> &HostFeatures {
         self.features.get_or_init(|| self.probe()).await
     }
@@ -179,7 +179,7 @@ impl Sandbox {
         none(found.err().unwrap_or_default()).await
     }
 
-    /// The names under which a command reaches the folders of this workspace.
+    /// The names under which a command reaches this workspace's folders.
     pub async fn names(&self, workspace: &Workspace) -> Vec<Name> {
         if !self.is_on() || !self.features().await.gives_names {
             return Vec::new();
@@ -229,7 +229,7 @@ impl Sandbox {
         let read_only = confinement == Confinement::ReadOnly;
         let is_writable = !read_only && workspace.project.as_ref().is_some_and(|project| project.writable);
         if let Some(worktree) = workspace.worktree.as_ref().filter(|_| is_writable) {
-            // Git removes them together with their last branch. Without them, only commits fail.
+            // Git removes these folders together with their last branch. Without them, only commits fail.
             let _ = crate::repository::own_folders(&worktree.common);
         }
         let mut environment = environment.clone();
@@ -237,7 +237,7 @@ impl Sandbox {
         let read = [config.read.as_slice(), &extra_reads.read].concat();
         let mut paths = access_paths(workspace, &read, &config.write, &config.hidden);
         paths.confine(workspace, confinement, &closed);
-        // Programs with an input run without a question. They must not see URLs with passwords, which a repository's
+        // Programs with an input run without a question. They must not read URLs with passwords, which a repository's
         // configuration may contain.
         let configurations = extra_reads.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
         let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
@@ -291,7 +291,7 @@ impl Sandbox {
             .spawn()?;
         host.set_nonblocking(true)?;
         let mut host = UnixStream::from_std(host)?;
-        // A write fails if the helper has died. Its missing report shows that.
+        // The write fails if the helper has died. Its missing report then shows the failure.
         if host.write_all(&length.to_le_bytes()).await.is_ok() {
             let _ = host.write_all(&policy_text).await;
         }
@@ -316,7 +316,7 @@ pub(crate) struct KillGuard {
 }
 
 impl KillGuard {
-    /// Waits for the outcome of the command. Cancel safe: it may be dropped and called again.
+    /// Waits for the outcome of the command. Cancel safe: the future may be dropped and created again.
     pub(crate) async fn report(&mut self) -> io::Result<Report> {
         loop {
             // A report is a single write of one short line. It is complete, or absent if the stream ends.
@@ -337,13 +337,13 @@ impl KillGuard {
 
     /// Asks the command to end, and kills it if it is still running after `grace`.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<Report> {
-        // A closed pipe means that it has already ended.
+        // A closed pipe means that the command has already ended.
         let _ = self.writer.write_all(&[END_REQUEST]).await;
         if let Ok(report) = tokio::time::timeout(grace, self.report()).await {
             return report;
         }
         let _ = self.writer.shutdown().await;
-        // After SIGKILL, only a hung disk can delay the end. That is not waited for.
+        // After SIGKILL, only a hung disk can delay the end, which is not waited for.
         tokio::time::timeout(grace, self.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -1,9 +1,9 @@
-//! Files available to a command of a session. Nothing in the user's home is readable unless it is listed.
+//! Files available to a session's command. Nothing in the user's home is readable unless it is listed.
 //!
 //! Commands access the session's folders by the names that the file tools use, so that a file has one name everywhere.
 //! The project and added folders are mounted at their names, so that a program that asks for its folder gets this name.
-//! The other folders are links, so that files can be moved between them. The user's worktrees and submodules are links
-//! too, because the path between one and its repository can be relative.
+//! The other folders are links, so that files can be moved between them. The user's worktrees and submodules are also
+//! links, because the path between such a tree and its repository can be relative.
 
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,8 @@ pub(super) const SYSTEM: &[&str] = &[
     "/var/lib/dpkg",
 ];
 
-/// Parts of `/etc` that programs need for loading, name resolution, locales and encryption. The rest may hold
-/// passwords.
+/// Parts of `/etc` that programs need for loading, name resolution, locales and encryption. Other files there may
+/// contain passwords.
 const SYSTEM_SETTINGS: &[&str] = &[
     "alternatives",
     "bash.bashrc",
@@ -83,7 +83,7 @@ const SYSTEM_SETTINGS: &[&str] = &[
     "timezone",
 ];
 
-/// Devices that store nothing. They may be written to as well.
+/// Devices that store nothing. They may also be written to.
 pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Folders that are empty and private for each command, if there are namespaces.
@@ -111,9 +111,9 @@ impl AccessPaths {
         }
     }
 
-    /// Makes read-only what programs run or obey by themselves, in writable folders of the user.
+    /// Makes paths in the user's writable folders read-only if programs run or obey them unasked.
     fn guard(&mut self, workspace: &Workspace, guarded: &[PathBuf]) {
-        // An added folder in a hidden place, such as `~/.config` or `.github`, is closed as a whole.
+        // An added folder at a hidden path, such as `~/.config` or `.github`, is closed as a whole.
         let is_hidden =
             |path: &Path| path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
         let hidden = workspace.folders.iter().filter(|folder| folder.writable && is_hidden(&folder.path));
@@ -185,8 +185,8 @@ pub(super) fn access_paths(
     paths
 }
 
-/// Adds the repository of a worktree. All of it can be read, and a commit on its branch can change what it needs to.
-/// Settings, hooks, other branches, packs and the files that locate the repository stay read-only.
+/// Adds the repository of a worktree. All of it can be read, and a commit on the worktree's branch can change the parts
+/// that it needs. Settings, hooks, other branches, packs and the files that locate the repository stay read-only.
 fn add_repository(paths: &mut AccessPaths, worktree: &WorktreeAccess, is_writable: bool) {
     let (common, admin) = (&worktree.common, &worktree.admin);
     paths.read.push(common.clone());
@@ -216,11 +216,11 @@ fn add_repository(paths: &mut AccessPaths, worktree: &WorktreeAccess, is_writabl
 
 /// The name of the project.
 pub(crate) const PROJECT: &str = "/project";
-/// The name of the folder that all sessions share.
+/// The name of the folder shared by all sessions.
 pub(crate) const MEMORIES: &str = "/memories";
 
-/// Names of the user's worktrees and submodules among the folders of a workspace. Each comes with its repository, if
-/// the repository refers back to the folder.
+/// Names of the user's worktrees and submodules among a workspace's folders. Each comes with its repository, if the
+/// repository refers back to the folder.
 pub(super) fn linked(workspace: &Workspace) -> Vec<(String, Option<PathBuf>)> {
     // A worktree made for the session has a record.
     let recorded = workspace.worktree.as_ref().map(|_| PROJECT);
@@ -229,7 +229,7 @@ pub(super) fn linked(workspace: &Workspace) -> Vec<(String, Option<PathBuf>)> {
     linked.map(|(name, tree)| (name.to_owned(), repository_of(tree))).collect()
 }
 
-/// The names of a workspace's folders. A name is skipped if the machine uses it for something that the command may
+/// The names of a workspace's folders. A name is skipped if the host has a path of that name that the command may
 /// reach.
 pub(super) fn names(workspace: &Workspace, paths: &AccessPaths) -> Vec<Name> {
     let linked = linked(workspace);
@@ -240,14 +240,14 @@ pub(super) fn names(workspace: &Workspace, paths: &AccessPaths) -> Vec<Name> {
     let areas = AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
     let accessible = || paths.read.iter().chain(&paths.write).chain(paths.trees.iter().map(|tree| &tree.path));
     let is_free = |name: &Name| name.path == name.name || !accessible().any(|path| path.starts_with(&name.name));
-    // A folder of the machine with that name would be covered, except for paths that are mounted below it again.
+    // A host folder with that name would be shadowed, except for paths that are mounted below it again.
     let is_unused = !accessible().any(|path| path.starts_with(FOLDERS));
     let folders = workspace.folders.iter().filter(|_| is_unused);
     let folders = folders.map(|folder| mount(&folder.at, &folder.path));
     project.into_iter().chain(memories).chain(areas).filter(is_free).chain(folders).collect()
 }
 
-/// Converts a real path to the name under which a command sees it, if it is inside a mount with a name.
+/// Converts a real path to the name that a command uses, if the path is inside a mount with a name.
 pub(super) fn named(names: &[Name], path: &Path) -> Option<PathBuf> {
     let mut mounted = names.iter().filter(|name| name.mounted);
     mounted.find_map(|name| {
@@ -355,7 +355,7 @@ mod tests {
     fn trees_below_a_private_folder_are_remounted() {
         let trees = of(None).trees;
         assert!(trees.contains(&Tree { path: "/tmp/tools".into(), writable: false }));
-        // The shared folder is inside a hidden one. It is visible there, but not writable.
+        // The shared folder is inside a hidden folder. It is visible there, but not writable.
         assert!(trees.contains(&Tree { path: "/home/p/data/memories".into(), writable: false }));
         assert!(!trees.iter().any(|tree| tree.path == Path::new("/home/p/.rustup")));
     }

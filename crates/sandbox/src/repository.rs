@@ -1,7 +1,7 @@
 //! Finds the repository around a project by reading files: git is only run once it is clear what it may reach.
 //!
-//! A `.git` file names a folder elsewhere, and a command may have written it. It is only trusted if that folder refers
-//! back to it, since the folder is outside of what the command could write to.
+//! A `.git` file names another folder, and a command may have written the file. It is only trusted if that folder
+//! refers back to it, since a command could not write to that folder.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use agentd_workspace::failure::refused;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of bytes that are read of a file that names a folder.
+/// Maximum number of bytes read from a file that names a folder.
 const MAX_POINTER: u64 = 16 * 1024;
 
 /// The main tree of worktrees and its repository, by real paths.
@@ -23,9 +23,9 @@ const MAX_POINTER: u64 = 16 * 1024;
 pub struct Repository {
     /// The top of the tree.
     pub top: PathBuf,
-    /// The folder with its HEAD and index.
+    /// The folder with the tree's HEAD and index.
     pub git_dir: PathBuf,
-    /// The folder with branches and objects, which its worktrees share.
+    /// The folder with branches and objects, which all worktrees share.
     pub common: PathBuf,
 }
 
@@ -39,7 +39,7 @@ impl Repository {
 /// Finds the repository that contains a folder, given by its real path.
 ///
 /// # Errors
-/// Returns an error if there is none, or if it does not support worktrees.
+/// Returns an error if there is no repository, or if it does not support worktrees.
 pub fn find(project: &Path) -> Result<Repository, WorkspaceError> {
     for folder in project.ancestors() {
         let git = folder.join(".git");
@@ -68,8 +68,8 @@ fn is_bare(folder: &Path) -> bool {
     folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }
 
-/// The repository outside of a tree that is a worktree or a submodule: the folder with branches and objects. All paths
-/// are real paths.
+/// The repository outside a tree that is a worktree or a submodule: the folder with branches and objects. All paths are
+/// real paths.
 pub(crate) fn repository_of(top: &Path) -> Option<PathBuf> {
     let common = of_worktree(top).map(|found| found.common).or_else(|| of_linked_submodule(top))?;
     // Only folders with these names are known to be written by git alone.
@@ -122,7 +122,7 @@ fn linked(top: &Path) -> Result<Repository, WorkspaceError> {
     })
 }
 
-/// Reads the line of a file that names a folder or a branch. Never blocks on a pipe in its place.
+/// Reads the line in a file that names a folder or a branch. Never blocks on a pipe at the path.
 pub fn pointer(path: &Path) -> Option<String> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -134,7 +134,7 @@ pub fn pointer(path: &Path) -> Option<String> {
     Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The repository of a submodule of the main tree, if it has one.
+/// The repository of a submodule in the main tree, if it has one.
 pub fn of_submodule(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
     if git.symlink_metadata().ok()?.is_dir() { git.canonicalize().ok() } else { named(folder) }
@@ -146,7 +146,7 @@ pub fn admin_of(top: &Path, common: &Path) -> Option<PathBuf> {
     (admin.parent() == Some(&common.join("worktrees"))).then_some(admin)
 }
 
-/// Finds the worktree's own folder in a repository by the top that each of them names.
+/// Finds the worktree's own folder in a repository by the top folder that each of them names.
 pub fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
     let git = top.join(".git");
     let entries = fs::read_dir(common.join("worktrees")).ok()?.flatten();
@@ -154,9 +154,9 @@ pub fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
     all.find(|admin| pointer(&admin.join("gitdir")).is_some_and(|named| Path::new(&named) == git))
 }
 
-/// Creates the folders in which git stores the branches of worktrees. A command may write in them, but not create them,
-/// and git removes them when they are empty. Also creates the folders that a command may not write to: it could create
-/// a missing one. Nothing is created if the repository is gone.
+/// Creates the folders in which git stores the branches of worktrees. A command may write in these folders, but not
+/// create them, and git removes them when they are empty. Also creates the folders that a command may not write to: the
+/// command could create a missing one. Nothing is created if the repository is gone.
 pub fn own_folders(common: &Path) -> io::Result<()> {
     if !common.join("HEAD").is_file() {
         return Err(io::ErrorKind::NotFound.into());

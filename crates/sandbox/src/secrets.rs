@@ -1,11 +1,11 @@
-//! Finds files that hold keys and passwords, by name or by content. Also lists those of a project, at any depth, to
+//! Finds files that contain keys and passwords, by name or by content. Also lists those in a project, at any depth, to
 //! hide them from programs that run without a question.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use agentd_core::ports::SecretFile;
 
-/// Folders that hold nothing but secrets, wherever they are.
+/// Folders that only contain secrets, wherever they are.
 const FOLDERS: &[&str] = &[
     ".aws",
     ".azure",
@@ -19,7 +19,7 @@ const FOLDERS: &[&str] = &[
     ".thunderbird",
 ];
 
-/// Files that hold nothing but secrets, wherever they are.
+/// Files that only contain secrets, wherever they are.
 const FILES: &[&str] = &[
     ".boto",
     ".dockercfg",
@@ -56,7 +56,7 @@ const FILES: &[&str] = &[
     "secring.gpg",
 ];
 
-/// Common names that mean secrets in the folder of one program.
+/// Common names that mean secrets in a particular program's folder.
 const NAMES_IN_FOLDERS: &[(&str, &str)] = &[
     (".bundle", "config"),
     (".config", "bravesoftware"),
@@ -78,14 +78,14 @@ const NAMES_IN_FOLDERS: &[(&str, &str)] = &[
 /// Endings of key stores.
 const ENDINGS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".pfx", ".ppk"];
 
-/// Settings that may contain a password among much else. They remain useful without the lines that hold one.
+/// Settings that may contain a password among much else. They remain useful without the lines that contain a password.
 const REDUCED: &[(&str, &str)] =
     &[(".cargo", "config"), (".cargo", "config.toml"), ("cargo", "config.toml"), ("", ".gitconfig"), ("git", "config")];
 
 /// Text in every private key file.
 pub(super) const PRIVATE: &str = "PRIVATE KEY-----";
 
-/// Words in lines that hold a key.
+/// Words in lines that contain a key.
 const KEY_WORDS: &[&str] = &[
     "_auth",
     "access-key",
@@ -130,9 +130,9 @@ const MIN_KEY_LENGTH: usize = 16;
 /// Classification of a file or folder by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretName {
-    /// It always holds secrets.
+    /// The file always contains secrets.
     Secret,
-    /// It may be a key, depending on its content.
+    /// The file may be a key, depending on its content.
     Key,
     /// Any other file name.
     Other,
@@ -170,7 +170,7 @@ pub(super) fn has_key(text: &str) -> bool {
 }
 
 /// Removes what looks like a key from settings. Single lines are dropped; if a section header or a multi-line value
-/// looks like one, everything up to the next section is.
+/// looks like a key, everything up to the next section is dropped.
 pub(super) fn without_keys(text: &str) -> String {
     let mut remaining = String::new();
     let mut is_skipping = false;
@@ -197,7 +197,7 @@ pub(super) fn without_keys(text: &str) -> String {
     remaining
 }
 
-/// Returns true if the value of a line continues on the next one.
+/// Returns true if the value in a line continues on the next line.
 fn continues(line: &str) -> bool {
     let end = line.trim_end();
     ["\"\"\"", "'''"].iter().any(|quote| line.matches(quote).count() % 2 == 1)
@@ -227,13 +227,13 @@ fn has_user_info(line: &str) -> bool {
     })
 }
 
-/// Maximum number of entries of a project that are searched. Nothing runs without a question in a larger one.
+/// Maximum number of searched entries per project. Nothing runs without a question in a larger project.
 const MAX_ENTRIES: usize = 1_000_000;
-/// Folders of packages, which come from elsewhere.
+/// Folders with packages, which were installed from elsewhere.
 pub(super) const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
 
-/// Lists the secret files and folders below a folder, sorted by path. Files whose names satisfy `is_secret` are
-/// included. Blocks on the disk.
+/// Lists the secret files and folders in a folder, sorted by path. Files whose names satisfy `is_secret` are included.
+/// Blocks on the disk.
 ///
 /// # Errors
 /// Returns the reason if the folder cannot be searched completely.

@@ -1,4 +1,4 @@
-//! Settings of the exporter, from the usual variables. Without an endpoint, nothing is exported.
+//! Settings for the exporter, from the usual variables. Without an endpoint, nothing is exported.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::otlp::Temporality;
 
-/// Default time limit of one export.
+/// Default time limit for one export.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of resource attributes, and of headers.
@@ -49,19 +49,19 @@ pub enum Protocol {
 /// Connection to a collector for one signal.
 #[derive(Debug, Clone)]
 pub struct SignalConfig {
-    /// Address, including the path for HTTP.
+    /// URL of the collector, including the path for HTTP.
     pub endpoint: Url,
     /// Transport protocol of the collector.
     pub protocol: Protocol,
     /// Additional headers, which may contain keys.
     pub headers: Vec<(String, SecretString)>,
-    /// Time limit of one export.
+    /// Time limit for one export.
     pub timeout: Duration,
     /// Proxy routes. gRPC connects directly.
     pub routes: Routes,
 }
 
-/// Settings of the exporter.
+/// Settings for the exporter.
 #[derive(Debug, Clone)]
 pub struct TelemetryConfig {
     /// Connection for spans, or `None` if they are not exported.
@@ -90,10 +90,10 @@ impl TelemetryConfigError {
     }
 }
 
-/// Settings of the configuration. Variables take precedence.
+/// Settings from the configuration. Variables take precedence.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConfiguredTelemetry<'a> {
-    /// Address of the collector, if configured.
+    /// URL of the collector, if configured.
     pub endpoint: Option<&'a str>,
     /// True if texts, arguments and results are exported.
     pub content: bool,
@@ -151,7 +151,7 @@ fn signal<'a>(
     if variable(&format!("OTEL_{upper}_EXPORTER")).is_some_and(|value| value.trim() == "none") {
         return Ok(None);
     }
-    // Settings of one signal take precedence over those of all.
+    // Settings for one signal take precedence over settings for all signals.
     let setting = |suffix: &str| {
         let names = [format!("OTEL_EXPORTER_OTLP_{upper}_{suffix}"), format!("OTEL_EXPORTER_OTLP_{suffix}")];
         names.into_iter().find_map(|name| Some((variable(&name)?.trim(), name)))
@@ -186,7 +186,7 @@ fn signal<'a>(
     Ok(Some(SignalConfig { endpoint, protocol, headers, timeout, routes: Routes::read(variable) }))
 }
 
-/// Parses the address. An address for all signals gets the path of the signal.
+/// Parses the URL. A URL for all signals gets the path of the signal.
 fn endpoint(
     text: &str,
     name: &str,

@@ -1,5 +1,5 @@
-//! The task that follows the journal, one per signal so that neither delays the other. It exports turn by turn, and
-//! stores the position once the collector has accepted a turn. Nothing waits for it.
+//! The task that follows the journal, one per signal so that neither delays the other. The task exports turn by turn,
+//! and stores the position once the collector has accepted a turn. Nothing waits for the export.
 
 use std::{collections::VecDeque, io, path::Path, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ const BATCH: usize = 64;
 /// Maximum number of spans per message, and their approximate maximum size in bytes. Servers accept 4 MiB by default.
 const MAX_SPANS: usize = 400;
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
-/// Maximum number of tries of a message that may itself be the reason for the collector's failure.
+/// Maximum number of attempts to send a message that may itself be the reason for the collector's failure.
 const MAX_TRIES: u32 = 8;
 /// Number of events read at a time, and maximum number of events of one session.
 const PAGE: usize = 1000;
@@ -70,8 +70,8 @@ pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
     }
 }
 
-/// Follows the journal for one signal. Only returns if the collector's address is invalid. `activity` changes when a
-/// turn may have ended.
+/// Follows the journal for one signal. Only returns if the collector's URL is invalid. `activity` changes when a turn
+/// may have ended.
 ///
 /// # Errors
 /// Fails if the client cannot be created.
@@ -130,11 +130,11 @@ struct Export {
     file: PositionFile,
     collector: Collector,
     position: Option<Position>,
-    /// Turns that were found but not exported yet.
+    /// Turns that were found but have not been exported.
     queue: VecDeque<EndedTurn>,
-    /// Number of spans of the first queued turn that were accepted.
+    /// Number of accepted spans of the first queued turn.
     sent_spans: usize,
-    /// Failed tries of the next message.
+    /// Failed attempts to send the next message.
     tries: u32,
     measures: Measures,
     /// Start of the measured period.
@@ -202,7 +202,7 @@ impl Export {
     async fn note(&mut self, position: Position) -> Result<Position, Delay> {
         let file = self.file.clone();
         let saved = tokio::task::spawn_blocking(move || file.save(position)).await.map_err(io::Error::other);
-        // Updated in memory in any case, so that an accepted turn is not exported again in this run.
+        // Always updated in memory, so that an accepted turn is not exported again in this run.
         self.position = Some(position);
         if let Err(problem) = saved.and_then(|saved| saved) {
             tracing::warn!("could not write the telemetry position: {problem}");
@@ -210,7 +210,7 @@ impl Export {
         Ok(position)
     }
 
-    /// Turns after the position. If another turn may occupy its place by now, the time decides.
+    /// Turns after the position. If another turn may be at that position by now, the time decides.
     async fn find(&mut self, position: Position) -> Result<Vec<EndedTurn>, Delay> {
         let page = self.source.ended_turns(position.place.saturating_sub(1), BATCH).await?;
         let is_current = match position.turn_id {
@@ -319,7 +319,8 @@ impl Export {
         Ok(())
     }
 
-    /// Evaluates an outcome. A message that will never be accepted is dropped, so that later ones do not wait for it.
+    /// Evaluates an outcome. A message that will never be accepted is dropped, so that later messages do not wait for
+    /// it.
     fn process_outcome(&mut self, outcome: ExportOutcome) -> Result<(), Delay> {
         let signal = self.signal.as_str();
         self.tries += 1;

@@ -1,10 +1,10 @@
 //! Export of turns to an OpenTelemetry collector: spans and metrics by the conventions for generative AI, sent over
 //! OTLP.
 //!
-//! They are generated from the journal after a durable position, so a turn that ended before a crash is exported after
-//! it. Without an endpoint, nothing is generated or sent.
+//! Spans and metrics are generated from the journal after a durable position, so a turn that ended before a crash is
+//! exported afterwards. Without an endpoint, nothing is generated or sent.
 //!
-//! - [`config`]: the endpoint and the other settings of the usual variables.
+//! - [`config`]: the endpoint and the other settings from the usual variables.
 //! - [`export`]: the task that follows the journal, one per signal. [`position`]: the last turn that a collector has
 //!   acknowledged.
 //! - [`spans`] and [`measures`]: the exported data of a turn, with the names and IDs in [`names`].

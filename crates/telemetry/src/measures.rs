@@ -11,7 +11,7 @@ use crate::{
     spans::{address, call_failure, dollars, failure, nanoseconds, seconds, tool_failure, tool_name},
 };
 
-/// Maximum number of series. Further ones, for example of arbitrary names, are merged.
+/// Maximum number of series. Further series, for example for arbitrary names, are merged.
 const MAX_SERIES: usize = 2000;
 
 /// Histogram bounds: seconds of calls and tools, seconds of turns, and numbers of calls.
@@ -82,7 +82,7 @@ impl Measures {
         let mut attributes =
             vec![(names::OPERATION, names::EXECUTE_TOOL.to_owned()), (names::TOOL, tool_name(tool).to_owned())];
         attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
-        // Excludes waiting for the user. A tool that never ran took no time.
+        // Excludes waiting for the user. A tool that never ran has no duration.
         let duration = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
         self.observe("gen_ai.execute_tool.duration", attributes, &SHORT, seconds(duration));
     }

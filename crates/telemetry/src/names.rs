@@ -1,5 +1,5 @@
 //! Names of spans and attributes that are used more than once, from the conventions for generative AI (version 0.1.0,
-//! in development). Names that are not part of them start with `agentd.`.
+//! in development). Names that are not part of the conventions start with `agentd.`.
 //!
 //! Also the IDs of traces and spans. They are deterministic, so a turn has the same IDs whenever it is exported.
 
@@ -23,7 +23,7 @@ pub(crate) const MCP_PREFIX: &str = "mcp_";
 pub const AGENT: &str = "gen_ai.agent.name";
 /// Attribute: ID of a session.
 pub const CONVERSATION: &str = "gen_ai.conversation.id";
-/// Attribute: provider of a model, derived from its address.
+/// Attribute: provider of a model, derived from the server's host.
 pub const PROVIDER: &str = "gen_ai.provider.name";
 /// Attribute: ID of a model.
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
@@ -57,7 +57,7 @@ const PROVIDERS: [(&str, &str); 12] = [
     ("aiplatform.googleapis.com", "gcp.vertex_ai"),
 ];
 
-/// Provider of the server with that host. `agentd` if it is unknown, as for a local model.
+/// Provider of the server with that host. `agentd` for unknown hosts, as for a local model.
 pub fn provider(host: &str) -> &'static str {
     let matches_domain =
         |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with(['.', '-']));
@@ -67,22 +67,22 @@ pub fn provider(host: &str) -> &'static str {
 /// Variable in which a client passes its trace context.
 pub const TRACEPARENT: &str = "TRACEPARENT";
 
-/// Flag in a `traceparent` that the trace is recorded.
+/// Flag in a `traceparent` for a recorded trace.
 const SAMPLED: u8 = 1;
 
-/// Place of a turn in a trace.
+/// Position of a turn in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
     /// ID of the trace.
     pub trace_id: [u8; 16],
     /// Span of the client that is the turn's parent.
     pub parent: Option<[u8; 8]>,
-    /// False if the client does not record its trace. Its parts are not exported then.
+    /// False if the client does not record its trace. The trace's parts are not exported then.
     pub is_sampled: bool,
 }
 
 impl TraceContext {
-    /// Place of a turn: in the client's trace if there is one, otherwise in a separate trace.
+    /// Position of a turn: in the client's trace if there is one, otherwise in a separate trace.
     pub fn of(turn: &TurnTrace, traceparent: Option<&str>) -> Self {
         if let Some(context) = traceparent.and_then(Self::parse) {
             return context;

@@ -45,7 +45,7 @@ messages! {
     PartialSuccess {
         /// Number of rejected spans or data points.
         rejected: i64 = (int64, tag = "1"),
-        /// Reason of the rejection.
+        /// Reason for the rejection.
         message: String = (string, tag = "2"),
     }
     /// Request that exports spans.
@@ -55,14 +55,14 @@ messages! {
     }
     /// Spans of one process.
     ResourceSpans {
-        /// The process they belong to.
+        /// The process that produced the spans.
         resource: Option<Resource> = (message, optional, tag = "1"),
         /// Spans, grouped by instrumentation.
         scope_spans: Vec<ScopeSpans> = (message, repeated, tag = "2"),
     }
     /// Spans of one instrumentation.
     ScopeSpans {
-        /// The instrumentation that produced them.
+        /// The instrumentation that produced the spans.
         scope: Option<Scope> = (message, optional, tag = "1"),
         /// Spans produced by the instrumentation.
         spans: Vec<Span> = (message, repeated, tag = "2"),
@@ -113,14 +113,14 @@ messages! {
     }
     /// Metrics of one process.
     ResourceMetrics {
-        /// The process they belong to.
+        /// The process that produced the metrics.
         resource: Option<Resource> = (message, optional, tag = "1"),
         /// Metrics, grouped by instrumentation.
         scope_metrics: Vec<ScopeMetrics> = (message, repeated, tag = "2"),
     }
     /// Metrics of one instrumentation.
     ScopeMetrics {
-        /// The instrumentation that produced them.
+        /// The instrumentation that produced the metrics.
         scope: Option<Scope> = (message, optional, tag = "1"),
         /// Metrics produced by the instrumentation.
         metrics: Vec<Metric> = (message, repeated, tag = "2"),
@@ -171,7 +171,7 @@ messages! {
         count: u64 = (fixed64, tag = "4"),
         /// Sum of the values.
         sum: Option<f64> = (double, optional, tag = "5"),
-        /// Number of values up to each bound, and above the last one.
+        /// Number of values up to each bound, and above the last bound.
         buckets: Vec<u64> = (fixed64, repeated, tag = "6"),
         /// Upper bounds of the buckets.
         bounds: Vec<f64> = (double, repeated, tag = "7"),

@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: u64 = 4096;
 /// The last acknowledged turn, or the start of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Place in the journal.
+    /// Position in the journal.
     pub place: u64,
     /// ID of the turn, or `None` at the start of the export.
     #[serde(default, skip_serializing_if = "Option::is_none")]

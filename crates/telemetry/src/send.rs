@@ -32,13 +32,13 @@ pub enum ExportOutcome {
         /// Number of rejected parts.
         rejected: u64,
     },
-    /// Rejected for good, with the reason.
+    /// Rejected permanently, with the reason.
     Rejected(String),
-    /// Too large for one message. Parts of it may be accepted.
+    /// Too large for one message. Parts of the message may be accepted.
     TooLarge(String),
     /// Failed, and can be retried.
     Retry {
-        /// Reason of the failure.
+        /// Reason for the failure.
         reason: String,
         /// Pause that the collector requested.
         after: Option<Duration>,
@@ -71,7 +71,7 @@ impl Collector {
     /// Creates the client without connecting.
     ///
     /// # Errors
-    /// Fails if the address or the certificates are invalid.
+    /// Fails if the URL or the certificates are invalid.
     pub fn new(signal: Signal, config: &SignalConfig) -> Result<Self, CollectorError> {
         let failed = |error: &dyn std::error::Error| CollectorError(error.to_string());
         let transport = match config.protocol {
@@ -127,7 +127,8 @@ impl Collector {
         }
         let reason = format!("the collector answered {}", status.as_u16());
         match status {
-            // These mean that the message itself is invalid. All other causes may be fixed: a key, a path, overload.
+            // These codes mean that the message itself is invalid. All other causes may be fixed: a key, a path,
+            // overload.
             StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
                 ExportOutcome::Rejected(reason)
             }
@@ -168,7 +169,7 @@ impl Collector {
                 let reason = format!("the collector answered {:?}", status.code());
                 match status.code() {
                     Code::InvalidArgument | Code::DataLoss => ExportOutcome::Rejected(reason),
-                    // With details, it is a rate limit. Without, the message is too large.
+                    // With details, the error is a rate limit. Without details, the message is too large.
                     Code::ResourceExhausted if !status.details().is_empty() => retry(reason),
                     Code::OutOfRange | Code::ResourceExhausted => ExportOutcome::TooLarge(reason),
                     code => {
@@ -190,7 +191,7 @@ fn accepted(response: ExportResponse) -> ExportOutcome {
     ExportOutcome::Accepted { rejected }
 }
 
-/// The root cause of an error. Its full text may contain an address with keys.
+/// The root cause of an error. The full error text may contain a URL with keys.
 fn root_cause(error: impl std::error::Error) -> String {
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Spans of a turn: `invoke_agent`, with `chat` and `execute_tool` in it, and the `invoke_agent` of a subagent in the
-//! `execute_tool` that started it. Questions, warnings and compactions are events of these spans. Texts, arguments and
-//! results are only exported if configured.
+//! `execute_tool` that started the subagent. Questions, warnings and compactions are events of these spans. Texts,
+//! arguments and results are only exported if configured.
 
 use agentd_core::{Timestamp, interrupt::AnsweredBy, tool::ToolErrorCode, turn::StopReason, usage::Usage};
 use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
@@ -54,7 +54,7 @@ impl SpanWriter {
         self.parts(turn, &turn.spans, id, at);
     }
 
-    /// Adds a part of a turn. `owner` is the index of the span that gets the part if it is an event.
+    /// Adds a part of a turn. `owner` is the index of the span that gets the part if the part is an event.
     fn part(&mut self, turn: &TurnTrace, span: &Span, parent: [u8; 8], owner: usize) {
         match &span.kind {
             SpanKind::ModelCall(call) => {
@@ -129,7 +129,7 @@ impl SpanWriter {
         let (name, times) = (format!("{} {}", names::EXECUTE_TOOL, tool_name(tool)), (span.at, span.end));
         let (kind, error) = (otlp::SpanKind::Internal, (tool_failure(span, tool), None));
         let at = self.add(kind, name, (id, Some(parent)), times, attributes, error);
-        // Usage of the model by the tool itself (sampling).
+        // Model usage by the tool itself (sampling).
         if tool.sampled != Usage::default() {
             let attributes = call_attributes(turn, &turn.model, None, &tool.sampled);
             let own = span_id(turn.session_id, turn.turn_id, &format!("{} sampled", span.id));
@@ -139,8 +139,8 @@ impl SpanWriter {
         self.parts(turn, &span.children, id, at);
     }
 
-    /// Adds a span and returns its index. A span with an error has failed. The error's message is content, so it is
-    /// only exported if configured.
+    /// Adds a span and returns its index. A span with an error has failed. The error message is content, so it is only
+    /// exported if configured.
     fn add(
         &mut self,
         kind: otlp::SpanKind,
@@ -234,14 +234,14 @@ fn answer(interrupt: &InterruptSpan) -> Vec<KeyValue> {
     answer.into_iter().chain(by.map(|by| KeyValue::new("agentd.interrupt.by", by))).collect()
 }
 
-/// Kind of the error of a turn that did not complete.
+/// Kind of error of a turn that did not complete.
 pub(crate) fn failure(turn: &TurnTrace) -> Option<String> {
     let Some(end) = &turn.outcome else { return Some("interrupted".to_owned()) };
     let error = end.error.as_ref().map(|error| variant_name(&error.kind));
     error.or_else(|| (end.reason != StopReason::Completed).then(|| variant_name(&end.reason)))
 }
 
-/// Kind of the error of a model call.
+/// Kind of error of a model call.
 pub(crate) fn call_failure<'a>(span: &Span, call: &'a ModelCallSpan) -> Option<&'a str> {
     call.error.as_deref().or_else(|| span.is_open.then_some("interrupted"))
 }
@@ -254,7 +254,7 @@ pub(crate) fn tool_name(tool: &ToolSpan) -> &str {
     }
 }
 
-/// Kind of the error of a tool call.
+/// Kind of error of a tool call.
 pub(crate) fn tool_failure(span: &Span, tool: &ToolSpan) -> Option<&'static str> {
     match (tool.error, tool.exit_code) {
         (Some(code), _) => Some(code.as_str()),
@@ -282,7 +282,7 @@ pub(crate) fn nanoseconds(at: Timestamp) -> u64 {
     u64::try_from(at.as_nanosecond()).unwrap_or(0)
 }
 
-/// Maximum length of a text in bytes.
+/// Maximum length of exported text in bytes.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
@@ -300,8 +300,8 @@ fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
     attributes
 }
 
-/// Answer of a model call: its text and the calls that it requested. A compaction requests none, although it has the
-/// step of the call before it.
+/// Answer from a model call: its text and the calls that it requested. A compaction requests no calls, although it has
+/// the step of the previous call.
 fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyValue> {
     let is_of_turn = turn.spans.iter().any(|own| own.id == span.id);
     let texts = span.children.iter().filter_map(|child| match &child.kind {

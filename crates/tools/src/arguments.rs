@@ -1,11 +1,11 @@
-//! Checks the arguments of a call against the tool's schema, and adapts those written for other systems.
+//! Checks a call's arguments against the tool's schema, and adapts arguments written for other systems.
 //!
-//! Weak models write numbers as text, `null` for omitted values, and the parameter names of other systems. Unambiguous
+//! Weak models write numbers as text, `null` for omitted values, and parameter names from other systems. Unambiguous
 //! values are accepted. Everything else is rejected with an error that names the field.
 //!
 //! Names, units and shapes that models learned in other systems are converted before a call is judged, so that the
 //! rules, the user and the audit log see exactly what runs. Arguments without an effect are dropped, and the result
-//! mentions them. An argument that asks for something the tool does not do is never dropped: the tool rejects it.
+//! mentions them. An argument that asks for something the tool does not do is never dropped: the tool rejects the call.
 
 use agentd_core::tool::{AdaptedCall, FollowedLink};
 use agentd_workspace::{failure::Failure, text};
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Parameter names of our tools with their aliases in other systems. An alias is accepted if the tool has our name but
-/// no parameter called like the alias, and the call does not use our name. The first matching row counts.
+/// no parameter called like the alias, and the call does not use our name. The first matching row applies.
 pub(crate) const NAMES: [(&str, &[&str]); 16] = [
     ("path", &FollowedLink::ALIASES),
     ("path", &["absolute_path", "dir_path", "folder", "relative_workspace_path", "target_directory", "target_file"]),
@@ -33,7 +33,7 @@ pub(crate) const NAMES: [(&str, &[&str]); 16] = [
     ("max_results", &["num_results", "limit", "count"]),
 ];
 
-/// Parses the arguments of a call.
+/// Parses a call's arguments.
 ///
 /// # Errors
 /// `E_INVALID_ARGS`, naming the field and the expected value.
@@ -134,7 +134,7 @@ fn fit(tool: &str, name: &str, value: Value, property: &Value) -> Result<Value, 
     }
 }
 
-/// An integer, also if it is written as text.
+/// An integer, even if written as text.
 pub(crate) fn integer(value: &Value) -> Option<i64> {
     /// Above this, a float cannot distinguish neighbouring integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -169,11 +169,11 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Remarks about a call, which have no effect.
+/// Argument names that only comment on a call and have no effect.
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
-/// Shells for which the tool runs the script directly, since it uses such a shell anyway.
+/// Shells for which the tool runs the script directly, since the tool itself uses such a shell.
 const SHELLS: [&str; 5] = ["bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"];
-/// Minimum for reading a time limit as milliseconds. The number must also exceed the maximum in seconds.
+/// Minimum number that is read as milliseconds in a time limit. The number must also exceed the maximum in seconds.
 const MILLISECONDS_FROM: u64 = 10_000;
 
 /// Converts a call to the tool's own names, units and shapes. `None` if it needs no change. `longest` is the maximum
@@ -214,7 +214,7 @@ pub(crate) fn adapted(tool: &str, written: &str, schema: &Value, longest: u64) -
     changed.then(|| AdaptedCall { arguments: Value::Object(arguments).to_string(), note })
 }
 
-/// The tool's own name for an argument, and its value. `None` if the call has an argument of that name already.
+/// The tool's own name for an argument, and its value. `None` if the call already has an argument of that name.
 fn renamed(
     properties: &Map<String, Value>,
     written: &Map<String, Value>,
@@ -259,7 +259,7 @@ const IS_TRUE: IsNoOp = |value| value.as_bool() == Some(true);
 const IS_FALSE: IsNoOp = |value| value.as_bool() == Some(false);
 const IS_UTF8: IsNoOp = |value| value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_lowercase()));
 
-/// Arguments of other systems without an effect, by tool and name.
+/// Arguments from other systems without an effect, by tool and name.
 const NO_OPS: [(&[&str], &[&str], IsNoOp); 15] = [
     (&["edit_file"], &["instruction"], Value::is_string),
     (&["read_url"], &["prompt", "format"], Value::is_string),
@@ -349,7 +349,8 @@ fn time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> 
     note
 }
 
-/// Converts a command given as a list to an equivalent line: the script of a shell, or the arguments, quoted as necessary.
+/// Converts a command given as a list to an equivalent line: the script passed to a shell, or the arguments, quoted as
+/// necessary.
 fn one_line(args: &[Value]) -> Option<String> {
     let args: Vec<&str> = args.iter().map(Value::as_str).collect::<Option<_>>()?;
     match args[..] {
@@ -364,7 +365,7 @@ fn one_line(args: &[Value]) -> Option<String> {
     }
 }
 
-/// Quotes a word if necessary. An unquoted first word could be a keyword of the shell.
+/// Quotes an argument if necessary. An unquoted first argument could be a keyword of the shell.
 fn quoted(word: &str, is_first: bool) -> String {
     const KEYWORDS: [&str; 16] = [
         "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "select", "then",
@@ -496,7 +497,8 @@ mod adapted_tests {
         check(BASH, json!({"cmd": "ls", "timeout_ms": 1500}), json!({"command": "ls", "timeout_s": 2}), "");
         let (long, note) = (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was read as milliseconds]");
         check(BASH, long, json!({"command": "ls", "timeout_s": 120}), note);
-        // Seconds, even above the maximum for commands: the limit is reduced, and the result mentions it.
+        // Seconds, even above the maximum for commands: the time limit is reduced, and the result mentions the
+        // reduction.
         for seconds in [1, 90, 900, 3600] {
             let written = json!({"command": "ls", "timeout": seconds});
             check(BASH, written, json!({"command": "ls", "timeout_s": seconds}), "");
@@ -527,7 +529,7 @@ mod adapted_tests {
         }
         check_unchanged(BASH, json!({"command": []}));
         check_unchanged(BASH, json!({"command": ["ls", 1]}));
-        // Two names for one parameter are ambiguous.
+        // A parameter given under two names is ambiguous.
         check_unchanged(BASH, json!({"command": "ls", "cmd": "rm"}));
         check_unchanged("read_file", json!({"path": "a", "filePath": "b"}));
         check_unchanged("read_file", json!({"path": "a", "end_line": 3, "offset": 7}));
@@ -559,7 +561,7 @@ mod adapted_tests {
         let page = json!({"url": "https://a/", "prompt": "What is it?"});
         check("read_url", page, json!({"url": "https://a/"}), "[ignored: prompt]");
         check("now", json!({"timezone": null, "zone": null}), json!({"timezone": null}), "");
-        // Parameters of the tool keep their values.
+        // The tool's own parameters keep their values.
         check_unchanged("grep", json!({"pattern": "a", "context": "3", "ignore_case": "true"}));
     }
 }

@@ -1,4 +1,4 @@
-//! Creates, empties and removes the folders of sessions, and stores uploads.
+//! Creates, empties and removes session folders, and stores uploads.
 
 use std::{
     io,
@@ -51,13 +51,13 @@ pub struct WorkspaceFolders {
     base: PathBuf,
     /// Folders that no session may use as its project.
     private: PrivateFolders,
-    /// Folder that all sessions see as `/memories`.
+    /// Folder that is `/memories` in all sessions.
     memories: Option<PathBuf>,
-    /// Reader of the user's notes for models.
+    /// Reader for the user's notes to models.
     guides: Option<GuideReader>,
-    /// Reader of code, which draws maps.
+    /// Reader for code, which draws maps.
     pub code: Option<Arc<dyn CodeReader>>,
-    /// Real paths of the base and of the shared folder, once they are known.
+    /// Real paths of the base and of the shared folder, once resolved.
     real: Arc<OnceLock<RealFolders>>,
     /// Import and export of session files.
     trees: SessionTrees,
@@ -79,7 +79,7 @@ impl RealFolders {
 }
 
 impl WorkspaceFolders {
-    /// Workspaces below `base`, which is created when the first one is opened.
+    /// Workspaces below `base`, which is created with the first workspace.
     pub fn new(base: PathBuf) -> Self {
         let (real, locks) = (Arc::default(), SessionLocks::default());
         let private = PrivateFolders { paths: vec![base.clone()], worktrees: None };
@@ -87,7 +87,7 @@ impl WorkspaceFolders {
         Self { private, base, memories: None, guides: None, code: None, real, trees, locks }
     }
 
-    /// Adds a folder that all sessions see as `/memories`. It is created with the first workspace.
+    /// Adds a folder that is `/memories` in all sessions. The folder is created with the first workspace.
     #[must_use]
     pub fn with_memories(mut self, memories: PathBuf) -> Self {
         self.private.paths.push(memories.clone());
@@ -95,7 +95,7 @@ impl WorkspaceFolders {
         self
     }
 
-    /// Adds the user's notes for models: from their configuration folder, from the project's folder up to their home,
+    /// Adds the user's notes to models: from their configuration folder, from the project's folder up to their home,
     /// from these skills, and from trusted projects.
     #[must_use]
     pub fn with_guides(
@@ -118,8 +118,7 @@ impl WorkspaceFolders {
         self
     }
 
-    /// Creates the shared folders if they are missing. Their real paths are printed by commands and recognised by the
-    /// jail.
+    /// Creates the shared folders if they are missing. Commands print their real paths, and the jail recognises these.
     fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<RealFolders, WorkspaceError> {
         let base = make_shared(base).map_err(|error| storage("create the workspaces folder", error))?;
         let memories = memories.map(|path| make_shared(path)).transpose();
@@ -156,7 +155,7 @@ impl WorkspaceFolders {
         .boxed()
     }
 
-    /// Runs work on a blocking thread. It is cancelled if the future is dropped.
+    /// Runs work on a blocking thread. The work is cancelled if the future is dropped.
     fn work_awaited<T: Send + 'static>(
         &self,
         doing: &str,
@@ -167,7 +166,7 @@ impl WorkspaceFolders {
         self.work(doing, move |_| work(cancel)).inspect(|_| drop(abandoned)).boxed()
     }
 
-    /// Runs work on files of a session. Work that removes files must be `exclusive`.
+    /// Runs work on a session's files. Work that removes files must be `exclusive`.
     fn work_on<T: Send + 'static>(
         &self,
         session: SessionId,

@@ -20,7 +20,7 @@ pub(super) struct PrivateFolders {
     pub(super) worktrees: Option<WorktreeFolders>,
 }
 
-/// Adds folders to those of a session, by their real paths.
+/// Adds folders to a session's folders, by their real paths.
 pub(super) fn add_folders(
     private: &PrivateFolders,
     mounts: Mounts,
@@ -29,7 +29,7 @@ pub(super) fn add_folders(
     let project = mounts.project.map(|mount| check_mount("project folder", private, mount)).transpose()?;
     let added = added.into_iter().map(|mount| {
         let mount = check_mount("folder", private, mount)?;
-        // Reported now, and not by the first tool that reads it.
+        // An unreadable folder is reported here rather than by the first tool that reads it.
         fs::read_dir(&mount.path).map_err(|error| {
             let message = format!("the folder {} cannot be read", mount.path.display());
             WorkspaceError::new(ErrorKind::InvalidInput, message)
@@ -54,7 +54,7 @@ pub(super) fn check_mounts(
             ErrorKind::NotFound => error.with_hint("restore it, or remove the added folders with `--add-dir none`"),
             _ => error,
         })?;
-        // It was added by its real path. If that is a link now, it leads to a folder that was never added.
+        // The folder was added by its real path. If that path is a link now, it leads to a folder that was never added.
         if found.path != folder.path {
             let shown = folder.path.display();
             let message = format!("the added folder {shown} is now a link to {}", found.path.display());
@@ -69,7 +69,7 @@ pub(super) fn check_mounts(
     Ok((mounts, worktree))
 }
 
-/// Resolves a folder to its real path. Rejects one that contains a private folder of the daemon, or is inside one.
+/// Resolves a folder to its real path. Rejects a folder that contains a private folder of the daemon, or is inside one.
 /// `role` names the folder in error messages.
 fn check_mount(role: &str, private: &PrivateFolders, mount: Mount) -> Result<Mount, WorkspaceError> {
     let shown = mount.path.display();

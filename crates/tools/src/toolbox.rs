@@ -77,7 +77,7 @@ impl BuiltinToolbox {
         Call { services: &self.services, context, call }
     }
 
-    /// Resolves the path in the arguments. `None` if it goes through no link and is unambiguous.
+    /// Resolves the path in the arguments. `None` if the path goes through no link and is unambiguous.
     async fn resolve_link(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<FollowedLink>, Failure> {
         let (tool, schema) = self.find(call)?;
         let reads_archives = match tool.row().map(|row| row.path) {
@@ -94,14 +94,14 @@ impl BuiltinToolbox {
         };
         let by_name = ToolPath::begins_with_name(written);
         let written = written.to_owned();
-        // The path itself, the one that it would mean from the root of the tree, and the target of its links.
+        // The path itself, the path relative to the root of the tree, and the target of the path's links.
         let resolve = move |job: &Job| {
             let (path, named) = (job.files.resolve_path(&written)?, job.files.locate(&written)?);
             let real = job.files.follow(&path)?;
             Ok((path, named, real))
         };
         let (path, named, real) = self.invocation(context, call).work(resolve).await?;
-        // A name of the session's tree may be one of the project's. The rules then judge both.
+        // A name in the session's tree may also be a name in the project. The rules then judge both paths.
         if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ impl BuiltinToolbox {
         Ok(Some(FollowedLink { arguments, path: format!("{path}{inner}"), leads_to: format!("{real}{inner}") }))
     }
 
-    /// Returns true if a file has exactly this name.
+    /// Returns true if a file with exactly this name exists.
     async fn exists(&self, context: &ToolContext, call: &ToolCall, written: &str) -> bool {
         let written = written.to_owned();
         let open = move |job: &Job| {
@@ -177,8 +177,8 @@ impl Toolbox for BuiltinToolbox {
         let jail = Jail::new(Arc::clone(&context.workspace));
         let (tool, schema) = self.find(call).ok()?;
         let named = (tool.paths)(&jail, self.invocation(context, call), schema)?;
-        // A call with invalid arguments fails, so it changes nothing. Paths in the state are not on the disk, so there
-        // is nothing to scan.
+        // A call with invalid arguments fails, so it changes nothing. Files in the state are not on disk, so there is
+        // nothing to scan.
         let on_disk = |paths: Vec<ToolPath>| {
             paths.iter().filter(|path| path.place() != PathPlace::State).map(ToString::to_string).collect()
         };

@@ -1,5 +1,5 @@
 //! The tree under construction: numbered spans, each with the number of its parent. At the end, children are clamped to
-//! their parents, because clocks are set back and two tasks stamp the events of two sessions.
+//! their parents, because clocks may be set back and two tasks stamp the events of two sessions.
 
 use agentd_core::Timestamp;
 
@@ -113,7 +113,7 @@ fn clamped(at: Timestamp, end: Timestamp, from: Timestamp, to: Timestamp) -> (Ti
     (at, end.max(at).min(to))
 }
 
-/// Time in which at least one question of the turn or its subagents was open, in milliseconds.
+/// Time during which at least one question from the turn or its subagents was open, in milliseconds.
 fn waiting_ms(trace: &TurnTrace) -> u64 {
     let mut open = Vec::new();
     questions(&trace.spans, &mut open);

@@ -1,5 +1,5 @@
-//! Builds turns from the events of a session, one by one. Also finds the end of a turn that a crash cut off: the next
-//! start of the daemon settles it, perhaps days later, and those events show how it ended but not when.
+//! Builds turns from a session's events, one by one. Also finds the end of a turn that a crash cut off: the next start
+//! of the daemon settles the turn, perhaps days later, and those events show how it ended but not when.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,14 +24,14 @@ use crate::{
 
 mod items;
 
-/// Code of the warning that a model call is retried.
+/// Code of the warning about a retried model call.
 const RETRY: &str = "model_retry";
 
 /// Error kind if the journal does not contain one.
 const UNKNOWN_ERROR: &str = "_OTHER";
 
-/// Builds the turns of a session, in the order in which they began. `events` are those of one session, in order; deltas
-/// are skipped.
+/// Builds the turns of a session, in the order in which they began. `events` are the events of one session, in order;
+/// deltas are skipped.
 pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> {
     let mut turns: Vec<TurnBuilder<'a>> = Vec::new();
     let mut numbers: BTreeMap<TurnId, usize> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> 
             agent = stack.last().cloned().unwrap_or_else(|| MAIN.to_owned());
         }
     }
-    // A queued turn that has not begun yet is not a turn.
+    // A queued turn that has not begun is not a turn.
     let has_begun = |TurnBuilder { trace, arena, .. }: &TurnBuilder<'_>| {
         trace.trace_id.is_some() || trace.outcome.is_some() || !arena.is_empty()
     };
@@ -57,7 +57,7 @@ pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> 
     (1..).zip(turns).map(numbered).collect()
 }
 
-/// A turn while its events are read.
+/// A turn while its events are being read.
 struct TurnBuilder<'a> {
     trace: TurnTrace,
     arena: Arena,
@@ -161,7 +161,7 @@ impl<'a> TurnBuilder<'a> {
         }
     }
 
-    /// Returns the model call in progress. A call that is not known yet began after the previous event.
+    /// Returns the model call in progress. A call without events so far began after the previous event.
     fn current_call(&mut self, event: &Event) -> usize {
         if let Some(call) = self.call {
             return call;
@@ -193,7 +193,7 @@ impl<'a> TurnBuilder<'a> {
         span.id = format!("m{}", event.seq);
         if let Some(start) = timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
             span.at = start;
-            // The question about the intent precedes everything else of its turn.
+            // The question about the intent precedes everything else in its turn.
             if *step == 0 {
                 self.trace.at = self.trace.at.min(start);
             }
@@ -212,7 +212,7 @@ impl<'a> TurnBuilder<'a> {
         (self.call, self.last_call) = (None, Some((number, *step)));
     }
 
-    /// Returns true if the previous event is the result of a tool, or usage of a subagent.
+    /// Returns true if the previous event is a tool result, or usage of a subagent.
     fn is_after_result(&self) -> bool {
         let before = self.events.iter().rev().nth(1).map(|event| &event.kind);
         match before {
@@ -222,7 +222,7 @@ impl<'a> TurnBuilder<'a> {
         }
     }
 
-    /// Marks the last call as failed if the turn continues without any text or tool call from it.
+    /// Marks the last call as failed if the turn continues without any text or tool call from that call.
     fn call_failed(&mut self, kind: Option<ErrorKind>) {
         let Some((number, step)) = self.last_call.filter(|(number, _)| self.arena.first_output(*number).is_none())
         else {

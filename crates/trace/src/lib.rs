@@ -1,9 +1,9 @@
-//! A turn as a tree of spans, built only from journal events: a turn that a crash cut off has a tree, too.
+//! A turn as a tree of spans, built only from journal events: a turn that a crash cut off also has a tree.
 //!
 //! - [`turns`] builds the trees of a session. The journal has fewer details for older turns, so they are estimated.
-//! - [`span`]: the tree, as it is shown and written as JSON.
+//! - [`span`]: the tree, as shown and as written in JSON.
 //! - `nest`: adds the turns of subagents, which are separate sessions, to the tree.
-//! - `build` reads the events; `arena` holds the growing tree and clamps children to their parents.
+//! - `build` reads the events; `arena` contains the growing tree and clamps children to their parents.
 //! - [`requests`]: requests as sent on the wire, formatted and compared.
 
 mod arena;

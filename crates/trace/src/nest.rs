@@ -12,7 +12,7 @@ use crate::{
     span::{Span, SpanKind, SubagentSpan, TurnTrace},
 };
 
-/// Maximum number of subagent sessions read for one call of [`nest_all`].
+/// Maximum number of subagent sessions read for one call to [`nest_all`].
 const MAX_SESSIONS: usize = 500;
 
 /// Maximum number of nested turns, and their maximum depth: a damaged journal could contain a cycle.
@@ -59,7 +59,8 @@ fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace
     for work in turns.iter().flat_map(TurnTrace::walk).filter_map(subagent) {
         begins.entry(work.session_id).or_default().insert(work.after);
     }
-    // A later turn may have resumed the session and is not always in `turns`: it began after this one ended.
+    // A later turn may have resumed the session and is not always in `turns`. Such a turn began after the spawning turn
+    // ended.
     let part = |work: &SubagentSpan, settled: Option<Timestamp>| -> Vec<TurnTrace> {
         let next =
             begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
@@ -94,7 +95,7 @@ fn fill(span: &mut Span, part: &impl Fn(&SubagentSpan) -> Vec<TurnTrace>) {
         .filter(|work| !work.turns.is_empty())
         .map(|work| work.session_id)
         .collect();
-    // The parent repeats questions of its subagents; they are shown where they were asked.
+    // The parent repeats its subagents' questions, which are shown where they were asked.
     span.children
         .retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if repeated.contains(&asked.session_id)));
 }

@@ -1,4 +1,4 @@
-//! Formats and compares requests to models. A JSON body becomes one value per line, with multi-line texts as blocks.
+//! Formats and compares requests to models. A JSON body becomes one value per line, with multi-line strings as blocks.
 //! New lines are marked, two bodies are compared as a unified diff, and new values are listed as JSON pointers.
 
 use std::{fmt::Write as _, time::Duration};
@@ -9,7 +9,7 @@ use similar::{ChangeTag, TextDiffConfig};
 /// Columns per nesting level.
 const INDENT: usize = 2;
 
-/// Delimiter of a multi-line text.
+/// Delimiter of a multi-line string.
 const QUOTES: &str = "\"\"\"";
 
 /// Formats a body as lines. Text that is not JSON stays unchanged.
@@ -54,7 +54,7 @@ fn write_value(value: &Value, level: usize, out: &mut String) {
     }
 }
 
-/// Writes a multi-line text as a block, one line of text per output line.
+/// Writes a multi-line string as a block, one line of text per output line.
 fn write_text(text: &str, level: usize, out: &mut String) {
     out.push_str(QUOTES);
     for line in text.split('\n') {
@@ -71,10 +71,10 @@ fn new_line(level: usize, out: &mut String) {
     out.extend(std::iter::repeat_n(' ', level * INDENT));
 }
 
-/// Time limit for a comparison. After that, the result is coarser.
+/// Time limit for a comparison. Afterwards, the result is coarser.
 const DIFF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A line of a text.
+/// A line of the compared text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkedLine {
     /// True if the earlier text does not have this line here.

@@ -19,11 +19,11 @@ use serde::Serialize;
 pub struct TurnTrace {
     /// Session of the turn.
     pub session_id: SessionId,
-    /// Id of the turn.
+    /// ID of the turn.
     pub turn_id: TurnId,
     /// Number among the turns of the session, from 1.
     pub number: u64,
-    /// Id that links the turn to logs.
+    /// ID that links the turn to logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
     /// Agent at the start of the turn.
@@ -64,14 +64,14 @@ pub struct TurnTrace {
 /// Outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TurnEnd {
-    /// Reason of the end.
+    /// Reason for the end.
     pub reason: StopReason,
     /// The error, if the turn failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
     /// Number of steps taken.
     pub steps: u32,
-    /// Text of the answer.
+    /// Text of the final answer.
     pub text: String,
     /// Duration measured by the turn itself, in milliseconds.
     pub duration_ms: u64,
@@ -98,7 +98,7 @@ pub struct Span {
     /// Content of the span.
     #[serde(flatten)]
     pub kind: SpanKind,
-    /// Spans within this one; all of them lie inside its times.
+    /// Child spans, whose times all lie inside this span's times.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Span>,
 }
@@ -107,26 +107,26 @@ pub struct Span {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SpanKind {
-    /// A message of the user.
+    /// A message from the user.
     Input {
         /// Text of the message.
         text: String,
         /// True if it was added while the turn ran.
         steered: bool,
     },
-    /// A call of a model.
+    /// A call to a model.
     ModelCall(Box<ModelCallSpan>),
-    /// Text of the model, within its call.
+    /// Text from the model, within its call.
     Message {
         /// Text of the message.
         text: String,
     },
-    /// Reasoning of the model, within its call.
+    /// The model's reasoning, within its call.
     Reasoning {
         /// Text of the reasoning.
         text: String,
     },
-    /// A call of a tool.
+    /// A call to a tool.
     Tool(Box<ToolSpan>),
     /// A question to the user.
     Interrupt(Box<InterruptSpan>),
@@ -140,14 +140,14 @@ pub enum SpanKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         report: Option<Box<CompactionReport>>,
     },
-    /// A notice of the daemon to the model or the user.
+    /// A notice from the daemon to the model or the user.
     Notice {
         /// Topic of the notice.
         topic: NoticeTopic,
         /// Text of the notice.
         text: String,
     },
-    /// A warning of the daemon.
+    /// A warning from the daemon.
     Warning {
         /// Stable code of the warning.
         code: String,
@@ -181,7 +181,7 @@ pub struct ModelCallSpan {
     pub first_token_ms: Option<u64>,
     /// True if the times are estimated from neighbouring events.
     pub is_estimated: bool,
-    /// Measured duration in milliseconds. Equals that of the span unless a clock was set back.
+    /// Measured duration in milliseconds. Equals the span's duration unless a clock was set back.
     #[serde(skip)]
     pub took_ms: Option<u64>,
     /// Kind of the error, if the turn continued with another model or failed with it.
@@ -191,7 +191,7 @@ pub struct ModelCallSpan {
     pub retries: u32,
     /// Tokens and cost of the call.
     pub usage: Usage,
-    /// The part of the request that repeated the previous one.
+    /// The part of the request that repeated the previous request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptReport>,
 }
@@ -199,9 +199,9 @@ pub struct ModelCallSpan {
 /// Details of a tool call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ToolSpan {
-    /// Id that joins the call to its result.
+    /// ID that joins the call to its result.
     pub call_id: CallId,
-    /// Step of the model call that requested it.
+    /// Step of the model call that requested the tool call.
     pub step: u32,
     /// Name of the tool.
     pub name: String,
@@ -218,7 +218,7 @@ pub struct ToolSpan {
     /// Exit code of a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Duration of the tool in milliseconds, without waiting for the user.
+    /// Duration of the tool call in milliseconds, without waiting for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
     /// Result as the model reads it.
@@ -240,7 +240,7 @@ pub struct ToolSpan {
 /// Details of a question to the user.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InterruptSpan {
-    /// Id of the question.
+    /// ID of the question.
     pub interrupt_id: InterruptId,
     /// Session that asks; differs from the turn's session if a subagent asks.
     pub session_id: SessionId,
@@ -257,7 +257,7 @@ pub struct InterruptSpan {
 /// Details of a session that works for a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubagentSpan {
-    /// Id of the session.
+    /// ID of the session.
     pub session_id: SessionId,
     /// Number of the last event of that session that belongs to earlier work.
     pub after: u64,

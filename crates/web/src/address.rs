@@ -1,7 +1,7 @@
 //! Classifies addresses as public or not. Pure.
 //!
-//! IPv6 outside global unicast is rejected as a whole, so that ranges allocated in the future are rejected too. If an
-//! IPv6 address embeds an IPv4 one, the embedded address is checked.
+//! IPv6 outside global unicast is rejected as a whole, so that ranges allocated in the future are also rejected. If an
+//! IPv6 address embeds an IPv4 address, the embedded address is checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,7 +30,7 @@ const NOT_PUBLIC: [Range; 15] = [
 /// Addresses that look public but are internal to a cloud.
 const OF_CLOUDS: [Ipv4Addr; 1] = [Ipv4Addr::new(168, 63, 129, 16)];
 
-/// Returns the kind of an address that is not public; `None` if it is public.
+/// Returns the kind of an address that is not public; `None` if the address is public.
 pub fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => v4(address),
@@ -38,7 +38,7 @@ pub fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address embedded in an IPv6 one, if the form routes to it.
+/// The IPv4 address embedded in an IPv6 address, if packets are routed to it.
 pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     match address.segments() {

@@ -1,6 +1,6 @@
 //! Receives, unpacks and decodes a response body. A small response can unpack to any size, so both the received and the
-//! unpacked bytes are limited. The encoding of text comes from its byte order mark, the server, the page itself or a
-//! guess, in this order, skipping those that do not fit.
+//! unpacked bytes are limited. The text encoding comes from the byte order mark, the server, the page itself or a
+//! guess, in this order, skipping encodings that do not fit.
 
 use std::io::{self, Read};
 
@@ -33,7 +33,7 @@ enum Coding {
     Brotli,
 }
 
-/// Receives and unpacks at most `max_bytes` bytes each. There is no deadline here; callers set one.
+/// Receives a body and unpacks it, at most `max_bytes` bytes each. There is no deadline here; callers set one.
 pub(crate) async fn receive(response: Response, max_bytes: usize) -> Result<BodyBytes, WebError> {
     let headers = response.headers().get_all(CONTENT_ENCODING);
     let layers = read(headers.iter().filter_map(|value| value.to_str().ok()))?;
@@ -122,7 +122,7 @@ fn read_limited(unpacker: impl Read, is_cut: bool, max_bytes: usize) -> Result<B
 
 /// Number of bytes that are used for guesses.
 const SAMPLE: usize = 64 * 1024;
-/// Number of bytes at the start of a page that are searched for its own declaration.
+/// Number of bytes at the start of a page that are searched for an encoding declaration.
 const START: usize = 4096;
 /// Media types that are text, besides `text/…`, `…+json` and `…+xml`.
 const TEXTS: [&str; 14] = [
@@ -141,13 +141,13 @@ const TEXTS: [&str; 14] = [
     "application/x-yaml",
     "application/xml",
 ];
-/// Media types that servers send if they do not know the type.
+/// Media types that servers send for unknown types.
 const UNKNOWN_TYPES: [&str; 4] = ["", "application/octet-stream", "binary/octet-stream", "application/unknown"];
 
 /// Maximum length of a media type, in characters.
 const MAX_MEDIA_TYPE: usize = 100;
 
-/// The media type and charset of a `Content-Type`. An invalid media type counts as missing.
+/// Parses the media type and charset in a `Content-Type`. An invalid media type is treated as missing.
 pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
     let mut parts = content_type.split(';');
     let media_type = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -192,7 +192,7 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
     Some(text.into_owned())
 }
 
-/// The first candidate encoding in which all bytes are valid, or else the first one.
+/// The first candidate encoding in which all bytes are valid, or else the first candidate.
 fn guess_encoding(bytes: &[u8], charset: Option<&str>) -> &'static Encoding {
     let by_name = |label: &str| Encoding::for_label(label.as_bytes());
     let own = own_charset(bytes);

@@ -1,7 +1,7 @@
 //! Resolves names and makes connections. A name is resolved once per connection, all its addresses are checked, and the
-//! connection goes to one of them: no second lookup after the check could return something else. There are two clients,
-//! which differ in the addresses that they connect to, so that a connection to a host named by the user is never reused
-//! for anything else.
+//! connection goes to one of these addresses: no second lookup after the check could return something else. There are
+//! two clients, which differ in the addresses that they connect to, so that a connection to a host named by the user is
+//! never reused for anything else.
 
 use std::{
     fmt, io,
@@ -56,8 +56,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Checks all addresses. One that may not be reached rejects all: a name that resolves to both kinds is meant to
-    /// deceive.
+    /// Checks all addresses. A single address that must not be reached rejects all: a name that resolves to both kinds
+    /// is meant to deceive.
     fn check(&self, addresses: &[IpAddr]) -> Result<(), RefusedAddress> {
         if self.trust == Trust::Named {
             return Ok(());

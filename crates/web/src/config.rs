@@ -1,5 +1,5 @@
 //! The user's settings for the web, including targets that are allowed although not public: hosts by name, optionally
-//! with a port, and ranges of addresses. No tool call can change them.
+//! with a port, and address ranges. No tool call can change these settings.
 
 use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::search::SearchConfig;
 /// Settings for access to the web.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WebConfig {
-    /// Time limit of a request, including redirects and the response.
+    /// Time limit for a request, including redirects and the response.
     pub timeout: Duration,
     /// Time limit for connecting.
     pub connect_timeout: Duration,
@@ -18,11 +18,11 @@ pub struct WebConfig {
     pub max_bytes: usize,
     /// Maximum number of redirects that are followed.
     pub max_redirects: usize,
-    /// Contact for operators of servers, a URL or a mail address. Sent in the user agent.
+    /// Contact for server operators, a URL or a mail address. Sent in the user agent.
     pub contact: Option<String>,
     /// Targets that may be reached in addition to public addresses.
     pub allow: Vec<AllowedHost>,
-    /// The search engine; without one, searches fail.
+    /// The search engine. Without an engine, searches fail.
     pub search: Option<SearchConfig>,
 }
 
@@ -51,16 +51,16 @@ impl WebConfig {
     }
 }
 
-/// A host or a range of addresses that may be reached although it is not public.
+/// A host or an address range that may be reached although not public.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedHost {
-    /// A host, on one port or on any.
+    /// A host, on one port or on any port.
     Host(String, Option<u16>),
-    /// A range of addresses, on any port.
+    /// An address range, on any port.
     Range(IpNet),
 }
 
-/// A text that is neither a host nor a range.
+/// Error for text that is neither a host nor a range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a host such as localhost:8888 nor a range of addresses such as 10.0.0.0/8")]
 pub struct InvalidHost(String);
@@ -113,7 +113,7 @@ pub(crate) fn names(list: &[AllowedHost], host: &str, port: u16) -> bool {
     })
 }
 
-/// Returns true if an address is in a range of the list. IPv4-mapped addresses count as IPv4.
+/// Returns true if an address is in one of the ranges. IPv4-mapped addresses are treated as IPv4.
 pub(crate) fn covers(list: &[AllowedHost], address: IpAddr) -> bool {
     let address = address.to_canonical();
     list.iter().any(|allowed| matches!(allowed, AllowedHost::Range(range) if range.contains(&address)))

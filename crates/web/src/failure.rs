@@ -18,7 +18,7 @@ pub(crate) fn private(host: &str, address: IpAddr, kind: &str) -> WebError {
         .with_hint("only the user can allow it, with fetch.allow in web.yaml; do not try another way")
 }
 
-/// Quotes a text for a message: shortened, and without anything that may be a password.
+/// Quotes text for a message: shortened, and without anything that may be a password.
 pub(crate) fn quoted(text: &str) -> String {
     let text = match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),

@@ -1,4 +1,4 @@
-//! Performs a request, redirect by redirect, checking each before it is sent.
+//! Performs a request, redirect by redirect, checking each request before it is sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     target::{self, OwnAddresses},
 };
 
-/// Response headers that are returned: those about the content, or about what to do next.
+/// Response headers that are returned: headers about the content, or about what to do next.
 const REPORTED_HEADERS: [&str; 11] = [
     "allow",
     "cache-control",

@@ -1,6 +1,6 @@
 //! A single request to one server, and its redirection to another. Pure.
 //!
-//! The server decides where a redirect leads, so nothing meant for that server alone is sent to another one: neither
+//! The server decides where a redirect leads, so nothing meant for that server alone is sent to another server: neither
 //! headers that could be keys nor any method but a fetch.
 
 use agentd_core::{
@@ -31,7 +31,7 @@ const RESERVED: [&str; 14] = [
     "user-agent",
     "via",
 ];
-/// Maximum number of headers of one request.
+/// Maximum number of headers in one request.
 const MAX_HEADERS: usize = 32;
 
 /// A request to one server.
@@ -79,7 +79,7 @@ fn hop_error(message: impl Into<String>, hint: &str) -> WebError {
     WebError::new(ErrorKind::InvalidInput, message).with_hint(hint)
 }
 
-/// Returns the next request if the response is a redirect, or an error if it may not be followed.
+/// Returns the next request if the response is a redirect, or an error if the redirect must not be followed.
 pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Result<Option<Hop>, WebError> {
     let (301..=303 | 307 | 308, Some(location)) = (status, location) else { return Ok(None) };
     let location = String::from_utf8_lossy(location);

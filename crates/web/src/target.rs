@@ -1,5 +1,5 @@
-//! Checks URLs from models and pages by their form, and recognises this machine's own addresses. Services that listen
-//! on all of them are meant for this machine, even if one address is public. Pure, except for that check.
+//! Checks URLs from models and pages by their form, and recognises the host's own addresses. Services that listen on
+//! all addresses are meant for this host, even if one address is public. Pure, except for recognising own addresses.
 
 use std::{
     fmt, io,
@@ -24,7 +24,7 @@ const MAX_URL: usize = 8 * 1024;
 pub(crate) enum Trust {
     /// Public addresses, and ranges that the user allows.
     Public,
-    /// Any address that the host's name resolves to, because the user named it.
+    /// Any address to which the host's name resolves, because the user named the host.
     Named,
 }
 
@@ -95,16 +95,16 @@ pub(crate) fn check_url(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> 
     }
 }
 
-/// Address that belongs to no machine (RFC 5737). If a socket can be bound to it, it can be bound to any.
+/// Address that belongs to no host (RFC 5737). If a socket can be bound to it, a socket can be bound to any address.
 const UNASSIGNED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// Decides whether an address is this machine's, if that can be determined. Checked again each time, because addresses
-/// change.
+/// Decides whether an address is one of the host's, if that can be determined. Checked again each time, because
+/// addresses change.
 #[derive(Clone)]
 pub(crate) struct OwnAddresses(Arc<dyn Fn(IpAddr) -> Option<bool> + Send + Sync>);
 
 impl OwnAddresses {
-    /// Recognises addresses to which a socket of this machine can be bound.
+    /// Recognises addresses to which a socket on this host can be bound.
     pub(crate) fn of_this_machine() -> Self {
         Self::from_fn(|address| if can_be_bound(UNASSIGNED.into())? { None } else { can_be_bound(address) })
     }
@@ -114,7 +114,7 @@ impl OwnAddresses {
         Self(Arc::new(decide))
     }
 
-    /// Finds the first of these addresses that may not be reached, with the reason. `is_allowed` returns true for
+    /// Finds the first of these addresses that must not be reached, with the reason. `is_allowed` returns true for
     /// addresses that the user allows.
     pub(crate) fn refused(
         &self,
@@ -146,8 +146,8 @@ impl fmt::Debug for OwnAddresses {
     }
 }
 
-/// Returns true if a socket can be bound to an address, which the kernel allows for those of this machine. `None` if a
-/// resource limit prevents the attempt.
+/// Returns true if a socket can be bound to an address, which the kernel allows for the host's own addresses. `None` if
+/// a resource limit prevents the attempt.
 fn can_be_bound(address: IpAddr) -> Option<bool> {
     const TOO_MANY_OPEN: [i32; 2] = [23, 24]; // `ENFILE` and `EMFILE`
     match UdpSocket::bind((address, 0)) {
@@ -243,7 +243,7 @@ mod tests {
             ("http://10.2.3.4/", Trust::Public),
             ("http://searx.lan:8888/search", Trust::Named),
             ("http://SEARX.lan.:8888/", Trust::Named),
-            // Another port is not what the user named, so its addresses are checked.
+            // The user named another port, so the host's addresses are checked here.
             ("http://searx.lan/", Trust::Public),
             ("http://[::1]:9/", Trust::Named),
         ] {
@@ -281,7 +281,7 @@ mod tests {
         for (address, expected) in [("127.0.0.1", Some(true)), ("192.0.2.1", Some(false)), ("8.8.8.8", Some(false))] {
             assert_eq!(can_be_bound(address.parse().unwrap()), expected, "{address}");
         }
-        // The address of this machine on its network, whatever it is.
+        // This host's address on its network, whatever it is.
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("192.0.2.1:9").is_ok() {
             let own = socket.local_addr().unwrap().ip();

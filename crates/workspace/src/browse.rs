@@ -1,4 +1,4 @@
-//! Lists, reads and writes the files of a session for the user. Paths, access checks and errors are those of the tools,
+//! Lists, reads and writes a session's files for the user. Paths, access checks and errors are those of the tools,
 //! without the limits that protect a model's context.
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
     path::{PathPlace, ToolPath},
 };
 
-/// Hint of the error for a missing path.
+/// Hint for the error about a missing path.
 const LISTING: &str = "`agentctl files ls SESSION` lists the files";
 
 /// Maximum number of entries in the listing of one folder.
@@ -92,7 +92,7 @@ pub fn read(tree: &SessionTree, path: &str, offset: u64, limit: usize) -> Result
 /// Text of a file of fewer than `limit` bytes. `None` if it is larger or not text.
 pub fn text(tree: &SessionTree, path: &str, limit: usize) -> Option<String> {
     let piece = read(tree, path, 0, limit).ok()?;
-    // A longer file fills the piece.
+    // A longer file fills the whole piece.
     let whole = piece.content.len() < limit && piece.content.len() as u64 == piece.size;
     let document = Document::read(piece.content).ok().filter(|_| whole)?;
     Some(document.text().to_owned())

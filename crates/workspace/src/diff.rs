@@ -29,14 +29,14 @@ const MAX_DETAILED: usize = 1024 * 1024;
 /// Number of unchanged lines shown around a change.
 const CONTEXT: usize = 3;
 
-/// Limit on the cost of a diff: number of lines, times number of lines without a counterpart. Beyond it, the old lines
-/// are shown as one block and the new ones as another, which suits texts that have so little in common.
+/// Limit on the cost of a diff: number of lines, times number of lines without a counterpart. Above the limit, the old
+/// lines are shown as one block and the new lines as another, which suits texts that have so little in common.
 const MAX_WORK: usize = 20_000_000;
 
-/// Time limit for comparing moved lines, whose cost cannot be computed beforehand. The diff is coarser after it.
+/// Time limit for comparing moved lines, whose cost cannot be computed beforehand. Afterwards, the diff is coarser.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
-/// Details of a result with the diff. `None` if the texts are so large that comparing them would take noticeable time.
+/// Result details with the diff. `None` if the texts are so large that comparing them would take noticeable time.
 pub fn of_change(
     before: Option<&[u8]>,
     after: &str,
@@ -59,7 +59,7 @@ pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     of_texts(path, old.is_some().then_some(&*before), &after)
 }
 
-/// Diff to a text given by the caller. It is shown verbatim and not as its encoding might be guessed, because it is
+/// Diff to text given by the caller. The text is shown verbatim rather than in a guessed encoding, because it is
 /// written verbatim.
 pub fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
     match old.map(|old| (old, readable(old))) {
@@ -118,7 +118,7 @@ fn header(path: &str, exists: bool) -> String {
 }
 
 /// Converts CRLF line ends to `\n` and returns a note about them. Mixed line ends, or a `\r` within a line, are
-/// preserved, so that each is visible in its place.
+/// preserved, so that each remains visible.
 fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
     let crlf = text.matches("\r\n").count();
     if crlf == 0 || crlf < text.matches('\n').count() || crlf < text.matches('\r').count() {
@@ -139,8 +139,8 @@ fn plain(content: &[u8]) -> Option<&str> {
     std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Decodes both sides. The new content uses the encoding of the old one if possible, because a few changed characters
-/// must not change the guess.
+/// Decodes both sides. The new content uses the encoding of the old content if possible, because a few changed
+/// characters must not change the guess.
 fn decoded<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
     if let (Some(before), Some(after)) = (plain(before), plain(new)) {
         return Some((Cow::Borrowed(before), Cow::Borrowed(after)));
@@ -197,7 +197,7 @@ fn hunks(before: &str, after: &str) -> String {
     shown
 }
 
-/// Returns true if two texts can be compared line by line in a moment. Depends on the texts only, because a diff is
+/// Returns true if two texts can be compared line by line in a moment. Depends only on the texts, because a diff is
 /// computed again after the user's answer and must be the same.
 fn is_cheap(removed: &[&str], added: &[&str]) -> bool {
     let mut lines: HashMap<&str, i64> = HashMap::with_capacity(removed.len());
@@ -212,7 +212,7 @@ fn is_cheap(removed: &[&str], added: &[&str]) -> bool {
     (removed.len() + added.len()).saturating_mul(unlike) <= MAX_WORK
 }
 
-/// Shows new lines in full and replaces the removed ones, which are too many, by their count and version.
+/// Shows new lines in full and replaces the removed lines, which are too many, by their count and version.
 fn block(before: &str, removed: &[&str], added: &[&str], from: usize, bytes: usize) -> String {
     let mut shown = head(from..from + removed.len(), from..from + added.len());
     let (lines, size) = (text::count(removed.len(), "line"), text::size(bytes as u64));
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(unified("a", Some(b"x"), b"x"), "a already has this content");
     }
 
-    /// A small change of a large file gives a small diff.
+    /// A small change to a large file gives a small diff.
     #[test]
     fn diff_of_small_change_in_large_file_is_small() {
         let lines: Vec<String> = (0..300_000).map(|number| format!("line {number}\n")).collect();
@@ -302,7 +302,7 @@ mod tests {
         check(None, "a\0b", "@@ -0,0 +1 @@\n+a\0b\n\\ No newline at end of file\n");
     }
 
-    /// An approval for one version does not cover another.
+    /// An approval for one version does not apply to another.
     #[test]
     fn different_versions_have_different_diffs() {
         let check = |head: &[u8], new: &[u8]| {

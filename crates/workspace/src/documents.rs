@@ -24,13 +24,14 @@ use crate::{
 /// Maximum number of documents open at once.
 pub const MAX_OPEN: usize = 300;
 
-/// Returns true if a file was uploaded, or is in a folder of the user.
+/// Returns true if a file was uploaded, or is in a user's folder.
 pub fn is_attached(path: &str) -> bool {
     ["uploads/", "project/", "folders/"].iter().any(|area| path.trim_start_matches('/').starts_with(area))
 }
 
-/// Reason why a search over all documents skips a file of this name, or `None` if it is searched. Images need slow text
-/// recognition, and code is far too much. In folders they are searched only if a call names them.
+/// Reason why a search over all documents skips a file of this name, or `None` if the file is searched. Images need
+/// slow text recognition, and code is far too much. Image and code files in folders are only searched if a call names
+/// them.
 pub fn left_out(path: &str) -> Option<&'static str> {
     const TEXTS: [&str; 13] =
         ["adoc", "csv", "htm", "html", "log", "markdown", "mbox", "md", "org", "rst", "tex", "tsv", "txt"];
@@ -111,7 +112,7 @@ pub fn open(
         page.cut = page.cut.or_else(|| left.cut.map(str::to_owned));
         // State files are plain text and never documents.
         let opened = |path: &ToolPath| Some(OpenDocument::new(path.to_string(), files.jail.open_regular(path).ok()?.0));
-        // Files that disappeared or cannot be read are skipped.
+        // Files that have disappeared or cannot be read are skipped.
         page.documents.extend(wanted.iter().filter_map(opened));
     }
     page.documents.sort_by(|left, right| left.name.cmp(&right.name));
@@ -127,7 +128,7 @@ fn document(files: &Files, path: &ToolPath) -> Result<OpenDocument, Failure> {
 
 /// Lists at most `limit` files: the session's own, newest first, then the project's, from the top of its tree to the
 /// bottom. Users talk about recent uploads, and about files that they see when they open a folder. `has_own` is false
-/// for a session without a folder, which can have a project all the same.
+/// for a session without a folder, which may still have a project.
 pub fn paths(job: &Job, has_own: bool, limit: usize) -> Result<Vec<String>, Failure> {
     let mut files = Vec::new();
     let mut left = UnreadEntries::default();

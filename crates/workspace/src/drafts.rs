@@ -1,7 +1,7 @@
 //! Drafts: temporary files that replace others once they are complete.
 //!
-//! A kill can leave a draft in a folder of the user. A record next to the workspaces therefore names the folder before
-//! the draft is created, and the next start removes leftover drafts. Draft names are random, so no other file has them.
+//! A kill can leave a draft in a user's folder. A record next to the workspaces therefore names the folder before the
+//! draft is created, and the next start removes leftover drafts. Draft names are random, so no other file has them.
 
 use std::{
     ffi::OsStr,
@@ -20,7 +20,7 @@ use super::{exact, failure::if_there};
 const START: &str = ".agentd-";
 const END: &str = ".tmp";
 
-/// Name of a draft, recorded until this is dropped.
+/// Name of a draft, recorded until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Draft {
     name: String,
@@ -50,7 +50,7 @@ impl Drop for Draft {
     }
 }
 
-/// Removes the drafts left by previous runs. The record of a draft that cannot be removed now is retained.
+/// Removes the drafts left by previous runs. If a draft cannot be removed now, its record is retained.
 pub fn sweep(base: &Path) -> io::Result<()> {
     for record in if_there(fs::read_dir(base))?.into_iter().flatten() {
         let record = record?;

@@ -29,7 +29,7 @@ pub struct Document {
     bytes: Vec<u8>,
     charset: Charset,
     text: String,
-    /// Starts of runs of one kind, in order.
+    /// Starts of runs with the same lengths, in order.
     runs: Vec<EqualRun>,
     /// True if a lone `\r` ends a line.
     cr_ends: bool,
@@ -44,7 +44,7 @@ struct EqualRun {
     byte_step: usize,
 }
 
-/// Replacement of a range of the text. Lines of the new text end with `\n`.
+/// Replacement for a range of text. Lines of the new text end with `\n`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit<'n> {
     /// Byte range in the text to replace.
@@ -58,7 +58,7 @@ pub struct Edit<'n> {
 pub struct RevisedText {
     /// Content of the file.
     pub bytes: Vec<u8>,
-    /// Decoded content of the file.
+    /// Decoded content of the edited file.
     pub text: String,
 }
 
@@ -95,13 +95,13 @@ impl Document {
         self.charset
     }
 
-    /// Normalises the line ends of text from a model to those of this document's text.
+    /// Normalises the line ends in text from a model to those of this document's text.
     pub fn normal(&self, written: &str) -> String {
         let text = written.replace("\r\n", "\n");
         if self.cr_ends { text.replace('\r', "\n") } else { text }
     }
 
-    /// Line end of all lines, if there are any and all end alike.
+    /// Line end of all lines, if there are lines and all of them end alike.
     pub fn line_end(&self) -> Option<&'static str> {
         let mut ends = self.text.match_indices('\n').map(|(at, _)| self.line_end_at(at));
         let first = ends.next()?;
@@ -124,7 +124,7 @@ impl Document {
         }
         bytes.extend_from_slice(&self.bytes[from_byte..]);
         text.push_str(&self.text[from_text..]);
-        // New text can combine with adjacent invalid bytes into other characters.
+        // New text can combine with adjacent invalid bytes to form other characters.
         let again = Self::decode_as(bytes, self.charset, self.cr_ends);
         if again.text != text {
             return Err(Unwritable::Joined);
@@ -132,7 +132,7 @@ impl Document {
         Ok(RevisedText { bytes: again.bytes, text })
     }
 
-    /// Range that really changes, or `None` if nothing does. The common prefix and suffix of old and new text keep
+    /// Range that really changes, or `None` if nothing does. The common prefix and suffix of the old and new text keep
     /// their bytes.
     fn place<'n>(&self, edit: &Edit<'n>) -> Option<EditPlace<'n>> {
         let Range { mut start, mut end } = edit.range;
@@ -176,8 +176,9 @@ impl Document {
         Ok(())
     }
 
-    /// Converts the line ends of new text to those of the replaced text, one by one. Surplus lines get its last line
-    /// end. If it has none, they get the next line end nearby, or the previous one.
+    /// Converts the line ends of new text to those of the replaced text, one by one. Surplus lines get the last line
+    /// end of the replaced text. If the replaced text has no line end, they get the next line end nearby, or the
+    /// previous one.
     fn with_line_ends(&self, range: &Range<usize>, new: &str) -> String {
         /// Search distance for a nearby line end, in bytes of text.
         const NEAR: usize = 64 * 1024;
@@ -296,9 +297,9 @@ impl Map {
 /// Reason why new text cannot be written into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwritable {
-    /// The encoding lacks a character.
+    /// The encoding lacks a character of the new text.
     Missing {
-        /// First character that is missing.
+        /// First character that the encoding lacks.
         character: char,
         /// Name of the encoding.
         encoding: &'static str,
@@ -316,12 +317,12 @@ pub enum Unwritable {
     /// The replaced part contains bytes that could not be decoded, and the new text contains their replacement
     /// character.
     Damaged,
-    /// The first bytes of the new text would form one character with undecodable bytes before it.
+    /// The first bytes of the new text would form one character with the undecodable bytes before them.
     Joined,
 }
 
 impl Unwritable {
-    /// Error for the model.
+    /// Failure message for the model.
     pub fn failure(self, path: &ToolPath) -> Failure {
         Failure::tool(match self {
             Self::Missing { character, encoding } => format!(
@@ -391,7 +392,7 @@ pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
 /// Size of the sample that decides the kind of a large file, in bytes.
 const SAMPLE: usize = 64 * 1024;
 
-/// Minimum number of bytes before the first NUL that are accepted as the beginning of a text.
+/// Minimum number of bytes before the first NUL that are accepted as the beginning of text.
 const BEGINNING: usize = 64;
 
 /// Text of a file as UTF-8. A lone `\r` is converted to `\n` if it ends lines.
@@ -406,11 +407,11 @@ pub struct TextReader<'a> {
 
 impl<'a> TextReader<'a> {
     /// Opens the text of a file of about `size` bytes. Files of up to `limit` bytes are checked as a whole, so that
-    /// reads, searches and edits agree on their kind. `buffer` is scratch space. With `or_begins`, a file of which only
-    /// the beginning is text is opened too.
+    /// reads, searches and edits agree on their kind. `buffer` is scratch space. With `or_begins`, a file whose
+    /// beginning alone is text is also opened.
     ///
     /// # Errors
-    /// The inner error is the kind of a file that is not text; the outer one is a failed read.
+    /// The inner error is the kind of a file that is not text; the outer error is a failed read.
     pub fn open(
         mut content: impl Read + 'a,
         size: u64,

@@ -1,9 +1,9 @@
 //! Opens paths without following links. For paths that may go through links, [`follow`] resolves the links first, and
 //! the result is then opened by name.
 //!
-//! The paths of workspaces and projects were resolved when they were created or given. If one goes through a link now,
-//! the link was created since, perhaps by a command of another session whose project contains this one. Below these
-//! roots, the opened file must be the named one, because the rules have judged that name.
+//! The paths of workspaces and projects were resolved when they were created or given. If such a path goes through a
+//! link now, the link was created since then, perhaps by a command of another session whose project contains this one.
+//! Below these roots, the opened file must be the named one, because the rules have judged that name.
 
 use std::{
     ffi::OsString,
@@ -53,7 +53,7 @@ pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> io::R
     }
 }
 
-/// Opens a folder below an open one and creates missing folders on the way.
+/// Opens a folder in an open folder and creates missing folders on the way.
 ///
 /// # Errors
 /// If something other than a folder is on the way, including a link, or a folder cannot be created or opened.
@@ -64,7 +64,8 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
         folder = match openat(&folder, name, FOLDER, Mode::empty()) {
             Err(Errno::NOENT) => {
                 match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                    // Created concurrently, perhaps as something else, which the next open detects.
+                    // The folder was created concurrently. If it is something other than a folder, the next open
+                    // detects that.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -76,10 +77,10 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
     Ok(folder)
 }
 
-/// Restores the mode of one of the daemon's folders, unless its owner can already use it. Follows no link.
+/// Restores the mode of one of the daemon's folders, unless its owner can already use the folder. Follows no link.
 ///
 /// # Errors
-/// If it is not a folder, or belongs to another user.
+/// If the path is not a folder, or the folder belongs to another user.
 pub(crate) fn restore_access(folder: &Path) -> io::Result<()> {
     const OWNERS: u32 = 0o700;
     // The folder may be unreadable, so it is opened with `O_PATH`.
@@ -188,7 +189,7 @@ fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Error for a path that leads outside. Has no OS error code, which distinguishes it from others.
+/// Error for a path that leads outside. Unlike other errors, it has no OS error code.
 fn leads_out() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the path leads outside its folder")
 }
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn created_folders_never_go_through_links() {
         let folder = tempfile::tempdir().unwrap();
-        // A subfolder, so that nothing else is created next to it.
+        // Uses a subfolder, so that nothing else is created next to it.
         let base = folder.path().canonicalize().unwrap().join("base");
         fs::create_dir_all(base.join("real")).unwrap();
         symlink("real", base.join("link")).unwrap();

@@ -1,5 +1,5 @@
-//! Failures of calls, returned to the model as a stable code and a sentence with a hint, and errors of workspace
-//! folders with a hint for the user.
+//! Failures of calls, returned to the model as a stable code and a sentence with a hint, and workspace folder errors
+//! with a hint for the user.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use agentd_core::{
     tool::{ToolErrorCode, ToolOutput},
 };
 
-/// Failed call. It is data for the model, so it has no source chain.
+/// Failed call. The failure is data for the model, so it has no source chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// Stable code for programs.
+    /// Stable code for clients.
     pub code: ToolErrorCode,
     /// Message for the model.
     pub text: String,
@@ -35,17 +35,17 @@ impl Failure {
         Self::new(ToolErrorCode::Path, text)
     }
 
-    /// Failure of the tool's own work.
+    /// Failure of the tool itself.
     pub fn tool(text: impl Into<String>) -> Self {
         Self::new(ToolErrorCode::Tool, text)
     }
 
-    /// Failure of a call that was cancelled with its turn.
+    /// Failure for a call that was cancelled with its turn.
     pub fn cancelled() -> Self {
         Self::new(ToolErrorCode::Cancelled, "the turn ended while the tool ran")
     }
 
-    /// Failure of the file system. `doing` completes the sentence "could not …", such as `read uploads/a.txt`.
+    /// File system failure. `doing` completes the sentence "could not …", such as `read uploads/a.txt`.
     pub fn io(doing: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -77,7 +77,7 @@ pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Error of the disk. `doing` completes the sentence "could not …".
+/// Disk error. `doing` completes the sentence "could not …".
 pub fn storage(doing: &str, error: io::Error) -> WorkspaceError {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; free some space",

@@ -1,12 +1,12 @@
-//! Protects files outside of a writable project that have hard links in it, as package managers and `git clone` create
-//! them. A command that writes to such a file in place, or changes its mode, would change the file outside, which undo
-//! does not cover. Each such file is therefore replaced by a copy before a command that may write runs.
+//! Protects files outside a writable project that have hard links in the project, as package managers and `git clone`
+//! create them. A command that writes to such a file in place, or changes its mode, would change the file outside,
+//! which undo does not cover. Each such file is therefore replaced by a copy before a command that may write runs.
 //!
 //! The link count shows whether all names of a file are in the project. No property of a folder reveals hard links, so
 //! every file is checked each time. Neither its mode nor its folder exempts a file: a command runs as the owner of the
-//! files, and can change the mode of those that git and package managers made read-only.
+//! files, and can change the mode of files that git and package managers made read-only.
 //!
-//! A link created by another program while a command runs is only noticed before the next command.
+//! If another process creates a link while a command runs, the link is only noticed before the next command.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -37,26 +37,26 @@ const MAX_BYTES: u64 = 1 << 30;
 const MAX_NAMED: usize = 3;
 /// Attempts to copy a file that other programs are changing.
 const MAX_ATTEMPTS: usize = 3;
-/// Buffer size for the names of extended attributes, and for one value: the maximum of Linux for each.
+/// Buffer size for the names of extended attributes, and for one value: the Linux maximum for each.
 const XATTR_BYTES: usize = 64 * 1024;
 
-/// Treatment of files with hard links outside of a writable project, before a command that may write.
+/// Treatment of files with hard links outside a writable project, before a command that may write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HardLinks {
-    /// Replaces the files by copies. Rejects the command if they are too many or too large.
+    /// Replaces the files by copies. Rejects the command if there are too many files or they are too large.
     #[default]
     Split,
-    /// The command does not run.
+    /// Rejects the command. Nothing runs.
     Refuse,
-    /// Leaves the files. The command may change files outside.
+    /// Leaves the files alone. The command may change files outside.
     Allow,
 }
 
-/// Serialises checks: two at once would both copy the same files.
+/// Serialises checks: two concurrent checks would both copy the same files.
 static CHECKS: Mutex<()> = Mutex::new(());
 
-/// Ensures that a command can change no file outside of a user's folder through a hard link in it. May take a while.
+/// Ensures that a command can change no file outside a user's folder through a hard link in it. May take a while.
 /// `shown` is the folder's path for tools, `session` the path of the session's own tree.
 ///
 /// # Errors
@@ -93,7 +93,7 @@ pub fn isolate(project: &Path, shown: &str, session: &Path, treatment: HardLinks
     Ok(())
 }
 
-/// File with several names, and those of them that are in the project.
+/// File with several names, including those in the project.
 #[derive(Debug)]
 struct LinkedFile {
     device: u64,
@@ -114,7 +114,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// Files below a folder that have names elsewhere and that a command could change, sorted by name.
+/// Finds files in a folder that have names elsewhere and that a command could change, sorted by name.
 fn find_links(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
     let mut found: HashMap<(u64, u64), LinkedFile> = HashMap::new();
     let mut folders = vec![Vec::new()];
@@ -197,7 +197,7 @@ fn is_own(top: &OwnedFd, path: &[u8]) -> bool {
         .is_ok_and(|stat| is_mine(&stat))
 }
 
-/// Replaces all names of a file in a project by names of one copy.
+/// Replaces all names of a file in a project by hard links to one copy.
 fn detach(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> io::Result<()> {
     let Some((first, others)) = file.names.split_first() else { return Ok(()) };
     let (folder, name) = exact::split(first);
@@ -252,7 +252,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
             io::copy(&mut from, &mut to)?;
         }
         copy_attributes(from.as_fd(), to.as_fd());
-        // The copy belongs to the daemon's user, so the set-user-id bit of another owner's program must not be copied.
+        // The copy belongs to the daemon's user, so it must not have the set-user-id bit of another owner's program.
         let mode_mask = if is_mine(&before) { 0o7777 } else { 0o0777 };
         fchmod(&to, Mode::from_raw_mode(before.st_mode & mode_mask))?;
         to.set_times(FileTimes::new().set_accessed(read.accessed()?).set_modified(read.modified()?))?;
@@ -263,7 +263,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
     Err(io::Error::other("another program is changing it; try again"))
 }
 
-/// Copies the attributes that the user may set; the others belong to the system.
+/// Copies the attributes that the user may set; the other attributes belong to the system.
 fn copy_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
     // Few files have attributes.
     if !flistxattr_query(from).is_ok_and(|length| length > 0) {

@@ -41,14 +41,14 @@ pub enum OpenPurpose {
     Write,
 }
 
-/// Access to the files of one workspace.
+/// Access to one workspace's files.
 #[derive(Debug, Clone)]
 pub struct Jail {
     workspace: Arc<Workspace>,
 }
 
 impl Jail {
-    /// Creates the access to a workspace.
+    /// Creates access to a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
         Self { workspace }
     }
@@ -58,8 +58,8 @@ impl Jail {
         &self.workspace
     }
 
-    /// Parses a path relative to the root of the tree. Besides the forms of [`ToolPath::parse`] it accepts the real
-    /// paths of the workspace and the mounted folders, because commands print them.
+    /// Parses a path relative to the root of the tree. Besides the forms in [`ToolPath::parse`], accepts the real paths
+    /// of the workspace and the mounted folders, because commands print them.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
         let memories = self.workspace.memories.as_deref().map(|path| (PathPlace::Memories, path));
         let real = self.mounts().chain(memories).map(|(place, path)| (format!("{place}/"), path));
@@ -77,7 +77,7 @@ impl Jail {
         }
     }
 
-    /// Folders of the user, with their real paths.
+    /// The user's folders, with their real paths.
     fn mounts(&self) -> impl Iterator<Item = (PathPlace, &Path)> {
         let project = self.workspace.project.iter().map(|mount| (PathPlace::Project, mount.path.as_path()));
         let folder = |folder: &'_ AddedFolder| FolderName::new(folder.name()).map(PathPlace::Folder);
@@ -86,8 +86,8 @@ impl Jail {
     }
 
     /// Parses a path from a call. With a mounted project, a path without a leading slash is relative to the project, as
-    /// in the output of compilers and in messages of users. One that begins with a name of the session's tree, such as
-    /// `uploads/`, is in that tree. If the project has an entry of that name too, a read uses whichever of the two
+    /// in compiler output and in the user's messages. A path that begins with a name in the session's tree, such as
+    /// `uploads/`, is in that tree. If the project also has an entry of that name, a read uses whichever of the two
     /// exists, and a write is rejected.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Jail {
     pub fn resolve_path(&self, written: &str, purpose: OpenPurpose) -> Result<ToolPath, Failure> {
         let Ok(project) = self.project() else { return self.locate(written) };
         if written.is_empty() || written.starts_with('/') {
-            // A rejected absolute path may mean a file of the project.
+            // A rejected absolute path may mean a project file.
             return self.locate(written).map_err(|failure| {
                 let in_project = ToolPath::parse(&format!("/project/{written}")).ok();
                 match in_project.filter(|path| !path.is_root() && self.exists(path)) {
@@ -105,7 +105,7 @@ impl Jail {
             });
         }
         let named = self.locate(written)?;
-        // Diffs put `a/` and `b/` before names, so the path of an added folder has lost its slash.
+        // Diffs put `a/` and `b/` before names, so a path in an added folder has lost its slash.
         let in_folder = ToolPath::parse(&format!("/{written}")).ok().filter(|path| match path.place() {
             PathPlace::Folder(name) => self.workspace.folder(name.as_str()).is_some(),
             _ => false,
@@ -135,16 +135,16 @@ impl Jail {
         self.root(path.place()).is_ok_and(|root| root.symlink_metadata(path.below_place()).is_ok())
     }
 
-    /// Roots of a search from `start`. The root of the workspace includes the folders of the user. They come first, so
-    /// that clutter in the workspace does not use up the limit of results.
+    /// Roots of a search from `start`. The root of the workspace includes the user's folders. They come first, so that
+    /// clutter in the workspace does not use up the result limit.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
         let is_top = *start == ToolPath::root(PathPlace::Own);
         let mounts = self.mounts().filter(|_| is_top).map(|(place, _)| ToolPath::root(place));
         mounts.chain([start.clone()]).collect()
     }
 
-    /// Resolves links of the same tree in a path. A missing path is returned unchanged. The path may change afterwards:
-    /// opening the result opens that name and follows no link.
+    /// Resolves links in a path that stay in the same tree. A missing path is returned unchanged. The path may change
+    /// afterwards: opening the result opens that name and follows no link.
     ///
     /// # Errors
     /// `E_PATH` for a link that leads outside, in a circle, or to a name that a call cannot express.
@@ -236,7 +236,7 @@ impl Jail {
         own_root(folder).map_err(|error| Failure::path(format!("{name} cannot be opened: {error}")))
     }
 
-    /// Folder beneath which a path is resolved for writing, and the path below it. The folder is one of the writable
+    /// Folder beneath which a path is resolved for writing, and the rest of the path. The folder is one of the writable
     /// areas, the project, an added folder or the memories, so that no link leads from a writable folder into a
     /// read-only one.
     pub(super) fn writable_root<'p>(&self, path: &'p ToolPath) -> Result<(Dir, &'p Path), Failure> {
@@ -278,7 +278,7 @@ impl Jail {
         Ok((folder, Path::new(below)))
     }
 
-    /// Mounted project.
+    /// Returns the mounted project.
     ///
     /// # Errors
     /// `E_PATH` if no project is mounted.
@@ -304,8 +304,8 @@ impl Jail {
         })
     }
 
-    /// Explains to the model why a path could not be opened. For a path through a link, `instead` suggests what to do
-    /// with the link's target.
+    /// Explains to the model why a path could not be opened. For a path through a link, `instead` suggests an
+    /// alternative that uses the link's target.
     pub(super) fn refused(&self, path: &ToolPath, error: &io::Error, instead: impl Fn(&ToolPath) -> String) -> Failure {
         if !is_link(error) {
             return self.failure(path, error);
@@ -350,8 +350,8 @@ impl Jail {
     }
 }
 
-/// Returns true if the path may contain a link that was not followed. A link on the way gives `ENOTDIR` if the path is
-/// walked step by step.
+/// Returns true if the path may contain a link that was not followed. A link within the path gives `ENOTDIR` if the
+/// path is walked step by step.
 fn is_link(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ELOOP | Errno::ENOTDIR))
 }
@@ -373,8 +373,8 @@ pub(super) fn not_regular(path: &ToolPath, kind: fs::FileType) -> Failure {
     Failure::path(format!("{path} is {description}; only regular files can be used"))
 }
 
-/// Opens a path below a folder for reading, following no link. Neither blocks on a pipe nor acquires a controlling
-/// terminal.
+/// Opens a path in a folder for reading, following no link. Does not block on a pipe, and does not acquire a
+/// controlling terminal.
 pub fn open_exact(folder: &Dir, path: &Path) -> io::Result<fs::File> {
     Ok(exact::open_below(folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.into())
 }
@@ -384,15 +384,15 @@ pub fn own_root(root: &Path) -> io::Result<Dir> {
     Ok(Dir::from_std_file(exact::open_folder(root)?.into()))
 }
 
-/// Opens a session's own folder like [`own_root`], after restoring the daemon's access to it. Otherwise a command that
-/// removed the permissions would end the session for good.
+/// Opens a session's own folder like [`own_root`], after restoring the daemon's access to the folder. Otherwise a
+/// command that removed the permissions would make the session unusable for good.
 pub fn session_root(root: &Path) -> io::Result<Dir> {
-    // Also needed if the daemon runs as root: it has access anyway, but the commands of a session do not.
+    // Also needed if the daemon runs as root: the daemon has access anyway, but the session's commands do not.
     exact::restore_access(root)?;
     own_root(root)
 }
 
-/// Opens a folder, rejecting a link in its place.
+/// Opens a folder, rejecting a link at its path.
 pub fn open_real_folder(parent: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits());

@@ -12,21 +12,21 @@ use crate::{
     path::{ToolPath, within_project},
 };
 
-/// Placeholder for text that an error may not quote.
+/// Placeholder for text that an error must not quote.
 pub const UNQUOTED: &str = "reading the file requires approval, so its content is not shown";
 
 /// Context of a running file tool.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// All file access goes through this.
+    /// Files of the call. All file access goes through this field.
     pub files: Files,
-    /// Limits on reading, writing, visiting and returning.
+    /// Limits on what a call may read, write, visit and return.
     pub limits: Limits,
-    /// Deadline of searches and long reads.
+    /// Deadline for searches and long reads.
     pub(crate) deadline: Instant,
-    /// Rules for files found on the way.
+    /// Rules for files that the call did not name.
     pub reading: ReadRules,
-    /// Folder of the client, if it is in the project.
+    /// The client's folder, if it is in the project.
     pub client_folder: Option<ToolPath>,
     cancel: CancellationToken,
 }

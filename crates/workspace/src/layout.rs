@@ -1,5 +1,5 @@
-//! Creates the folders of a session on the disk, and locks their files. The locks are shared for adding and reading,
-//! exclusive for removing, and held only while a blocking thread works.
+//! Creates a session's folders on disk, and locks its files. The locks are shared for adding and reading, exclusive for
+//! removing, and held only while a blocking thread works.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     for area in AREAS {
         match private::folder_in(&folder, area) {
             Ok(()) => {}
-            // If it is not a folder any more, opening it fails later with a proper error.
+            // If the path is no longer a folder, opening it fails later with a proper error.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::restore_access(&root.join(area))),
             Err(error) => return Err(error),
         }
@@ -50,8 +50,8 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Creates a folder of all sessions and returns its real path, because commands print that path and the jail recognises
-/// it. Does not create the parent: if it is missing, it was moved, and files written in its place would be lost.
+/// Creates a folder shared by all sessions and returns its real path, because commands print that path and the jail
+/// recognises it. Does not create the parent: a missing parent was moved, and files written in its place would be lost.
 pub fn make_shared(path: &Path) -> io::Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -62,13 +62,13 @@ pub fn make_shared(path: &Path) -> io::Result<PathBuf> {
 /// Number of locks above which unused ones are dropped.
 const SWEEP_AT: usize = 64;
 
-/// Locks of the sessions in use, by the name of their folders.
+/// Locks of the sessions in use, by folder name.
 #[derive(Debug, Clone, Default)]
 pub struct SessionLocks(Arc<Mutex<HashMap<OsString, Weak<RwLock<()>>>>>);
 
 impl SessionLocks {
-    /// Wraps work on files of a session so that it runs under the session's lock. With `exclusive` the lock is exclusive,
-    /// as removals require.
+    /// Wraps work on a session's files so that it runs under the session's lock. With `exclusive` the lock is
+    /// exclusive, as removals require.
     pub fn with_lock<T, W>(
         &self,
         folder: OsString,

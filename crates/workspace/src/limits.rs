@@ -1,4 +1,4 @@
-//! Limits of the file tools, per call.
+//! Per-call limits for the file tools.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct Limits {
     pub write_bytes: u64,
     /// Maximum number of folder entries visited by a call.
     pub walk_entries: usize,
-    /// Time limit of a search or a long read.
+    /// Time limit for a search or a long read.
     pub search_time: Duration,
     /// Maximum number of entries in a listing.
     pub list_entries: usize,
@@ -21,7 +21,7 @@ pub struct Limits {
     pub found_files: usize,
     /// Maximum number of hits returned by `grep`.
     pub grep_hits: usize,
-    /// Maximum stored bytes of each output stream of a command.
+    /// Maximum number of stored bytes per output stream of a command.
     pub output_bytes: usize,
 }
 

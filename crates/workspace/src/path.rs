@@ -1,4 +1,4 @@
-//! Parses paths from a model, without touching the disk, into a real folder and the path below it.
+//! Parses paths from a model, without touching the disk, into a real folder and the path in that folder.
 //!
 //! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, the folders that the daemon writes, `/memories`,
 //! `/state` and, if folders are mounted, `/project` and `/folders/NAME`. The tree has its own root, so a leading slash
@@ -22,11 +22,11 @@ use crate::{failure::Failure, text};
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// Path of an entry of the workspace, which may be missing. Has no `..`, empty or `.` parts.
+/// Path of a workspace entry, which may be missing. Has no `..`, empty or `.` parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ToolPath {
     place: PathPlace,
-    /// The parts below the place's root, joined by `/`; empty for the root itself.
+    /// Parts below the root of `place`, joined by `/`; empty for the root itself.
     rest: String,
 }
 
@@ -83,7 +83,7 @@ impl ToolPath {
         AREAS.contains(&first) || PathPlace::of(&[first], false).is_some()
     }
 
-    /// Returns true if a path begins with such a name and no slash.
+    /// Returns true if a path begins with a name in the tree and no slash.
     pub fn begins_with_name(written: &str) -> bool {
         let first = written.split('/').find(|part| !part.is_empty() && *part != ".");
         !written.starts_with('/') && first.is_some_and(Self::is_name)
@@ -98,12 +98,12 @@ impl ToolPath {
         if shown.starts_with('~') { format!("./{shown}") } else { shown }
     }
 
-    /// Root of a place.
+    /// Root path of a `PathPlace`.
     pub fn root(place: PathPlace) -> Self {
         Self { place, rest: String::new() }
     }
 
-    /// Path of an entry of this folder. The name comes from the file system, not from a model.
+    /// Path of an entry in this folder. The name comes from the file system, not from a model.
     pub fn entry(&self, name: &str) -> Self {
         let rest = if self.rest.is_empty() { name.to_owned() } else { format!("{}/{name}", self.rest) };
         Self { place: self.place, rest }
@@ -114,7 +114,7 @@ impl ToolPath {
         self.place
     }
 
-    /// Returns true for the root of its place.
+    /// Returns true for the root of a `PathPlace`.
     pub fn is_root(&self) -> bool {
         self.rest.is_empty()
     }
@@ -124,12 +124,12 @@ impl ToolPath {
         self.place == PathPlace::Own && DAEMON_AREAS.contains(&self.rest.as_str())
     }
 
-    /// Path below its place, `.` for the place itself.
+    /// Path relative to the root, `.` for the root itself.
     pub(crate) fn below_place(&self) -> &Path {
         Path::new(if self.rest.is_empty() { "." } else { &self.rest })
     }
 
-    /// Path below its place as text, empty for the place itself.
+    /// Path relative to the root as text, empty for the root itself.
     pub fn rest(&self) -> &str {
         &self.rest
     }
@@ -153,7 +153,7 @@ impl ToolPath {
         self.whole().trim_start_matches('/').to_owned()
     }
 
-    /// Unescaped path, with the names of the file system.
+    /// Unescaped path, with the names as in the file system.
     pub(super) fn whole(&self) -> String {
         match (self.place, self.rest.is_empty()) {
             (PathPlace::Own, true) => ".".to_owned(),
@@ -171,7 +171,7 @@ impl std::fmt::Display for ToolPath {
     }
 }
 
-/// Path of a real folder as seen by tools, or `None` if it is outside the project.
+/// Path of a real folder as tools write it, or `None` if it is outside the project.
 pub fn within_project(workspace: &Workspace, folder: &Path) -> Option<ToolPath> {
     let below = folder.strip_prefix(&workspace.project.as_ref()?.path).ok()?;
     let names = below.components().map(|part| match part {
@@ -205,26 +205,26 @@ fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Folders of a workspace, in display order.
+/// Folders in a workspace, in display order.
 pub const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", DAEMON_AREAS[0], DAEMON_AREAS[1]];
 
 /// Folders that tools may write to.
 pub const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
 
-/// Folders that the daemon writes itself. They are searched only if they are named, because their content repeats
+/// Folders that only the daemon writes. They are searched only if named in a call, because their content repeats
 /// earlier messages and results.
 pub(crate) const DAEMON_AREAS: [&str; 2] =
     [ArtifactDir::LargeToolResults.as_str(), ArtifactDir::ConversationHistory.as_str()];
 
-/// Folders that sessions may read, and that nothing running for them may change.
+/// Folders that sessions may read, and that nothing running for a session may change.
 pub fn read_only() -> impl Iterator<Item = &'static str> {
     AREAS.into_iter().filter(|area| !WRITABLE.contains(area))
 }
 
-/// Real folder of a path.
+/// Root folder of a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathPlace {
-    /// Tree of the session itself.
+    /// The session's own tree.
     #[default]
     Own,
     /// Project mounted at `/project`.
@@ -233,7 +233,7 @@ pub enum PathPlace {
     Folder(FolderName),
     /// Folder shared by all sessions.
     Memories,
-    /// Session's own state, stored in the journal and not on the disk.
+    /// Session's own state, stored in the journal rather than on disk.
     State,
 }
 
@@ -252,7 +252,7 @@ impl FolderName {
         Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
     }
 
-    /// Name of the place as text.
+    /// Name of the folder as text.
     pub fn as_str(&self) -> &str {
         // Always valid UTF-8: the bytes were copied from a `str`.
         self.bytes.get(..usize::from(self.length)).and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()
@@ -265,7 +265,7 @@ impl fmt::Debug for FolderName {
     }
 }
 
-/// Shows the prefix of paths in this place; empty for the session's own tree.
+/// Formats the path prefix of this root; empty for the session's own tree.
 impl fmt::Display for PathPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -279,10 +279,10 @@ impl fmt::Display for PathPlace {
 }
 
 impl PathPlace {
-    /// Place of a path with these parts, and the parts below it. `None` for the session's own tree.
+    /// Root of a path with these parts, and the remaining parts. `None` for the session's own tree.
     ///
     /// `state` and `folders` require the leading slash, because many projects have folders of these names. A relative
-    /// path meant for one of those must not silently write here instead.
+    /// path meant for a project folder must not silently write here instead.
     pub(super) fn of<'a, 'p>(parts: &'a [&'p str], absolute: bool) -> Option<(Self, &'a [&'p str])> {
         match parts {
             ["project", below @ ..] => Some((Self::Project, below)),
@@ -293,7 +293,7 @@ impl PathPlace {
         }
     }
 
-    /// Returns true for folders of the user, which other programs change as well.
+    /// Returns true for the user's folders, which other programs change as well.
     pub(crate) fn is_mounted(self) -> bool {
         matches!(self, Self::Project | Self::Folder(_))
     }
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(ToolPath::found(PathPlace::Own, Path::new("project/a")), None);
     }
 
-    /// Text of the relevant pieces, so that the generator produces them often.
+    /// Text made of the relevant pieces, so that the generator produces them often.
     fn hostile() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             Just("..".to_owned()),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     proptest! {
-        /// The model: a stack machine that follows the path from the root of its place, as the kernel does.
+        /// Reference model: a stack machine that follows the path from its root, as the kernel does.
         #[test]
         fn accepted_paths_never_leave_their_root(written in hostile()) {
             if let Ok(path) = ToolPath::parse(&written) {

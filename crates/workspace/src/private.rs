@@ -42,7 +42,7 @@ pub fn folder(path: &Path) -> io::Result<()> {
     unix::DirBuilderExt::mode(fs::DirBuilder::new().recursive(true), 0o700).create(path)
 }
 
-/// Creates a folder in an open one, which only its owner can access.
+/// Creates a folder in an open folder. Only its owner can access the new folder.
 pub fn folder_in(parent: &Dir, name: impl AsRef<Path>) -> io::Result<()> {
     parent.create_dir_with(name, DirBuilder::new().mode(0o700))
 }
@@ -53,7 +53,7 @@ pub fn file_in(folder: &Dir, name: impl AsRef<Path>, mode: u32) -> io::Result<fs
     Ok(folder.open_with(name, options.write(true).create_new(true).mode(mode))?.into_std())
 }
 
-/// Writes a new file that only its owner can access; `runs` makes it executable.
+/// Writes a new file that only its owner can access; `runs` makes the file executable.
 pub fn write(path: &Path, content: &[u8], runs: bool) -> io::Result<()> {
     let mode = if runs { 0o700 } else { 0o600 };
     let mut options = fs::OpenOptions::new();

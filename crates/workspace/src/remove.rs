@@ -1,5 +1,5 @@
 //! Removes unused files from a workspace, and whole folders. An area is cleaned only if everything in it is old.
-//! Removal handles folders without permissions, trees deeper than any stack, and links to elsewhere.
+//! Removal handles folders without permissions, trees deeper than any stack, and links to other folders.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,8 +16,8 @@ use crate::{failure::if_there, jail, path::AREAS};
 /// Name prefix of folders that are being removed.
 pub(crate) const REMOVED: &str = ".removed-";
 
-/// Cleans a session's folders and reports the removed content of each. No files may be added meanwhile. With `trial`,
-/// only reports.
+/// Cleans a session's folders and reports the removed content of each folder. No files may be added meanwhile. With
+/// `trial`, only reports what would be removed.
 pub fn clean(
     base: &Path,
     session: SessionId,
@@ -43,7 +43,7 @@ pub fn clean(
     Ok(cleaned)
 }
 
-/// Removes a session's folder. It is renamed first, so that a partial removal is never visible.
+/// Removes a session's folder. The folder is renamed first, so that a partial removal is never visible.
 pub fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
     let base = open_base(base)?;
     let doomed = format!("{}{session}-{}", REMOVED, uuid::Uuid::new_v4().simple());
@@ -51,7 +51,7 @@ pub fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
     folder(&base, doomed.as_ref())
 }
 
-/// Completes interrupted removals. With `trial`, only reports them.
+/// Completes interrupted removals. With `trial`, only reports the leftovers.
 pub fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
     let mut left = FilesRemoved::default();
     for entry in if_there(fs::read_dir(base))?.into_iter().flatten() {
@@ -64,7 +64,7 @@ pub fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
             left.bytes += content.removed.bytes;
         }
         if !trial {
-            // The removal may still be running elsewhere.
+            // Another thread may still be removing the folder.
             folder_at(base, &entry.file_name())?;
         }
     }

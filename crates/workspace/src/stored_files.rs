@@ -1,8 +1,9 @@
-//! Files added to a session's tree: uploads of the user, stored under a plain and free name, and large results and
+//! Files added to a session's tree: the user's uploads, stored under a plain and free name, and large results and
 //! history that the daemon stores for tools to read.
 //!
-//! Tools cannot write to the daemon's areas, and the sandbox forbids it to commands. Without a sandbox a command could,
-//! so existing entries are not trusted: links are not followed, and a file with another name is not appended to.
+//! Tools cannot write to the daemon's areas, and the sandbox blocks commands from writing there. Without a sandbox a
+//! command could, so existing entries are not trusted: links are not followed, and a file with another name is not
+//! appended to.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,7 +17,7 @@ use nix::{errno::Errno, fcntl::OFlag};
 
 use crate::{drafts::Draft, jail, layout::make, private, remove::ignore_missing, target};
 
-/// Stores a text of the daemon in a session's tree.
+/// Stores text from the daemon in a session's tree.
 pub fn keep(base: &Path, session: SessionId, area: ArtifactDir, name: &str, content: &[u8]) -> io::Result<()> {
     let root = make(base, session)?;
     let folder = open(&jail::own_root(&root)?, area)?;
@@ -24,7 +25,7 @@ pub fn keep(base: &Path, session: SessionId, area: ArtifactDir, name: &str, cont
     target::sync(&folder)
 }
 
-/// Appends to such a text, after truncating it to `from` bytes, and returns its length.
+/// Appends to text stored by the daemon, after truncating it to `from` bytes. Returns the new length.
 pub fn append_artifact(
     base: &Path,
     session: SessionId,
@@ -39,7 +40,7 @@ pub fn append_artifact(
     Ok(bytes)
 }
 
-/// Opens the folder of an area. Nothing else belongs in its place, so any other entry there is removed.
+/// Opens the folder of an area. Any other entry at its path is removed, since nothing else belongs there.
 fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     match jail::open_real_folder(root, area.as_str()) {
         Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) => {
@@ -52,7 +53,7 @@ fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     jail::open_real_folder(root, area.as_str())
 }
 
-/// Atomic for readers, which find either the old or the new text.
+/// Replaces a file atomically: readers find either the old or the new text.
 fn replace(session: &Path, folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     let draft = Draft::new(session, folder);
     let written = private::file_in(folder, draft.name(), 0o600).and_then(|mut file| {
@@ -125,7 +126,7 @@ pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<
 }
 
 /// Stores a new upload under the first free name, and returns its path. With `once`, an existing file with the same
-/// bytes under that name, or a numbered variant of it, counts as the upload.
+/// bytes under that name, or under a numbered variant of the name, is returned as the upload.
 pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], once: bool) -> io::Result<String> {
     const MAX_TRIES: usize = 10_000;
     let folder = uploads(base, session)?;

@@ -80,7 +80,7 @@ impl Jail {
     }
 }
 
-/// Path with unusual blanks spelled out.
+/// Path with unusual white space characters spelled out.
 fn unmistakable(path: &ToolPath) -> String {
     let spelled = spelled(&path.whole()).map(|spelled| format!(" (also read as {spelled})"));
     format!("{path}{}", spelled.unwrap_or_default())

@@ -1,11 +1,11 @@
-//! Atomic replacement of a file. The steps depend on the backend, whose [`WriteSlot`] is the place of the file.
+//! Atomic replacement of a file. The steps depend on the backend, whose [`WriteSlot`] is the location of the file.
 //!
-//! On the disk the new content is written to a hidden file in the same folder, synced, and renamed over the target. The
+//! On disk the new content is written to a hidden file in the same folder, synced, and renamed over the target. The
 //! mode is preserved; owner, access lists and extended attributes are those of a new file.
 //!
 //! Links are never followed, neither at the end of the path nor on the way: the rules have judged the given name, and a
-//! link would redirect it to another file. Links are checked when the file and its folder are opened, so a link created
-//! since the rules were asked is found too.
+//! link would redirect the write to another file. Links are checked when the file and its folder are opened, so a link
+//! created since the rules were applied is also found.
 
 use std::{
     ffi::OsStr,
@@ -75,7 +75,7 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// Checks that the file was not changed since it was opened.
     ///
     /// # Errors
-    /// If it was changed.
+    /// If the file was changed.
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }
@@ -154,7 +154,7 @@ fn stamp_of(metadata: &impl MetadataExt) -> Stamp {
     ((metadata.dev(), metadata.ino()), metadata.size(), (metadata.mtime(), metadata.mtime_nsec()))
 }
 
-/// Place of a file on the disk.
+/// Location of a file on disk.
 #[derive(Debug)]
 struct DiskSlot {
     jail: Jail,
@@ -166,7 +166,7 @@ struct DiskSlot {
     stamp: Option<Stamp>,
 }
 
-/// Opens the place of a file on the disk, and the existing file.
+/// Opens the location of a file on disk, and the existing file.
 pub(super) fn on_disk(jail: &Jail, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
     let (root, below) = jail.writable_root(path)?;
     if below == Path::new(".") {
@@ -226,7 +226,7 @@ impl WriteSlot for DiskSlot {
         for folder in created.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            // Fails for folders that are in use by now, which stay.
+            // Fails for folders that are in use by now. They stay.
             let _ = self.open_parent(parent).map(|parent| parent.remove_dir(name));
         }
     }
@@ -268,8 +268,8 @@ impl DiskSlot {
         file.sync_all()
     }
 
-    /// Checks that the folder was not moved away while the draft was written, which would take the file with it, and
-    /// that no change by another program would be lost.
+    /// Checks that the folder was not moved away while the draft was written, which would move the file with it, and
+    /// that no change made by another program would be lost.
     fn check_unchanged(&self, parent: &Path, folder: &Dir, name: &Path) -> Result<(), Failure> {
         let identity = |folder: &Dir| {
             folder.dir_metadata().map(|metadata| {
@@ -330,7 +330,7 @@ fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp,
         size,
         changed,
         identity: Some(identity),
-        // Set-user-id and similar bits are dropped: the content that was trusted with them is replaced.
+        // Set-user-id and similar bits are dropped: the content that was trusted with these bits is replaced.
         mode: Some(metadata.permissions().mode() & 0o777),
     };
     Ok((stamp, existing))

@@ -51,7 +51,7 @@ pub fn first_chars(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
-/// Quotes text of a model, shortened to 120 characters.
+/// Quotes a model's text, shortened to 120 characters.
 pub fn quoted(text: &str) -> String {
     let (start, more) = first_chars(text, 120);
     format!("{start:?}{}", if more { "…" } else { "" })

@@ -1,10 +1,10 @@
-//! Exports, imports and copies the files of sessions.
+//! Exports, imports and copies session files.
 //!
-//! Commands of the session may run meanwhile and change files, so nothing is trusted: every folder and file is opened
+//! The session's commands may run meanwhile and change files, so nothing is trusted: every folder and file is opened
 //! without following links, and checked once it is open. Files with several names are skipped, since the jail would not
-//! open them either. Copies are made by the kernel, which shares the data if the file system can. An import is written
-//! into a staging folder and renamed when it is complete. A mark beside it stays until its session is in the journal,
-//! so that the next start knows what to remove.
+//! open them either. The kernel makes the copies, sharing the data if the file system can. An import is written into a
+//! staging folder and renamed when it is complete. A mark next to the staging folder stays until the session is in the
+//! journal, so that the next start can tell what to remove.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -283,7 +283,7 @@ pub(super) const DRAFT: &str = ".agentd-";
 /// Copies uploads, outputs and files stored for tools to read. `temp/` is skipped, and skills are linked again later.
 pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<FilesCopied> {
     let mut copy_state = CopyState { done: FilesCopied::default(), folders: 0 };
-    // History first, so that other files do not use up its share of the limits.
+    // History is copied first, so that other files do not use up its share of the limits.
     if let Some(history) = history
         && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.as_str())?
     {
@@ -299,7 +299,7 @@ pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<F
     Ok(copy_state.done)
 }
 
-/// Opens a folder of both trees. `None` if the source has none.
+/// Opens a folder in both trees. `None` if the source has no such folder.
 fn both(from: &Dir, to: &Dir, name: impl AsRef<Path>) -> io::Result<Option<(Dir, Dir)>> {
     let Ok(from) = jail::open_real_folder(from, &name) else { return Ok(None) };
     Ok(Some((from, jail::open_real_folder(to, &name)?)))

@@ -1,7 +1,7 @@
 //! Walks a folder through the jail, sorted by name. Skips hidden entries and does not follow links.
 //!
-//! Every folder is opened beneath the root again, so that a concurrent swap cannot lead outside. Ignore files are read
-//! through the jail too, since a pipe of that name would block a reader forever.
+//! Every folder is opened beneath the root again, so that a concurrent swap cannot lead outside. Ignore files are also
+//! read through the jail, since a pipe of that name would block a reader forever.
 
 use std::{io::Read as _, ops::ControlFlow, rc::Rc, time::SystemTime};
 
@@ -34,7 +34,7 @@ pub struct WalkEntry {
     pub(crate) depth: usize,
 }
 
-/// Settings of a walk.
+/// Settings for a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Walk {
     /// Maximum depth of visited entries.
@@ -54,7 +54,7 @@ pub struct UnreadEntries {
     pub ignored: usize,
     /// Number of names that are not text and folders that cannot be opened.
     pub unreadable: usize,
-    /// Number of hidden entries in the user's folders, except those of git.
+    /// Number of hidden entries in the user's folders, except git's.
     pub hidden: usize,
     /// Paths of the first hidden entries.
     pub hidden_names: Vec<String>,
@@ -169,7 +169,7 @@ impl Walker<'_> {
     }
 }
 
-/// Absolute path for ignore files, whose root is the place.
+/// Absolute path for ignore files, relative to the root of the tree.
 fn absolute(path: &ToolPath) -> String {
     format!("/{}", path.rest())
 }

@@ -1,6 +1,6 @@
 //! Changes in a worktree: its commits, and uncommitted and new files. They are found with the daemon's own index, so
 //! that flags in the session's index cannot hide a change. The folders of a worktree are scanned before git walks them,
-//! and loose objects of the repository, which commands in worktrees can write, are verified.
+//! and the repository's loose objects, which commands in worktrees can write, are verified.
 
 use std::{
     ffi::OsStr,
@@ -22,7 +22,7 @@ use crate::{
     record::{GitPlace, Result, Stage, WorktreeRecord, conflict, missing},
 };
 
-/// Maximum number of files passed to one call of git.
+/// Maximum number of files passed to one git call.
 pub(super) const FILES_AT_ONCE: usize = 100;
 /// Maximum size of a returned patch, in bytes.
 const MAX_PATCH: usize = 8 << 20;
@@ -30,7 +30,7 @@ const MAX_PATCH: usize = 8 << 20;
 /// State of a worktree's files and branch.
 #[derive(Debug)]
 pub(super) struct WorktreeState {
-    /// Place in which the tree below can be read.
+    /// Location in which `tree` can be read.
     pub(super) place: GitPlace,
     /// Commit that is checked out.
     pub(super) head: String,
@@ -44,7 +44,7 @@ pub(super) struct WorktreeState {
     pub(super) is_dirty: bool,
     /// Folders of other repositories, such as submodules, whose contents are not part of the tree.
     pub(super) inner: Vec<PathBuf>,
-    /// Commit to compare with: the newest one that the main tree has as well.
+    /// Commit to compare with: the newest commit that the main tree also has.
     pub(super) base: String,
 }
 
@@ -85,7 +85,7 @@ impl Inner {
         let index = self.git.scratch_file(&index_name(&record.name))?;
         // Only the daemon uses this index, so the lock is a leftover.
         let _ = fs::remove_file(self.git.scratch_file(&(index_name(&record.name) + ".lock"))?);
-        // A command may have replaced `HEAD` by a pipe, on which git would block.
+        // A command may have replaced `HEAD` with a pipe, on which git would block.
         if repository::pointer(&record.admin()?.join("HEAD")).is_none() {
             let message = format!("the worktree {} has no valid commit: its HEAD is damaged", record.name);
             return Err(refused(message, "copy what you need, then remove the worktree with --force"));
@@ -139,7 +139,8 @@ impl Inner {
         Ok(tracked)
     }
 
-    /// Newest common commit of a worktree and its main tree, unless the commit that the worktree started from is newer.
+    /// Newest common commit of a worktree and its main tree, unless the commit from which the worktree started is
+    /// newer.
     async fn common_base(&self, record: &WorktreeRecord, place: &GitPlace, head: &str) -> Result<String> {
         let repository = &record.repository;
         if !repository.is_whole() {
@@ -165,7 +166,7 @@ impl Inner {
         self.git.succeeds(place, &args, "compare files").await?.paths()
     }
 
-    /// Files of a worktree that differ from its base, and repositories inside it.
+    /// Files in a worktree that differ from its base, and repositories inside it.
     async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>> {
         let mut files = self.between(&state.place, &state.base, &state.tree).await?;
         files.extend(state.inner.iter().cloned());
@@ -174,7 +175,7 @@ impl Inner {
         Ok(files)
     }
 
-    /// Uncommitted and new files of the main tree.
+    /// Uncommitted and new files in the main tree.
     pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>> {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
@@ -196,7 +197,7 @@ impl Inner {
     }
 
     /// Returns true if a commit is in the checked-out branch of the main tree, or in another branch. A detached commit
-    /// would soon be lost, symbolic names do not count, and branches of worktrees belong to sessions.
+    /// would soon be lost. Symbolic names are ignored, and branches of worktrees belong to sessions.
     async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
         let repository = &record.repository;
         if repository.is_whole() {
@@ -289,13 +290,13 @@ pub(super) fn overlap(left: &Path, right: &Path) -> bool {
     left.starts_with(right) || right.starts_with(left)
 }
 
-/// Files that git opens in any folder; on a pipe it would block forever.
+/// Files that git opens in any folder; git would block forever on a pipe.
 const OPENED_FILES: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 
-/// Finds the folders below a top folder that contain a repository, without following links.
+/// Finds the folders in a top folder that contain a repository, without following links.
 ///
 /// # Errors
-/// If git would block on one of its files.
+/// If git would block on one of the files in these folders.
 fn find_repositories(top: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = open.pop() {
@@ -340,14 +341,14 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     Err(conflict(message, hint))
 }
 
-/// Messages of git for an object whose content does not match its name.
+/// Git's messages for an object whose content does not match its name.
 const REPLACED_MESSAGES: [&str; 2] = ["hash-path mismatch", "object corrupt"];
 
 impl Inner {
-    /// Rejects a repository in which a loose object was replaced. Git trusts its name, so no diff shows the change, but
-    /// later checkouts have the content.
+    /// Rejects a repository in which a loose object was replaced. Git trusts an object's name, so no diff shows the
+    /// change, but later checkouts have the content.
     pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<()> {
-        // Skips packed objects, and walks only over loose ones.
+        // Skips packed objects, and only walks over loose objects.
         let args =
             ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];
         let checked = self.git.run(&GitPlace::branches(&record.repository), &args).await?;

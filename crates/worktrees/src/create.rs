@@ -20,7 +20,7 @@ use crate::{
     record::{GitPlace, Result, Stage, WorktreeRecord, conflict, storage},
 };
 
-/// Number of characters of a session's id used as the name of its worktree, shortest first.
+/// Number of characters of a session's ID that name its worktree, shortest first.
 const OF_SESSION: [usize; 3] = [8, 12, 32];
 
 impl Inner {
@@ -66,7 +66,7 @@ impl Inner {
             stage: Stage::Making,
         };
         {
-            // Another repository may have taken the name meanwhile.
+            // Another repository may have created a worktree of this name meanwhile.
             let _naming = lock(&self.naming);
             if self.records.find(&name)?.is_some() {
                 return Err(conflict(format!("the name {name} was just taken"), "try again"));
@@ -101,7 +101,7 @@ impl Inner {
             WorkspaceError::new(ErrorKind::Internal, "git created a worktree in an unexpected place")
                 .with_hint("check `git worktree list` in the repository")
         })?;
-        // At this point the index is trusted; later the session can change it.
+        // The index is trusted at this point; later the session can change it.
         let _ = fs::copy(admin.join("index"), self.git.scratch_file(&index_name(&record.name))?);
         // Creates the worktree's own settings, since a command could create a missing file.
         let settings = fs::OpenOptions::new().append(true).create(true).open(admin.join("config.worktree"));
@@ -119,7 +119,7 @@ impl Inner {
         Ok(folder)
     }
 
-    /// Requested name, or a free one derived from the session's id.
+    /// Requested name, or a free name derived from the session's ID.
     async fn free_name(&self, new: &NewWorktree, main: &GitPlace) -> Result<String> {
         let id = new.session.to_string().replace('-', "");
         let of_session = || OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned());
@@ -159,7 +159,7 @@ impl Inner {
     }
 }
 
-/// Name of the daemon's own index of a worktree.
+/// Name of the daemon's own index for a worktree.
 pub(super) fn index_name(name: &str) -> String {
     format!("{name}.index")
 }

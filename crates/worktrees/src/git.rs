@@ -1,6 +1,6 @@
-//! Runs git in the sandbox of commands. It uses only the repository's own settings, without those that name a program,
-//! and can access only the folders that a call needs. Settings that name programs are detected and overridden. Output
-//! is treated as bytes.
+//! Runs git in the command sandbox. Git only uses the repository's own settings, without those that name a program, and
+//! can only access the folders that a call needs. Settings that name programs are detected and overridden. Output is
+//! treated as bytes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::record::{GitPlace, Result, accessible, conflict, missing, storage};
 
-/// Time limit of a call.
+/// Time limit for a git call.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Time limit of a call that writes a tree, which takes a while for a large one.
+/// Time limit for a call that writes a tree, which is slow for a large tree.
 const TREE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Commands that write a tree.
 const TREE_COMMANDS: [&str; 3] = ["worktree", "merge", "checkout-index"];
@@ -41,7 +41,7 @@ const START: &str = "/usr";
 /// Subfolder for git's temporary files.
 const TEMP: &str = "temp";
 
-/// Settings that override those of the repository. All settings that name a program are disabled. Those with free
+/// Settings that override those of the repository. All settings that name a program are disabled. Settings with free
 /// names, such as filters, are detected by [`Git::override_programs`].
 const SETTINGS: [&str; 24] = [
     "core.hooksPath=/dev/null",
@@ -75,9 +75,9 @@ const SETTINGS: [&str; 24] = [
 pub(super) struct Git {
     pub(super) scratch: PathBuf,
     pub(super) sandbox: Option<Arc<Sandbox>>,
-    /// Folders of programs, as in `PATH`.
+    /// Folders with programs, as in `PATH`.
     pub(super) path: OsString,
-    /// User's own settings, of which only name and address are read.
+    /// User's own settings, of which only name and mail address are read.
     pub(super) config: Option<PathBuf>,
 }
 
@@ -116,7 +116,7 @@ impl Git {
         Ok(self.scratch_folder().map_err(broken)?.join(TEMP).join(name))
     }
 
-    /// Folder for the files of a merge of the named worktree.
+    /// Folder for the files of a merge from the named worktree.
     pub(super) fn merge_folder(&self, name: &str) -> Result<PathBuf> {
         self.fresh_folder(&format!("{name}.merge"), broken)
     }
@@ -153,7 +153,7 @@ impl Git {
         Err(conflict(message, "check `git status` in the repository, and try again"))
     }
 
-    /// Commit of a name, or `None` if there is none.
+    /// Commit that a name refers to, or `None` if there is none.
     pub(super) async fn commit(&self, place: &GitPlace, name: &str) -> Result<Option<String>> {
         let found = self.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
         Ok(Some(found.line()).filter(|_| found.code == 0))
@@ -255,7 +255,7 @@ impl Git {
         all
     }
 
-    /// Author of commits: from the repository, the user's settings, or the daemon's default.
+    /// Author for commits: from the repository, the user's settings, or the daemon's default.
     pub(super) async fn author(&self, place: &GitPlace) -> Result<(String, String)> {
         let mut found = Vec::new();
         for (key, otherwise) in [("user.name", "agentd"), ("user.email", "agentd@localhost")] {
@@ -280,7 +280,7 @@ fn broken(error: io::Error) -> WorkspaceError {
         .with_source(error)
 }
 
-/// Settings with a variable name part that name or require a program, and their replacements.
+/// Settings with a variable part in their names that name or require a program, and their replacements.
 const OVERRIDES: [(&str, &[&str], &str); 7] = [
     ("filter.", &[".clean", ".smudge", ".process"], ""),
     ("filter.", &[REQUIRED], "false"),
@@ -289,22 +289,22 @@ const OVERRIDES: [(&str, &[&str], &str); 7] = [
     ("diff.", &[".command", ".textconv"], ""),
     ("remote.", &[".uploadpack", ".receivepack", ".promisor", ".vcs"], ""),
     ("hook.", &[".command", ".event"], "false"),
-    // Not programs, but options that would change the kind of merge.
+    // Options rather than programs, which would change the kind of merge.
     ("branch.", &[".mergeoptions"], ""),
 ];
 pub(super) const REQUIRED: &str = ".required";
 
 impl Git {
-    /// Place with overrides for all programs that the repository names.
+    /// Adds overrides for all programs that the repository names.
     ///
     /// # Errors
-    /// If its settings cannot be read, or could differ in the next call.
+    /// If the repository's settings cannot be read, or could differ in the next call.
     pub(super) async fn override_programs(&self, place: GitPlace) -> Result<GitPlace> {
         let listed = self.succeeds(&place, &["config", "--list", "--name-only", "-z"], "read the settings").await?;
         let mut settings = BTreeSet::new();
         for name in listed.parts()? {
             let shown = String::from_utf8_lossy(name);
-            // These depend on the branch and folder, which may change before the next call.
+            // Such settings depend on the branch and folder, which may change before the next call.
             if shown.starts_with("includeif.") {
                 return Err(unsafe_settings(&place, &shown));
             }
@@ -336,10 +336,10 @@ fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
     refused(message, "worktrees require settings that cannot run programs: remove it from .git/config")
 }
 
-/// Maximum number of lines of git's messages in an error.
+/// Maximum number of lines from git's messages in an error.
 const MAX_LINES: usize = 6;
 
-/// Result of a call.
+/// Result of a git call.
 #[derive(Debug)]
 pub(super) struct GitOutput {
     pub(super) code: i32,
@@ -355,7 +355,7 @@ impl GitOutput {
         String::from_utf8_lossy(&self.bytes).trim().to_owned()
     }
 
-    /// Parts of a NUL-separated output.
+    /// Splits a NUL-separated output.
     ///
     /// # Errors
     /// If the output was truncated, because missing parts would look like missing files.
@@ -372,7 +372,7 @@ impl GitOutput {
         Ok(self.parts()?.into_iter().map(path).collect())
     }
 
-    /// First lines of git's messages that contain one of these texts.
+    /// First lines of git's messages that match one of the patterns.
     pub(super) fn complaints(&self, patterns: &[&str]) -> String {
         let lines = self.stderr.lines().filter(|line| patterns.iter().any(|pattern| line.contains(pattern)));
         lines.take(MAX_LINES).collect::<Vec<_>>().join("; ")
@@ -391,7 +391,7 @@ pub(super) fn path(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
 }
 
-/// Changed file between two trees.
+/// File that differs between two trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileChange {
     pub(super) path: PathBuf,
@@ -412,7 +412,7 @@ impl TreeEntry {
         self.mode == "000000"
     }
 
-    /// Returns true for a reference to a commit of another repository.
+    /// Returns true for a reference to a commit in another repository.
     pub(super) fn is_repository(&self) -> bool {
         self.mode == "160000"
     }

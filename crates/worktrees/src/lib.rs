@@ -1,14 +1,14 @@
 //! Git worktrees of sessions: created, shown, merged into the main tree, and removed.
 //!
-//! - `record`: record of each worktree, on the disk before the worktree itself; and the folders that git can access.
-//! - `git`: runs git in the sandbox of commands, without external settings and without programs named by a repository;
+//! - `record`: record of each worktree, on disk before the worktree itself; and the folders that git can access.
+//! - `git`: runs git in the command sandbox, without external settings and without programs named by a repository;
 //!   parses its output.
-//! - `create`, `changes`, `merge`, `remove`: one operation each. `changes` also detects obstacles for git, and
-//!   `remove` finishes operations interrupted by a stop of the daemon.
+//! - `create`, `changes`, `merge`, `remove`: one operation each. `changes` also detects obstacles for git, and `remove`
+//!   finishes operations interrupted by a stop of the daemon.
 //!
-//! Models write the files of worktrees, and their commands may write to a part of the repository. Nothing of that
-//! decides which folders are used or what is run: the folders come from the record, the index is the daemon's own,
-//! hooks, filters and merge drivers are never run, and git can access only the folders that an operation needs.
+//! Models write the files in worktrees, and their commands may write to a part of the repository. None of these files
+//! decide which folders are used or what is run: the folders come from the record, the index is the daemon's own,
+//! hooks, filters and merge drivers are never run, and git can only access the folders that an operation needs.
 
 mod changes;
 mod create;
@@ -61,8 +61,8 @@ struct Inner {
 }
 
 impl WorktreeFolders {
-    /// Creates the store for worktrees below `base`, which is created with the first one. Git runs in this sandbox with
-    /// the `PATH` of this environment, and takes the author of commits from the file `config`.
+    /// Creates the store for worktrees below `base`, which is created with the first worktree. Git runs in this sandbox
+    /// with the `PATH` of this environment, and takes the author of commits from the file `config`.
     pub fn new(
         base: PathBuf,
         sandbox: Option<Arc<Sandbox>>,
@@ -138,8 +138,8 @@ impl Worktrees for WorktreeFolders {
                 inner.records.all()?.into_iter().map(|record| record.repository.common).collect();
             repositories.sort();
             repositories.dedup();
-            // Every operation does this first. The lock is released at once, so that the next operation of a repository
-            // is not blocked by the others.
+            // Every operation first settles its repository. The lock is released at once, so that the next operation in
+            // a repository is not blocked by the others.
             let settled = |repository: PathBuf| async move { inner.lock_repository(&repository).await.map(drop) };
             join_all(repositories.into_iter().map(settled)).await.into_iter().collect()
         }
@@ -148,7 +148,7 @@ impl Worktrees for WorktreeFolders {
 }
 
 impl Inner {
-    /// Runs an operation on a worktree, exclusively in its repository, after finishing interrupted ones.
+    /// Runs an operation on a worktree, exclusively in its repository, after finishing interrupted operations.
     fn with_lock<'a, T: Send + 'a>(
         &'a self,
         name: String,

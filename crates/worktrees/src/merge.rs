@@ -1,7 +1,8 @@
-//! Merges the changes of a worktree into the main tree, all or nothing.
+//! Merges the changes in a worktree into the main tree, all or nothing.
 //!
 //! Uncommitted changes are committed to the worktree's branch. The merge is computed without touching a file. The main
-//! tree is fast-forwarded to it only if it is complete and touches no file with uncommitted changes in the main tree.
+//! tree is fast-forwarded to the merge only if the merge is complete and touches no file with uncommitted changes in
+//! the main tree.
 
 use std::{
     collections::BTreeSet,
@@ -79,7 +80,7 @@ impl Inner {
     /// Rejects files with required filters, such as encryption. Filters are not run here, so such files must not be
     /// committed.
     async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
-        // These filters are required by the repository for committing.
+        // The repository requires these filters for committing.
         let names = state.place.settings.iter().map(|(name, _)| name);
         let required: Vec<&str> =
             names.filter_map(|name| name.strip_prefix("filter.")?.strip_suffix(git::REQUIRED)).collect();
@@ -88,7 +89,7 @@ impl Inner {
         }
         let mut filtered = BTreeSet::new();
         let files = self.between(&state.place, &state.base, &state.tree).await?;
-        // Both the attributes changed by a session and the original ones count.
+        // Checks both the attributes changed by a session and the original attributes.
         for place in [&state.place, &GitPlace::main(&record.repository)] {
             for some in files.chunks(FILES_AT_ONCE) {
                 let mut args: Vec<&OsStr> = ["check-attr", "-z", "filter", "--"].map(OsStr::new).into();
@@ -125,7 +126,7 @@ impl Inner {
         let commit = git.succeeds(&place, &args, "commit the changes").await?.line();
         // No command of the session is running, so this lock is a leftover.
         let _ = fs::remove_file(record.admin()?.join("index.lock"));
-        // Only the worktree's own branch and index may be written, wherever links in them lead.
+        // Git may only write the worktree's own branch and index, wherever links in them lead.
         let common = &record.repository.common;
         own_folders(common).map_err(|error| storage("create the folders of branches", error))?;
         let top = self.real_top(&record)?;
@@ -133,7 +134,8 @@ impl Inner {
         let [branches, logs] = own_branches(common);
         let place = place.writing(&[record.admin()?, &branches, &logs]);
         let moved = async {
-            // The index first: until the branch follows, the index correctly lists the commit's files as staged.
+            // The index is written first: until the branch follows, the index correctly lists the commit's files as
+            // staged.
             git.succeeds(&place, &["read-tree", "--end-of-options", &commit], "write the index of the worktree")
                 .await?;
             let args = ["update-ref", "--no-deref", "-m", "agentd: apply", &record.reference(), &commit, &state.head];
@@ -192,7 +194,7 @@ impl Inner {
         Ok(WorktreeApplied { name, commit: to, onto, files })
     }
 
-    /// Fast-forwards the main tree to a commit. Git checks all files before it changes one.
+    /// Fast-forwards the main tree to a commit. Git checks all files before it changes any of them.
     pub(super) async fn fast_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
         let repository = &record.repository;
         let place = self.writing_main(main, repository);
@@ -208,8 +210,8 @@ impl Inner {
         Err(conflict(message, "check `git status` there, and settings that affect `git merge`"))
     }
 
-    /// Main tree with write access. If it is itself the worktree of a session, a model may have redirected its index
-    /// and branch, so other branches and the settings stay read-only.
+    /// Main tree with write access. If the main tree is itself the worktree of a session, a model may have redirected
+    /// its index and branch, so other branches and the settings stay read-only.
     pub(super) fn writing_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
         let Repository { top, git_dir, common } = repository;
         let is_of_session = self.records.real_base().is_ok_and(|base| top.starts_with(base));

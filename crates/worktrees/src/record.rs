@@ -1,5 +1,5 @@
-//! Records of worktrees, one file each, written before a worktree is created and removed after it. Also the places that
-//! git works in: explicit folders, besides which it can access none.
+//! Records of worktrees, one file each, written before a worktree is created and removed after it. Also the locations
+//! in which git works: explicit folders, which are the only ones that git can access.
 
 use std::{
     fs, io,
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Result of an operation on a worktree.
 pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
 
-/// Folder of the records. Names of worktrees never start with a dot.
+/// Folder for the records. Names of worktrees never start with a dot.
 const RECORDS: &str = ".records";
 /// Folder for git's temporary files: indexes and objects.
 pub(super) const SCRATCH: &str = ".scratch";
@@ -36,7 +36,7 @@ pub(super) struct WorktreeRecord {
     pub(super) repository: Repository,
     /// Administrative folder in the repository; `None` until git has created it.
     pub(super) admin: Option<PathBuf>,
-    /// Commit that it started from.
+    /// Commit from which the worktree started.
     pub(super) base: String,
     pub(super) at: Timestamp,
     pub(super) stage: Stage,
@@ -50,7 +50,7 @@ pub(super) enum Stage {
     Making,
     /// Without a pending operation.
     Ready,
-    /// Its changes are being committed.
+    /// The worktree's changes are being committed.
     Committing {
         /// Start in seconds since the epoch.
         at: i64,
@@ -62,7 +62,7 @@ pub(super) enum Stage {
         /// Start in seconds since the epoch.
         at: i64,
     },
-    /// Being removed, together with its branch if that is at the commit `tip`.
+    /// Being removed, together with its branch if the branch is at the commit `tip`.
     Removing {
         tip: Option<String>,
         /// Start in seconds since the epoch.
@@ -107,7 +107,7 @@ impl Records {
             .map_err(|error| storage("create the worktrees folder", error))
     }
 
-    /// All records, sorted by name. Damaged ones are logged and left in place.
+    /// All records, sorted by name. Damaged records are logged and left on disk.
     pub(super) fn all(&self) -> Result<Vec<WorktreeRecord>> {
         let folder = self.base.join(RECORDS);
         let entries = if_there(fs::read_dir(&folder)).map_err(|error| storage("list the worktrees", error))?;
@@ -171,7 +171,7 @@ impl Records {
         let record = self.find(name).ok()??;
         let ready = !matches!(record.stage, Stage::Making | Stage::Removing { .. });
         let top = base.join(name);
-        // A subfolder corresponds to the same one of the main tree.
+        // A subfolder corresponds to the same subfolder in the main tree.
         let below = folder.strip_prefix(&top).ok()?;
         let main = record.repository.top;
         let project = if below.as_os_str().is_empty() { main } else { main.join(below) };
@@ -188,14 +188,14 @@ pub(super) fn missing(message: impl Into<String>, hint: impl Into<String>) -> Wo
     WorkspaceError::new(ErrorKind::NotFound, message).with_hint(hint)
 }
 
-/// Error of the disk. `doing` completes the sentence "could not …".
+/// Disk error. `doing` completes the sentence "could not …".
 pub(super) fn storage(doing: &str, error: std::io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("check the folder `worktrees` in the daemon's data folder")
         .with_source(error)
 }
 
-/// Folders and settings of a call of git.
+/// Folders and settings for a git call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GitPlace {
     pub(super) git_dir: PathBuf,
@@ -206,14 +206,14 @@ pub(super) struct GitPlace {
     pub(super) objects: Option<PathBuf>,
     /// Folders that may be changed.
     pub(super) writes: Vec<PathBuf>,
-    /// Name and address of the author of a commit.
+    /// Name and mail address of a commit's author.
     pub(super) author: Option<(String, String)>,
     /// Settings that override programs named by the repository.
     pub(super) settings: Vec<(String, &'static str)>,
 }
 
 impl GitPlace {
-    /// Place of the main tree, read-only.
+    /// Location of the main tree, read-only.
     pub(super) fn main(repository: &Repository) -> Self {
         let Repository { top: work_tree, git_dir, common } = repository.clone();
         Self { git_dir, common, work_tree, ..Self::default() }
@@ -225,7 +225,7 @@ impl GitPlace {
         Self { git_dir: common.clone(), work_tree: common, ..Self::main(repository) }
     }
 
-    /// Place of a worktree, read-only.
+    /// Location of a worktree, read-only.
     pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self> {
         let (git_dir, work_tree) = (record.admin()?.to_owned(), top.to_owned());
         Ok(Self { git_dir, work_tree, ..Self::main(&record.repository) })

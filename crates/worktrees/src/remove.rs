@@ -1,6 +1,6 @@
 //! Removes worktrees: the folder, git's data about it, its branch, and finally the record, so that an interrupted
-//! removal is continued. Operations interrupted by a stop of the daemon are finished or cleared before the next one
-//! starts.
+//! removal is continued. Operations interrupted by a stop of the daemon are finished or cleared before the next
+//! operation starts.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -43,7 +43,7 @@ impl Inner {
         self.remove_completely(record).await
     }
 
-    /// Removes a worktree if nothing is lost. Returns true if it was removed.
+    /// Removes a worktree if nothing is lost. Returns true if the worktree was removed.
     pub(super) async fn remove_if_merged(&self, name: &str) -> Result<bool> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
         if !self.children(&record)?.is_empty() || !self.is_spare(&record).await? {
@@ -52,7 +52,7 @@ impl Inner {
         self.remove_completely(record).await.map(|()| true)
     }
 
-    /// Names of the worktrees whose main tree is this one.
+    /// Names of the worktrees that have this worktree as their main tree.
     fn children(&self, record: &WorktreeRecord) -> Result<Vec<String>> {
         let top = self.records.real_base()?.join(&record.name);
         let is_child = |other: &WorktreeRecord| other.name != record.name && other.repository.top == top;
@@ -86,7 +86,7 @@ impl Inner {
     pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<()> {
         let Stage::Removing { tip, .. } = &record.stage else { return Ok(()) };
         self.remove_files(record)?;
-        // Only its own lock is removed, because the user may be working in the main tree.
+        // Only the branch's own lock is removed, because the user may be working in the main tree.
         let _ = fs::remove_file(record.repository.common.join(record.reference() + ".lock"));
         if let Some(tip) = tip
             && record.repository.common.is_dir()
@@ -108,7 +108,7 @@ impl Inner {
         let (base, common) = (self.records.real_base()?, &record.repository.common);
         let top = base.join(&record.name);
         let failed = |error| storage(&format!("remove the worktree {}", record.name), error);
-        // Found before the folder that it refers to is removed.
+        // Searched before the folder that it refers to is removed.
         let admin = record.admin.clone().or_else(|| repository::admin_for(&top, common));
         folder_at(&base, record.name.as_ref()).map_err(failed)?;
         let all = common.join("worktrees");
@@ -182,7 +182,7 @@ impl Inner {
         let head = self.git.commit(&main, "HEAD").await?;
         self.remove_stale(main_locks(record), at);
         if head.as_deref() != Some(from) {
-            // The target was reached, or the user has moved elsewhere since.
+            // The target was reached, or the user has moved to another commit since then.
             return ready();
         }
         let writing = self.writing_main(&main, repository);
@@ -214,7 +214,7 @@ impl Inner {
         ready()
     }
 
-    /// Object id of each changed file, as it is in the main tree. `None` if there is no file.
+    /// Object ID of each changed file, as in the main tree. `None` if there is no file.
     async fn on_disk(
         &self,
         record: &WorktreeRecord,
@@ -243,7 +243,7 @@ impl Inner {
             }
         }
         for some in files.chunks(FILES_AT_ONCE) {
-            // As it would be committed, with normalised line ends.
+            // Hashed as it would be committed, with normalised line ends.
             let mut args: Vec<&OsStr> = ["hash-object", "--"].map(OsStr::new).into();
             args.extend(some.iter().map(|change| change.path.as_os_str()));
             let objects = self.git.succeeds(main, &args, "read the files of a merge").await?.line();
@@ -253,7 +253,7 @@ impl Inner {
         Ok(found)
     }
 
-    /// Returns true if a file is a prefix of an object. A file longer than the output limit counts as the user's.
+    /// Returns true if a file is a prefix of an object. A file longer than the output limit is treated as the user's.
     async fn is_beginning(&self, main: &GitPlace, path: &Path, object: &str) -> Result<bool> {
         let wanted = self.git.run(main, &["cat-file", "blob", object]).await?;
         let is_file =
@@ -272,7 +272,7 @@ impl Inner {
     }
 
     /// Removes locks left by git at the end of a previous run: those created between the start of the operation and the
-    /// start of this process. Other locks belong to someone else.
+    /// start of this process. Other locks belong to other processes.
     fn remove_stale(&self, locks: Vec<PathBuf>, at: i64) {
         const SLACK: Duration = Duration::from_secs(2);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(at).unwrap_or_default());
@@ -293,7 +293,7 @@ impl Inner {
 enum FileProgress {
     /// The file is in its target state.
     Wanted,
-    /// The file was started. Overwriting it loses nothing.
+    /// Git began to write the file. Overwriting it loses nothing.
     CutOff,
     /// The file is in its initial state, or was changed by the user.
     Other,
@@ -304,7 +304,7 @@ fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
     let FileChange { had, wanted, .. } = change;
     match object {
         None if wanted.is_none() => Some(FileProgress::Wanted),
-        // Git removes a file before it writes the new one.
+        // Git removes a file before it writes the new content.
         None if !had.is_none() => Some(FileProgress::CutOff),
         None => Some(FileProgress::Other),
         Some(object) if !wanted.is_none() && object == wanted.object => Some(FileProgress::Wanted),

@@ -47,7 +47,7 @@ async fn changed_line_with_recomputed_hash_is_detected() {
     let (forged, head) = agentd_audit::chain::seal(&before, r#"{"at":"1970-01-01T00:00:00Z","kind":"nothing"}"#);
     world.write(format!("{}\n{}\n{}\n{forged}{}\n", lines[0], lines[1], lines[2], lines[4]));
     assert_eq!(world.problems(), [AuditProblem::Changed]);
-    // All later hashes are recomputed too: only the witness still knows the original last hash.
+    // All later hashes are also recomputed: only the witness still has the original last hash.
     let (last, _) = agentd_audit::chain::seal(&head, r#"{"at":"1970-01-01T00:00:00Z","kind":"nothing"}"#);
     world.write(format!("{}\n{}\n{}\n{forged}{last}", lines[0], lines[1], lines[2]));
     assert_eq!(world.problems(), [AuditProblem::Changed]);
@@ -153,7 +153,7 @@ async fn changes_to_an_open_log_are_detected() {
     world.write(format!("{whole}{}", lines(&whole)[1]));
     let report = log.verify(None).await.unwrap();
     assert_eq!(problems(&report), [AuditProblem::OutOfOrder, AuditProblem::Foreign]);
-    // The end is cut off and the witness removed: the running daemon still knows the last line.
+    // The end is cut off and the witness removed: the running daemon still has the last line.
     world.write(lines(&whole)[0]);
     std::fs::remove_file(world.path("audit.head")).unwrap();
     let found = problems(&log.verify(None).await.unwrap());

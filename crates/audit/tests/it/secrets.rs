@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, decided};
 
-/// Values with the secret in some of their texts and names, at any depth.
+/// Values with the secret in some of their strings and names, at any depth.
 fn any_args(secret: String) -> impl Strategy<Value = Value> {
     let with = secret.clone();
     let text = prop_oneof![
@@ -34,7 +34,7 @@ fn any_args(secret: String) -> impl Strategy<Value = Value> {
     })
 }
 
-/// Collects all texts and names of a value.
+/// Collects all strings and names in a value.
 fn texts(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.push(text.clone()),
@@ -50,7 +50,7 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 #[test]
 fn known_secrets_never_reach_the_file() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // The secret contains characters that JSON escapes, and matches no text of the log itself.
+    // The secret contains characters that JSON escapes, and matches no text written by the log itself.
     let secret = r#"[0-9"\\/ ä]{3}[0-9]{4}["\\Q-Z]{3}"#;
     let case = secret.prop_flat_map(|secret: String| (any_args(secret.clone()), Just(secret)));
     proptest!(ProptestConfig::with_cases(200), |((args, secret) in case)| {

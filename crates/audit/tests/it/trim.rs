@@ -106,7 +106,7 @@ async fn trimming_by_age_keeps_the_log_valid() {
     assert_eq!(problems(&report), [AuditProblem::Recorded]);
     assert_eq!(log.trim(since(5)).await.unwrap(), TrimReport::default());
 
-    // It continues, is trimmed again and still verifies; so does the log of the next daemon.
+    // The log continues, is trimmed again and still verifies; so does the log of the next daemon.
     clock.set(30);
     log.record(started(30)).await.unwrap();
     log.trim(since(31)).await.unwrap();
@@ -146,7 +146,7 @@ async fn crash_during_trimming_leaves_a_valid_log() {
     let names = || std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
     let before: Vec<_> = names().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();
     log.trim(since(3)).await.unwrap();
-    // Simulates a stop after the record of a removal: the newest removed file is still there.
+    // Simulates a stop after a removal was recorded: the newest removed file still exists.
     let mut removed: Vec<_> = before.into_iter().filter(|(path, _)| !path.exists()).collect();
     removed.sort();
     let (path, content) = removed.pop().unwrap();

@@ -1,6 +1,6 @@
-//! Folders of others that are used only as the user agreed to them: the hash over their files, the stored agreements,
-//! and the cleanup of the daemon's copies. The agreements are in `trusted.json` and `installed.json`, which tools
-//! cannot see.
+//! Folders from other authors that are used only as the user agreed to them: the hash over their files, the stored
+//! agreements, and the cleanup of the daemon's copies. The agreements are in `trusted.json` and `installed.json`, which
+//! tools cannot access.
 
 use std::{fs, io, path::Path};
 
@@ -20,7 +20,7 @@ pub(crate) const DRAFT: &str = ".draft-";
 
 /// Record of the user's consent to one folder.
 pub(crate) trait Agreement: Clone + Serialize + DeserializeOwned {
-    /// Name of the file with all records, and of the list in it.
+    /// Name of the file with all records, and of the list in that file.
     const FILE: [&'static str; 2];
     /// Type of the key.
     type Key: PartialEq + ?Sized;
@@ -34,7 +34,7 @@ pub(crate) trait Agreement: Clone + Serialize + DeserializeOwned {
     /// Files at the time of the agreement.
     fn files(&self) -> &[ProjectFile];
 
-    /// Differences of these files from the recorded ones, sorted by path.
+    /// Differences between the files `now` and the recorded files, sorted by path.
     fn changes(&self, now: &[ProjectFile]) -> Vec<ProjectChange> {
         let agreed = self.files();
         let find = |files: &[ProjectFile], path: &str| files.iter().find(|file| file.path == path).cloned();
@@ -79,7 +79,7 @@ impl<A: Agreement> Agreements<A> {
         self.0.iter().find(|record| record.key() == key)
     }
 
-    /// Adds an agreement, replacing an earlier one with the same key.
+    /// Adds an agreement, replacing an earlier agreement with the same key.
     pub(crate) fn with(mut self, agreement: A) -> Self {
         match self.0.iter_mut().find(|record| record.key() == agreement.key()) {
             Some(record) => *record = agreement,
@@ -137,7 +137,7 @@ pub(crate) fn remove_below(parent: &Path, name: &str) {
     }
 }
 
-/// File to be hashed: its path, whether its owner may execute it, its size, and its content or a digest of it.
+/// File to be hashed: its path, the executable bit of its owner, its size, and its content or a digest of the content.
 pub(crate) type HashedFile<'a> = (&'a str, bool, u64, &'a [u8]);
 
 /// Hash over files, as hexadecimal digits. Variable parts are preceded by their lengths, so that no two sets of files
@@ -157,14 +157,14 @@ pub(crate) fn hash<'a>(form: &[u8], files: impl Iterator<Item = HashedFile<'a>>)
     hex(&digest.finalize())
 }
 
-/// Hash of one file's content.
+/// Hash of a file's content.
 pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
 /// Problems with the files of a folder.
 pub(crate) trait ProblemList {
-    /// Adds a problem because of which a part is not used.
+    /// Adds a problem that prevents the use of a part.
     fn refuse(&mut self, file: &str, message: impl Into<String>);
 
     /// Adds a harmless problem.
@@ -181,7 +181,7 @@ impl ProblemList for Vec<ProjectProblem> {
     }
 }
 
-/// Error of the disk. `doing` completes the sentence "could not …".
+/// Disk error. `doing` completes the sentence "could not …".
 pub(crate) fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("check the daemon's data folder: agentctl doctor")

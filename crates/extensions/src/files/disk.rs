@@ -26,10 +26,10 @@ use super::{
 
 /// Maximum number of cached files, and of cached folders.
 const MAX_CACHED: usize = 512;
-/// Maximum number of entries read of a folder.
+/// Maximum number of entries read per folder.
 const MAX_ENTRIES: usize = 1000;
 
-/// Cache of files and folders, by path. Locks are held only for lookups, so no reader waits for another one's disk
+/// Cache of files and folders, by path. Locks are held only for lookups, so no reader waits for another reader's disk
 /// access.
 #[derive(Debug, Default)]
 pub(crate) struct GuideCache {
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
 }
 
 impl GuideCache {
-    /// First `limit` bytes of a regular file of this user. `None` if there is no such file.
+    /// Reads the first `limit` bytes of a regular file of this user. `None` if there is no such file.
     pub(crate) fn read(
         &self,
         path: &Path,
@@ -81,7 +81,7 @@ impl GuideCache {
         Ok(read)
     }
 
-    /// Entries of a folder, sorted by name, without hidden ones. Empty if there is no such folder.
+    /// Lists a folder, sorted by name, without hidden entries. Empty if there is no such folder.
     pub(crate) fn entries(&self, folder: &Path, access: DiskAccess) -> Result<Arc<[Entry]>, NotCached> {
         let stamp = stamp(folder, true, access);
         let stamp = if access == DiskAccess::CachedOnly { stamp? } else { stamp.unwrap_or_default() };
@@ -127,14 +127,14 @@ fn insert<T: ?Sized>(cached: &Mutex<CachedFiles<T>>, path: &Path, limit: usize, 
 #[derive(Debug)]
 pub(crate) struct GuideText {
     pub(crate) text: String,
-    /// Size of the file in bytes; that of the text if all of it was read.
+    /// Size of the file in bytes, or of the text if the whole file was read.
     pub(crate) bytes: u64,
     pub(crate) digest: String,
     /// Device and inode, which are the same under every name of the file.
     pub(crate) identity: (u64, u64),
     /// Parsed front matter, or the reason why it is invalid, once it was requested.
     pub(crate) front: OnceLock<Result<Front, Flaw>>,
-    /// Set once the files of the skill were found to be usable.
+    /// Initialised once the files of the skill were found to be usable.
     pub(crate) is_sound: OnceLock<()>,
 }
 
@@ -165,13 +165,13 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// Willingness to block on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskAccess {
-    /// Never blocks: uses only what the system has cached.
+    /// Never blocks: only uses data that the system has cached.
     CachedOnly,
     /// Blocks as long as the disk takes.
     Blocking,
 }
 
-/// Error of a non-blocking read that needs the disk.
+/// Error for a non-blocking read that needs the disk.
 #[derive(Debug)]
 pub struct NotCached;
 
@@ -207,7 +207,7 @@ impl Stamp {
         })
     }
 
-    /// Checks that it is a regular file of this user.
+    /// Checks that the path is a regular file of this user.
     fn check_file(&self) -> io::Result<()> {
         if self.kind != FileType::RegularFile {
             return Err(io::Error::other("it is not a regular file"));
@@ -247,8 +247,8 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Opens a path with `O_PATH`, only if every folder on the way is cached by the system. Accesses no disk or remote
-/// machine.
+/// Opens a path with `O_PATH`, only if every folder on the way is cached by the system. Accesses neither a disk nor a
+/// remote host.
 #[cfg(target_os = "linux")]
 fn open_cached(path: &Path, follow: bool) -> io::Result<OwnedFd> {
     use rustix::fs::ResolveFlags;

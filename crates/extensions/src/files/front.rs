@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
 /// Maximum size of front matter, in bytes.
 pub(crate) const MAX_FRONT: usize = 16 << 10;
-/// Usual maximum length of a description, in characters. Longer ones get a note.
+/// Usual maximum length of a description, in characters. Longer descriptions get a note.
 const MAX_DESCRIPTION: usize = 1024;
 /// Maximum length of a description passed to models, in characters.
 pub(crate) const MAX_LISTED_DESCRIPTION: usize = 300;
-/// Keys whose invalid YAML makes the whole skill invalid. Without them it would be another skill.
+/// Keys whose invalid YAML makes the whole skill invalid. Without these keys it would be another skill.
 const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
-/// Keys of other systems, which have no effect here.
+/// Keys from other systems, which have no effect here.
 const IGNORED_KEYS: &str = "agent argument-hint author category compatibility context disable-model-invocation homepage hooks \
     metadata model tags user-invocable version";
 /// Maximum number of packages that a skill can need.
@@ -31,18 +31,18 @@ pub(crate) struct Front {
     /// Purpose of the skill, in one line.
     pub(crate) description: String,
     pub(crate) license: Option<String>,
-    /// Tools that the skill claims to use. Informational only; nothing is permitted by it.
+    /// Tools that the skill claims to use. Informational only; the list permits nothing.
     pub(crate) allowed_tools: Vec<String>,
-    /// Python packages that its scripts need, as written.
+    /// Python packages that the skill's scripts need, as written.
     pub(crate) dependencies: Vec<String>,
-    /// Problems that do not prevent its use.
+    /// Problems that do not prevent the use of the skill.
     pub(crate) notes: Vec<Flaw>,
 }
 
 /// Problem in a line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flaw {
-    /// Line number from 1, or 0 if no line is meant.
+    /// Line number from 1, or 0 for no particular line.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
@@ -108,7 +108,7 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     Ok(front)
 }
 
-/// Name of a skill: that of its front matter if it is valid, otherwise that of its folder.
+/// Name of a skill: from its front matter if valid, otherwise from its folder.
 pub(crate) fn name(front: &Front, entry: &str) -> Option<String> {
     let own = front.name.as_deref().filter(|name| is_skill_name(name));
     own.or_else(|| is_skill_name(entry).then_some(entry)).map(str::to_owned)
@@ -120,7 +120,7 @@ pub(crate) struct MarkdownParts<'a> {
     pub(crate) fields: Map<String, Value>,
     /// Text after the front matter.
     pub(crate) body: &'a str,
-    /// Problems that do not prevent its use.
+    /// Problems that do not prevent the use of the file.
     pub(crate) notes: Vec<Flaw>,
 }
 
@@ -189,7 +189,7 @@ fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String
     Ok(fields)
 }
 
-/// Parses YAML that begins on this line of the file.
+/// Parses YAML that begins at line `first` of the file.
 fn parsed(yaml: &str, first: usize) -> Result<Map<String, Value>, Flaw> {
     serde_saphyr::from_str(yaml).map_err(|error: serde_saphyr::Error| {
         let at = error.location().and_then(|at| usize::try_from(at.line()).ok());
@@ -215,7 +215,7 @@ fn blocks(yaml: &str) -> Vec<(usize, &str, &str)> {
     starts.iter().zip(ends).map(|((line, key, start), end)| (*line, *key, &yaml[*start..end])).collect()
 }
 
-/// Quotes the text of known keys if it is unquoted and on one line.
+/// Quotes the values of known keys if they are unquoted and on one line.
 fn quoted(yaml: &str) -> String {
     let mut out = String::with_capacity(yaml.len() + 8);
     for line in yaml.split_inclusive('\n') {

@@ -6,9 +6,9 @@
 //! - `agreed`: folders that are used only as the user agreed to them: hashes, records and copies.
 //! - `tree`: scans and copies the files of a skill or plugin. `requirements`: packages declared by a skill.
 //!
-//! Before most turns nothing has changed. Finding that out takes a few microseconds, less than waking a thread that may
-//! block on a disk. The first attempt therefore uses only what the system has cached, and a blocking read follows only
-//! if that is not sufficient.
+//! Before most turns nothing has changed. A check for changes takes a few microseconds, less than waking a thread that
+//! may block on a disk. The first attempt therefore only uses data that the system has cached, and a blocking read
+//! follows if the cached data is not sufficient.
 //!
 //! A project, and the folders around it, may be untrusted. Anything except a regular file of this user, reached without
 //! links, is skipped.

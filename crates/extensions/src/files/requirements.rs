@@ -12,15 +12,15 @@ const MAX_PACKAGES: usize = 100;
 /// Maximum length of one package with the hashes of its wheels, in bytes.
 const MAX_LINE: usize = 8 << 10;
 
-/// Rejects anything that is not a package. The installer checks again, whatever the list went through before.
+/// Rejects anything that is not a package. The installer checks the list again, however it was transferred.
 ///
 /// # Errors
-/// The first invalid entry.
+/// Returns the first invalid entry.
 pub(crate) fn check(packages: &[String]) -> Result<(), Flaw> {
     packages.iter().try_for_each(|written| package(written).map(drop).map_err(|message| Flaw::new(0, message)))
 }
 
-/// Packages that a skill needs: those of its front matter and of its `requirements.txt`.
+/// Packages that a skill needs, from its front matter and its `requirements.txt`.
 pub(crate) fn packages(front: &Front, listed: Option<&str>) -> Result<Vec<String>, (&'static str, Flaw)> {
     let mut found = of_list(&front.dependencies).map_err(|flaw| (SKILL_FILE, flaw))?;
     let listed = listed.map_or(Ok(Vec::new()), of_file).map_err(|flaw| (PACKAGES_FILE, flaw))?;
@@ -32,10 +32,10 @@ pub(crate) fn packages(front: &Front, listed: Option<&str>) -> Result<Vec<String
     Ok(found)
 }
 
-/// Packages of a `requirements.txt`, each as passed to the installer.
+/// Parses the packages in a `requirements.txt`, each as passed to the installer.
 ///
 /// # Errors
-/// The first invalid line.
+/// Returns the first invalid line.
 pub(crate) fn of_file(text: &str) -> Result<Vec<String>, Flaw> {
     let mut found: Vec<String> = Vec::new();
     let mut lines = text.lines().enumerate();
@@ -56,10 +56,10 @@ pub(crate) fn of_file(text: &str) -> Result<Vec<String>, Flaw> {
     Ok(found)
 }
 
-/// Packages of the front matter. A requirement of Python itself is dropped.
+/// Parses the packages in front matter. A requirement for Python itself is dropped.
 ///
 /// # Errors
-/// The first invalid entry.
+/// Returns the first invalid entry.
 pub(crate) fn of_list(listed: &[String]) -> Result<Vec<String>, Flaw> {
     let mut found = Vec::new();
     for written in listed {
@@ -89,8 +89,8 @@ fn without_comment(line: &str) -> &str {
     line.find(" #").map_or(line, |at| &line[..at])
 }
 
-/// Parses one package: its name, extras, versions, environment marker and hashes of its wheels. Nothing else is
-/// accepted, because installers read options from such lines.
+/// Parses one package: its name, extras, versions, environment marker and wheel hashes. Nothing else is accepted,
+/// because installers read options from such lines.
 fn package(written: &str) -> Result<String, String> {
     let shown = || written.chars().take(80).collect::<String>();
     if written.len() > MAX_LINE {
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         self.any_of(&COMPARISONS).or_else(|| self.any_of(&["in "])).map(drop)
     }
 
-    /// Parses a variable or a quoted text. Blanks in the text are rejected: the part after one would be read as an
+    /// Parses a variable or a quoted string. Blanks in the string are rejected: an installer would read the rest as an
     /// option.
     fn value(&mut self) -> Option<()> {
         for mark in ["'", "\""] {
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// Consumes all following letters that fit, and blanks before them.
+    /// Consumes all following characters that fit, and blanks before them.
     fn run(&mut self, fits: impl Fn(char) -> bool) -> Option<&'a str> {
         let rest = self.0.trim_start_matches(' ');
         let end = rest.find(|letter| !fits(letter)).unwrap_or(rest.len());

@@ -1,7 +1,7 @@
 //! Scans the files of a skill or plugin as a whole before any of them is used, and copies them.
 //!
 //! A skill may be from anyone. It must be small, consist of files and folders, and have no link that leads outside.
-//! Anything else is rejected with the name of the file. A copy contains regular files only, so it does not change
+//! Anything else is rejected with the name of the file. A copy only contains regular files, so it does not change
 //! during a session, and does not lead back to its source.
 
 use std::{
@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 16;
 /// Maximum number of reported problems.
 const MAX_LISTED: usize = 20;
 
-/// Limits of a kind of tree.
+/// Limits for one kind of tree.
 #[derive(Debug)]
 pub(crate) struct TreeKind {
     /// Name of the kind, for messages.
@@ -28,13 +28,13 @@ pub(crate) struct TreeKind {
     pub(crate) max_bytes: u64,
     /// Maximum number of files and folders.
     pub(crate) max_entries: usize,
-    /// Names ignored at any depth: leftovers of tools.
+    /// Names ignored at any depth: leftovers from other tools.
     pub(crate) ignored_names: &'static [&'static str],
     /// True to skip dangling links and links to folders inside the tree, instead of rejecting the tree.
     pub(crate) skips_links: bool,
 }
 
-/// Limits of a skill.
+/// Limits for a skill's files.
 pub(crate) static SKILL_TREE: TreeKind = TreeKind {
     noun: "skill",
     max_bytes: 10 << 20,
@@ -52,7 +52,7 @@ pub(crate) struct Tree {
     /// Folders, parents before children.
     folders: Vec<PathBuf>,
     pub(crate) bytes: u64,
-    /// Problems that prevent its use: the file, or an empty text for the whole tree, and a message.
+    /// Problems that prevent the use of the tree: the file, or an empty string for the whole tree, and a message.
     pub(crate) problems: Vec<(String, String)>,
     /// Skipped links, in the same form.
     pub(crate) left_out: Vec<(String, String)>,
@@ -70,15 +70,15 @@ impl Tree {
     /// Scans the folder of a skill.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the folder cannot be read.
     pub(crate) fn of(folder: &Dir) -> io::Result<Self> {
         Self::of_kind(folder, &SKILL_TREE)
     }
 
-    /// Scans a folder.
+    /// Scans a folder of this kind.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the folder cannot be read.
     pub(crate) fn of_kind(folder: &Dir, kind: &'static TreeKind) -> io::Result<Self> {
         let (files, folders, problems, left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut tree = Self { kind, files, folders, bytes: 0, problems, left_out };
@@ -96,12 +96,12 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Number of files in it.
+    /// Number of files in the tree.
     pub(crate) fn count(&self) -> usize {
         self.files.len()
     }
 
-    /// Digest of paths, sizes and times, which changes if a file does.
+    /// Digest of paths, sizes and times, which changes if a file changes.
     pub(crate) fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for TreeFile { path, size, modified, runs } in &self.files {
@@ -149,7 +149,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds a link as a copy of its target, if that is a file of the tree.
+    /// Adds a link as a copy of its target, if the target is a file in the tree.
     fn link(&mut self, root: &Dir, path: PathBuf) {
         let noun = self.kind.noun;
         match root.metadata(&path) {
@@ -212,7 +212,7 @@ impl Tree {
     /// Reads the files one by one, like [`Self::read`].
     ///
     /// # Errors
-    /// If a file cannot be read, or has changed since the scan; and errors of `on_file`.
+    /// If a file cannot be read, or has changed since the scan. Errors from `on_file` are returned.
     pub(crate) fn each(
         &self,
         from: &Dir,
@@ -222,7 +222,7 @@ impl Tree {
         for TreeFile { path, runs, .. } in &self.files {
             let mut content = Vec::new();
             open_file(from, path)?.take(left + 1).read_to_end(&mut content)?;
-            // It may have grown since the scan.
+            // The file may have grown since the scan.
             let grown = || io::Error::other(format!("the {} has grown in the meantime", self.kind.noun));
             left = left.checked_sub(content.len() as u64).ok_or_else(grown)?;
             on_file(path, *runs, content)?;

@@ -13,7 +13,7 @@ use crate::files::{
     tree::{Tree, TreeKind},
 };
 
-/// Limits of a plugin. Its servers may need files in `node_modules`.
+/// Limits for a plugin. Its servers may need files in `node_modules`.
 static PLUGIN_TREE: TreeKind = TreeKind {
     noun: "plugin",
     max_bytes: 32 << 20,
@@ -29,16 +29,16 @@ const MAX_PATH: usize = 300;
 /// Prefix of the hashed input, which identifies its format.
 const FORM: &[u8] = b"agentd plugin 1\0";
 
-/// File of a plugin.
+/// One file of a plugin.
 #[derive(Debug)]
 pub(super) struct PluginFile {
     /// Path below the plugin's folder, with slashes.
     pub(super) path: String,
-    /// True if its owner may execute it.
+    /// True if the file's owner may execute it.
     pub(super) runs: bool,
     bytes: u64,
     sha256: String,
-    /// Text, if the extension is that of a text file.
+    /// Text of the file, if its extension is that of a text file.
     text: Option<Result<String, &'static str>>,
 }
 
@@ -56,7 +56,7 @@ impl PluginFolder {
     /// Scans a folder, and reads its files one by one.
     ///
     /// # Errors
-    /// The reason why it is not a plugin, for the user.
+    /// Returns the reason why the folder is not a plugin, for the user.
     pub(super) fn read(folder: &Dir) -> Result<Self, String> {
         let unread = |error: io::Error| format!("it cannot be read: {error}");
         let tree = Tree::of_kind(folder, &PLUGIN_TREE).map_err(unread)?;
@@ -84,7 +84,7 @@ impl PluginFolder {
         hash(FORM, self.files.iter().map(|file| (&*file.path, file.runs, file.bytes, file.sha256.as_bytes())))
     }
 
-    /// Files in the form of a record.
+    /// Lists the files as stored in a record.
     pub(super) fn listed(&self) -> Vec<ProjectFile> {
         let file = |file: &PluginFile| {
             let PluginFile { path, bytes, sha256, .. } = file;
@@ -102,7 +102,7 @@ impl PluginFolder {
         self.files.iter().any(|file| file.path == path)
     }
 
-    /// Returns true if there is a folder of that path with a file in it.
+    /// Returns true if there is a folder at that path with a file in it.
     pub(super) fn has_folder(&self, path: &str) -> bool {
         self.below(path).next().is_some()
     }
@@ -110,13 +110,13 @@ impl PluginFolder {
     /// Text of a file, or `None` if there is no such file.
     ///
     /// # Errors
-    /// The reason why it cannot be read as text.
+    /// Returns the reason why the file cannot be read as text.
     pub(super) fn text(&self, path: &str) -> Option<Result<&str, &'static str>> {
         let file = self.files.iter().find(|file| file.path == path)?;
         Some(file.text())
     }
 
-    /// Files below a folder, with their paths relative to it. The empty path is the plugin's folder.
+    /// Files in a folder, with their paths relative to it. The empty path is the plugin's folder.
     pub(super) fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a PluginFile)> {
         self.files.iter().filter_map(move |file| {
             let path = match folder {
@@ -145,7 +145,7 @@ impl PluginFile {
     /// Text of the file.
     ///
     /// # Errors
-    /// The reason why it cannot be read as text.
+    /// Returns the reason why the file cannot be read as text.
     pub(super) fn text(&self) -> Result<&str, &'static str> {
         match &self.text {
             Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),

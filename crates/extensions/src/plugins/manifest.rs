@@ -20,7 +20,7 @@ const MANIFESTS: [&str; 6] = [
     ".github/plugin/plugin.json",
 ];
 
-/// Files that list several plugins of one folder.
+/// Files that list several plugins in one folder.
 pub(super) const MARKETPLACES: [&str; 2] = [".claude-plugin/marketplace.json", "marketplace.json"];
 
 /// Fields without a meaning for agentd.
@@ -40,21 +40,21 @@ const UNSUPPORTED: [(&str, &[&str]); 9] = [
     ("channels", &[]),
 ];
 
-/// Maximum number of characters stored of a text.
+/// Maximum number of characters stored per string.
 const MAX_TEXT: usize = 500;
 /// Maximum number of paths in one field.
 const MAX_PATHS: usize = 200;
 
-/// Source of a description of MCP servers.
+/// Source of an MCP server description.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ServerSource {
-    /// File of the plugin.
+    /// File in the plugin.
     File(String),
-    /// Field of the manifest.
+    /// Field in the manifest.
     Inline(Map<String, Value>),
 }
 
-/// Manifest of a plugin.
+/// Parsed manifest of a plugin.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Manifest {
     pub(super) name: String,
@@ -78,7 +78,7 @@ impl Manifest {
     /// Parses the manifest. `fallback` is the plugin's name if there is no manifest.
     ///
     /// # Errors
-    /// The reason why it is not a plugin.
+    /// Returns the reason why the folder is not a plugin.
     pub(super) fn of(folder: &PluginFolder, fallback: &str) -> Result<Self, String> {
         let found = MANIFESTS.iter().find_map(|path| Some((*path, folder.text(path)?)));
         let mut manifest = Self::default();
@@ -134,7 +134,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Paths of a field, relative to the plugin's folder.
+    /// Paths in a field, relative to the plugin's folder.
     fn paths(&mut self, file: &str, key: &str, value: &Value) -> Result<Vec<String>, String> {
         let listed = match value {
             Value::String(path) => vec![path.as_str()],
@@ -200,7 +200,7 @@ pub(super) fn inner_path(path: &str) -> Result<String, String> {
     if parts.contains(&"..") { Err(outside()) } else { Ok(parts.join("/")) }
 }
 
-/// Text of the plugin as one line, without control characters.
+/// Formats text from the plugin as one line, without control characters.
 fn line(text: &str) -> String {
     let single_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let plain: String = single_line.chars().filter(|letter| !letter.is_control()).collect();

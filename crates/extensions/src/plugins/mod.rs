@@ -4,8 +4,8 @@
 //! - `parts`, `servers`: the contents of a plugin.
 //!
 //! A plugin is copied into the data folder, and the user agrees to the hash over that copy. The copy is checked when
-//! the daemon starts, when its configuration is read, when plugins are listed, and before a server of the plugin
-//! starts. If the hash differs, nothing of the plugin is used.
+//! the daemon starts, when its configuration is read, when plugins are listed, and before a server from the plugin
+//! starts. If the hash differs, nothing in the plugin is used.
 
 mod folder;
 mod manifest;
@@ -41,12 +41,12 @@ use crate::files::agreed_folder::{Agreement, Agreements, DRAFT, lock, remove_bel
 
 /// Maximum number of plugins.
 const MAX_PLUGINS: usize = 100;
-/// Maximum number of characters stored of a client's name, and of a source.
+/// Maximum number of characters stored for a client's name, and for a source.
 const MAX_NAME: usize = 1000;
-/// Maximum number of plugins listed in an error about a folder of plugins.
+/// Maximum number of plugins listed in an error about a folder that contains plugins.
 const MAX_INNER: usize = 12;
 
-/// One plugin as the user agreed to it.
+/// One plugin, in the version that the user agreed to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct PluginRecord {
     name: String,
@@ -55,12 +55,12 @@ struct PluginRecord {
     hash: String,
     /// Name of the plugin's folder, next to the file of all records.
     folder: String,
-    /// Location that it was added from.
+    /// Location from which the plugin was added.
     source: String,
     at: Timestamp,
     /// Client through which the user agreed.
     by: String,
-    /// Files at that time, to list later changes.
+    /// Files at the time of the agreement, to list later changes.
     files: Vec<ProjectFile>,
 }
 
@@ -87,9 +87,9 @@ pub struct PluginStore(Arc<Store>);
 
 #[derive(Debug)]
 struct Store {
-    /// Folder of the records and copies.
+    /// Folder for the records and copies.
     folder: PathBuf,
-    /// Parent of the folders that servers of plugins may write to.
+    /// Parent of the folders that plugin servers may write to.
     data: PathBuf,
     installed: RwLock<Arc<[InstalledPlugin]>>,
     /// Serialises additions and removals.
@@ -101,14 +101,14 @@ struct Store {
 pub struct InstalledPlugin {
     /// Description of the plugin.
     pub report: PluginReport,
-    /// Entries of its servers, as in `mcp_servers.yaml`, with their names.
+    /// Entries of the plugin's servers, as in `mcp_servers.yaml`, with their names.
     pub servers: Vec<(String, Value)>,
-    /// Folders of skills, and those of their entries that are skills.
+    /// Skill folders of the plugin, with the entries that are skills.
     pub(crate) skills: Vec<(PathBuf, Vec<String>)>,
 }
 
 impl InstalledPlugin {
-    /// Returns true if it is as the user agreed to it, so that its parts are used.
+    /// Returns true if the plugin is unchanged since the user agreed to it, so that its parts are used.
     pub fn is_used(&self) -> bool {
         self.report.state == PluginState::Installed
     }
@@ -122,7 +122,7 @@ struct LoadedPlugin {
 }
 
 impl PluginStore {
-    /// Creates the store for plugins in `folder`, whose servers may write below `data`. Reads nothing yet.
+    /// Creates the store for plugins in `folder`, whose servers may write in `data`. Reads nothing yet.
     pub fn new(folder: PathBuf, data: PathBuf) -> Self {
         let (installed, changing) = (RwLock::new(Arc::from([])), Mutex::default());
         Self(Arc::new(Store { folder, data, installed, changing }))
@@ -159,10 +159,11 @@ impl PluginStore {
         Ok(store.describe(&loaded, folder.to_path_buf(), records.of(&loaded.manifest.name), false))
     }
 
-    /// Adds a plugin whose files have this hash, or replaces another version of it. Leaves nothing behind on failure.
+    /// Adds a plugin whose files have this hash, or replaces another version of the plugin. Leaves nothing behind on
+    /// failure.
     ///
     /// # Errors
-    /// If it is not a plugin, has another hash, or cannot be copied.
+    /// If the folder is not a plugin, has another hash, or cannot be copied.
     pub fn add(&self, folder: &Path, hash: &str, source: &str, client: &str) -> Result<PluginReport, WorkspaceError> {
         let store = &self.0;
         let _guard = lock(&store.changing);
@@ -232,10 +233,11 @@ impl PluginStore {
         Ok(Some(report))
     }
 
-    /// Checks that a plugin is as the user agreed to it, before a part of it runs. Blocks on the disk.
+    /// Checks that a plugin is unchanged since the user agreed to it, before a part of the plugin runs. Blocks on the
+    /// disk.
     ///
     /// # Errors
-    /// The reason why it may not run, for the user.
+    /// Returns the reason why it may not run, for the user.
     pub fn check(&self, name: &str) -> Result<(), String> {
         let records = self.0.records().map_err(|error| error.to_string())?;
         let Some(record) = records.of(name) else { return Err(format!("the plugin {name} no longer exists")) };

@@ -26,9 +26,9 @@ use crate::{
 const MAX_PARTS: usize = 200;
 /// Maximum size of a command, in bytes.
 const MAX_COMMAND: usize = 64 << 10;
-/// Maximum number of listed scripts of a skill.
+/// Maximum number of listed scripts per skill.
 const MAX_SCRIPTS: usize = 100;
-/// File extensions of programs.
+/// File extensions of scripts.
 const PROGRAMS: [&str; 9] = [".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl"];
 
 /// Parts of a plugin.
@@ -143,7 +143,7 @@ impl PluginParts {
                 let is_meant = file.path == *path || below.is_some_and(|below| !below.contains('/'));
                 let name = file.path.rsplit('/').next().and_then(|name| name.strip_suffix(".md"));
                 let is_known = found.iter().any(|(_, other)| other.path == file.path);
-                // Such folders often have a README.
+                // Such folders often contain a README.
                 if let Some(name) = name.filter(|name| is_meant && !is_known && !name.eq_ignore_ascii_case("readme")) {
                     found.push((name, file));
                 }

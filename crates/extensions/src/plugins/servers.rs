@@ -1,7 +1,7 @@
-//! MCP servers of a plugin, from `mcp.json`, `.mcp.json` and the manifest. Pure.
+//! MCP servers in a plugin, from `mcp.json`, `.mcp.json` and the manifest. Pure.
 //!
-//! Only the way to start or reach a server is used. Only the user decides which of its tools run without asking, and
-//! how they are rated.
+//! Only the settings for starting or reaching a server are used. Only the user decides which of its tools run without
+//! asking, and how they are rated.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use super::{
 };
 use crate::files::{agreed_folder::ProblemList as _, front::shown};
 
-/// Maximum number of servers of a plugin.
+/// Maximum number of servers per plugin.
 const MAX_SERVERS: usize = 50;
-/// Maximum number of arguments, variables and headers of a server, in total.
+/// Maximum number of arguments, variables and headers per server, in total.
 const MAX_PARTS: usize = 100;
-/// Maximum length of one text, in bytes.
+/// Maximum length of one string, in bytes.
 const MAX_TEXT: usize = 8 << 10;
 
 /// Variables for the plugin's folder, and for the folder that its servers may write to.
 const ROOT: &str = "${PLUGIN_ROOT}";
 const DATA: &str = "${PLUGIN_DATA}";
 
-/// Variables of other systems, and their equivalents here.
+/// Variables from other systems, and their equivalents here.
 const TRANSLATED: [(&str, &str); 8] = [
     ("${CLAUDE_PLUGIN_ROOT}", ROOT),
     ("${CLAUDE_PLUGIN_DATA}", DATA),
@@ -60,12 +60,12 @@ const KNOWN_KEYS: [&str; 13] = [
 /// Prefixes of variables that decide what loaders, shells, interpreters and package managers run.
 const STEERING: &str = "BASH_ BUN_ CARGO CORECLR_ DENO_ DOTNET_ DYLD_ ELECTRON_ GCONV_ GEM_ GIT_ GLIBC_ GOFLAGS GOTOOLCHAIN \
     IFS LD_ LUA_ NODE_ NPM_ OPENSSL_ PERL PHP PIP_ PNPM_ PYTHON RUBY RUSTC UV_ YARN_";
-/// Suffixes of such variables.
+/// Suffixes of variables that decide what runs.
 const STEERING_ENDS: &str = "COMMAND EDITOR INDEX_URL OPTIONS OPTS PATH PROXY REGISTRY SHELL";
-/// Variables with such prefixes that are harmless.
+/// Variables with a prefix in `STEERING` that are harmless.
 const HARMLESS: &str = "NODE_ENV PYTHONIOENCODING PYTHONUNBUFFERED PYTHONUTF8";
 
-/// Server entry. Its texts still contain `${PLUGIN_ROOT}` and `${PLUGIN_DATA}`.
+/// Server entry. Its strings still contain `${PLUGIN_ROOT}` and `${PLUGIN_DATA}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServerEntry {
     pub(crate) name: String,
@@ -78,7 +78,7 @@ pub(crate) struct ServerEntry {
     sse: bool,
 }
 
-/// Servers parsed so far, and problems with others.
+/// Servers parsed so far, and problems with other servers.
 #[derive(Debug, Default)]
 pub(super) struct FoundServers {
     pub(super) servers: Vec<ServerEntry>,
@@ -86,7 +86,7 @@ pub(super) struct FoundServers {
 }
 
 impl FoundServers {
-    /// All servers of a plugin.
+    /// Collects all servers in a plugin.
     pub(super) fn of(folder: &PluginFolder, sources: &[ServerSource]) -> Self {
         let mut found = Self::default();
         for source in sources {
@@ -183,7 +183,7 @@ impl ServerEntry {
         single.chain(args).chain(env).chain(headers)
     }
 
-    /// Translates variables, and makes paths of the plugin relative to `${PLUGIN_ROOT}`.
+    /// Translates variables, and makes the plugin's paths relative to `${PLUGIN_ROOT}`.
     fn translate(&mut self, folder: &PluginFolder) -> Result<(), String> {
         if self.args.len() + self.env.len() + self.headers.len() > MAX_PARTS {
             return Err(format!("it has more than {MAX_PARTS} arguments, variables and headers"));
@@ -274,7 +274,7 @@ impl ServerEntry {
     }
 }
 
-/// Variables used in a text, except those of the plugin's folders.
+/// Variables used in a string, except those for the plugin's folders.
 fn variables(text: &str) -> Vec<String> {
     let named = text.split("${").skip(1).filter_map(|rest| {
         let name = rest.split_once('}')?.0;

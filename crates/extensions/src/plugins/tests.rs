@@ -121,7 +121,7 @@ fn invalid_plugin_servers_are_skipped() {
     check(json!({"command": "x", "args": ["${PLUGIN_ROOT}/../y"]}), "leads out");
     check(json!({"command": "x", "cwd": "../y"}), "leads out");
     check(json!({"command": "x\u{1b}[2J"}), "control characters");
-    // Private-use marks that are used for client variables.
+    // Private-use characters that mark client variables.
     check(json!({"command": "x", "env": {"A": "\u{f0a91}HOME\u{f0a92}"}}), "control characters");
     check(json!({"command": "x", "args": ["${user_config.key}"]}), "is not supported");
     check(json!({"command": "x", "args": vec!["y"; 101]}), "more than 100");
@@ -141,7 +141,7 @@ fn plugin_is_bound_to_its_files() {
     assert!(plugins.check("kit").is_ok() && plugins.check("missing").is_err());
     assert_eq!(plugins.inspect(from.path()).unwrap().state, PluginState::Installed);
 
-    // Another store on the same folder, as after a restart.
+    // Uses another store on the same folder, as after a restart.
     assert!(store(around.path()).refresh()[0].is_used());
     for (path, text, kind) in [
         ("skills/pie/SKILL.md", "---\nname: pie\ndescription: Other\n---\n", ProjectChangeKind::Changed),

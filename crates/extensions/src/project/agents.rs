@@ -1,4 +1,4 @@
-//! Agents of a project: Markdown files with front matter, whose body is the prompt, and `agents.yaml` in the format of
+//! Agents in a project: Markdown files with front matter, whose body is the prompt, and `agents.yaml` in the format of
 //! the configuration. Pure.
 //!
 //! Files come from many systems: they may use other names for tools and the model, and keys without a meaning here are
@@ -14,12 +14,12 @@ use crate::files::{
     front::{MarkdownParts, list, scalar, shown},
 };
 
-/// Maximum number of agents of a project, since each is described in every request.
+/// Maximum number of agents in a project, since each is described in every request.
 const MAX_AGENTS: usize = 50;
-/// Maximum number of steps.
+/// Maximum number of steps per agent.
 const MAX_STEPS: u64 = 1000;
 
-/// Keys with a meaning here. An unreadable one rejects the agent, which could otherwise have more permissions than
+/// Keys with a meaning here. An unreadable value rejects the agent, which could otherwise have more permissions than
 /// intended.
 const KEYS: [&str; 15] = [
     "name",
@@ -38,12 +38,12 @@ const KEYS: [&str; 15] = [
     "maxTurns",
     "max_turns",
 ];
-/// Keys of other systems, which have no effect here.
+/// Keys from other systems, which have no effect here.
 const IGNORED_KEYS: [&str; 9] =
     ["color", "version", "author", "license", "metadata", "tags", "mode", "temperature", "permissionMode"];
 
-/// Parses the agents of a project, and reports problems with others. Of two with the same name the first is used;
-/// `agents.yaml` comes before Markdown files.
+/// Parses the agents in a project, and reports problems with other entries. Of two agents with the same name the first
+/// is used; `agents.yaml` comes before Markdown files.
 pub(crate) fn agents(folder: &ProjectFolder) -> (Vec<AgentCard>, Vec<ProjectProblem>) {
     let mut found = FoundAgents::new("project");
     if let Some(file) = folder.file(AGENTS_FILE) {
@@ -55,9 +55,9 @@ pub(crate) fn agents(folder: &ProjectFolder) -> (Vec<AgentCard>, Vec<ProjectProb
     found.sorted()
 }
 
-/// Agents parsed so far, and problems with others.
+/// Agents parsed so far, and problems with other entries.
 pub(crate) struct FoundAgents {
-    /// Name of their source, for messages.
+    /// Name of the agents' source, for messages.
     noun: &'static str,
     cards: Vec<AgentCard>,
     problems: Vec<ProjectProblem>,
@@ -181,7 +181,7 @@ impl FoundAgents {
     }
 }
 
-/// Tools under our names. `None` for all tools.
+/// Tools by our own names. `None` for all tools.
 fn tools(value: &Value) -> Option<Vec<String>> {
     let named = list(value);
     if named.iter().any(|name| name == "*") {
@@ -233,7 +233,7 @@ mod tests {
         let (cards, problems) = of(&[("agents/a.md", &text("argument-hint: [a] [b]"))]);
         assert_eq!(cards[0].tools.as_deref().unwrap(), ["read_file"]);
         assert!(problems.iter().any(|problem| problem.contains("the key is ignored")), "{problems:?}");
-        // An agent without its list would have all tools.
+        // An agent without its list of tools would have all tools.
         for line in ["allowed-tools: [a] [b]", "color: [a] [b]\ntools: Write"] {
             let (cards, problems) = of(&[("agents/a.md", &text(line))]);
             assert!(cards.is_empty() && problems[0].starts_with("true"), "{line}: {cards:?} {problems:?}");

@@ -60,7 +60,7 @@ impl FolderParts {
     }
 }
 
-/// Reason why the skill of a `SKILL.md` cannot be used, if any.
+/// Reason why the skill in a `SKILL.md` cannot be used, if any.
 fn skill_problem(file: &FolderFile, entry: &str) -> Option<ProjectProblem> {
     let text = String::from_utf8_lossy(&file.content);
     let message = match front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]) {

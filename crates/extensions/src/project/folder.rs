@@ -1,4 +1,4 @@
-//! Files of a project's `.agentd/` folder, read completely and once, so that exactly the hashed files are used.
+//! Files in a project's `.agentd/` folder, read completely and only once, so that exactly the hashed files are used.
 //!
 //! The folder may be from anyone. Links that lead outside are not followed, pipes do not block, sizes and counts are
 //! limited, and unusable files are reported and skipped.
@@ -24,35 +24,35 @@ use crate::files::{
 pub(crate) const INSTRUCTIONS: &str = "instructions.md";
 /// Name of the agents file.
 pub(crate) const AGENTS_FILE: &str = "agents.yaml";
-/// Subfolders with a meaning.
+/// Subfolders whose contents are used.
 pub(crate) const AGENTS: &str = "agents";
 pub(crate) const COMMANDS: &str = "commands";
 pub(crate) const SKILLS: &str = "skills";
 
 /// Maximum size of a text file, in bytes.
 const MAX_TEXT: u64 = 64 << 10;
-/// Maximum number of text files in a folder, and of skills.
+/// Maximum number of text files per folder, and of skills.
 const MAX_FILES: usize = 200;
-/// Maximum total size, in bytes.
+/// Maximum total size of all files, in bytes.
 const MAX_BYTES: u64 = 20 << 20;
-/// Maximum total size of text files, in bytes: clients get them in one message.
+/// Maximum total size of text files, in bytes: clients get all of them in one message.
 const MAX_TEXTS: u64 = 4 << 20;
 /// Maximum total number of files.
 const MAX_ALL_FILES: usize = 4000;
 /// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 300;
-/// Maximum number of entries of one folder.
+/// Maximum number of entries per folder.
 const MAX_ENTRIES: usize = 2000;
 
 /// Prefix of the hashed input, which identifies its format.
 const FORM: &[u8] = b"agentd project 1\0";
 
-/// File that is used.
+/// One file that is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FolderFile {
     /// Path below `.agentd/`, with slashes.
     pub(crate) path: String,
-    /// True if its owner may execute it.
+    /// True if the file's owner may execute it.
     pub(crate) runs: bool,
     pub(crate) content: Vec<u8>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct ProjectFolder {
     /// Names of unused entries.
     pub(crate) ignored: Vec<String>,
     pub(crate) problems: Vec<ProjectProblem>,
-    /// Stamps of everything that was read. While they are unchanged, so is everything else.
+    /// Stamps of everything that was read. While the stamps are unchanged, the content is unchanged.
     pub(crate) stamps: FolderStamps,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct ProjectFolder {
 pub(crate) struct FolderStamps(Vec<(PathBuf, Option<Stamp>)>);
 
 impl FolderStamps {
-    /// Returns true if nothing has changed since, according to the stamps.
+    /// Returns true if nothing has changed since the read, according to the stamps.
     pub(crate) fn are_current(&self, access: DiskAccess) -> Result<bool, NotCached> {
         for (path, recorded) in &self.0 {
             let now = disk::stamp(path, false, access)?;
@@ -86,7 +86,7 @@ impl FolderStamps {
     }
 
     fn note(&mut self, path: PathBuf) {
-        // Paths that cannot be checked count as missing, so they are checked again each time.
+        // Paths that cannot be checked are treated as missing, so they are checked again each time.
         let stamp = disk::stamp(&path, false, DiskAccess::Blocking).unwrap_or_default();
         self.0.push((path, stamp));
     }
@@ -111,12 +111,12 @@ impl ProjectFolder {
         found
     }
 
-    /// File with this path.
+    /// Returns the file with this path.
     pub(crate) fn file(&self, path: &str) -> Option<&FolderFile> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Markdown files of a folder, each with its name.
+    /// Markdown files in a folder, each with its name.
     pub(crate) fn texts_in<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a FolderFile)> {
         self.files.iter().filter_map(move |file| {
             let name = file.path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".md")?;
@@ -136,14 +136,14 @@ impl FolderFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Folder,
-    /// File, or link that may lead to one.
+    /// File, or link that may lead to a file.
     File,
 }
 
 struct Reader {
     root: PathBuf,
     found: ProjectFolder,
-    /// Bytes that may still be read in total, and of text files.
+    /// Number of bytes that may still be read in total, and from text files.
     left: u64,
     texts_left: u64,
 }
@@ -174,7 +174,7 @@ impl Reader {
             Vec::new()
         });
         if listed.len() > MAX_ENTRIES {
-            // Using the first ones would depend on the order of the disk.
+            // Using the first entries would depend on the order on disk.
             self.found.problems.refuse(below, format!("it has more than {MAX_ENTRIES} entries; nothing of it is used"));
             return Vec::new();
         }

@@ -1,7 +1,7 @@
 //! Instructions, agents, skills and commands in a project's `.agentd/` folder, used only if the user trusts the
 //! project.
 //!
-//! - `folder`: the files, read completely and once, and the hash over them.
+//! - `folder`: the files, read completely and only once, and the hash over them.
 //! - `agents`, `content`: parses the files.
 //!
 //! Trust applies to a hash over all files that are used. Each use checks that the files still have this hash. The
@@ -53,11 +53,11 @@ struct TrustRecord {
     path: PathBuf,
     /// Hash of the trusted files.
     hash: String,
-    /// Time at which the user trusted it.
+    /// Time at which the user trusted the project.
     at: Timestamp,
-    /// Client through which the user trusted it.
+    /// Client through which the user trusted the project.
     by: String,
-    /// Files at that time, to list later changes.
+    /// Files at the time of trust, to list later changes.
     files: Vec<ProjectFile>,
 }
 
@@ -84,7 +84,7 @@ pub struct ProjectStore(pub(crate) Arc<Store>);
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// Folder of the records and copies.
+    /// Folder for the records and copies.
     folder: PathBuf,
     /// Worktrees, which share the trust of their main trees.
     worktrees: Option<WorktreeFolders>,
@@ -94,7 +94,7 @@ pub(crate) struct Store {
     cached: Mutex<HashMap<PathBuf, Arc<CachedProject>>>,
     /// Parsed content of trusted projects, by hash.
     contents: Mutex<HashMap<String, Arc<ProjectContent>>>,
-    /// Serialises changes of trust.
+    /// Serialises changes to trust.
     changing: Mutex<()>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct ProjectNow {
 }
 
 impl ProjectStore {
-    /// Creates the store. Trust in a project also covers its worktrees, as long as their files are the same.
+    /// Creates the store. Trust in a project also applies to its worktrees, as long as their files are the same.
     pub fn new(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
         Self(Arc::new(Store {
             folder,
@@ -126,7 +126,7 @@ impl ProjectStore {
         }))
     }
 
-    /// Trust in a project and its agents, for the engine.
+    /// Trust in a project and the project's agents, for the engine.
     pub fn standing(&self, project: &Path, access: DiskAccess) -> Result<ProjectStanding, NotCached> {
         let ProjectNow { trust, content } = self.0.now(project, access)?;
         let agents = content.map(|content| Arc::clone(&content.agents)).filter(|agents| !agents.is_empty());
@@ -166,7 +166,7 @@ impl Projects for ProjectStore {
 }
 
 impl Store {
-    /// Project in the main tree, if this one is in a worktree.
+    /// The project's counterpart in the main tree, if `project` is in a worktree.
     fn main<'p>(&self, project: &'p Path) -> Cow<'p, Path> {
         let worktree = self.worktrees.as_ref().and_then(|worktrees| worktrees.of_folder(project));
         worktree.map_or(Cow::Borrowed(project), |worktree| Cow::Owned(worktree.project))
@@ -178,7 +178,7 @@ impl Store {
         let cached = match self.unchanged(project, access)? {
             Some(cached) => cached,
             None if access == DiskAccess::CachedOnly => {
-                // Most projects have no such folder.
+                // Most projects have no `.agentd/` folder.
                 let exists = disk::stamp(&project.join(PROJECT_FOLDER), false, access)?.is_some();
                 return if exists { Err(NotCached) } else { Ok(ProjectNow::default()) };
             }
@@ -197,7 +197,7 @@ impl Store {
         Ok(self.load_changed(project, records.of(&self.main(project))))
     }
 
-    /// The same if the content is not cached. The project is read again, and this read decides.
+    /// Determines the trust if the content is not cached. The project is read again, and this read decides.
     fn load_changed(&self, project: &Path, record: Option<&TrustRecord>) -> ProjectNow {
         let (cached, folder) = self.cache_project(project, ProjectFolder::read(project));
         let trust = trust(&cached.hash, record);
@@ -213,7 +213,7 @@ impl Store {
         }
     }
 
-    /// Makes the daemon's own copy of the files with this hash, once per process, and parses it.
+    /// Makes the daemon's own copy of the files with this hash, once per process, and parses the copy.
     fn load_copy(&self, folder: &ProjectFolder, hash: &str) -> io::Result<Arc<ProjectContent>> {
         private::folder(&self.folder)?;
         let base = self.folder.canonicalize()?;
@@ -272,7 +272,7 @@ impl Store {
         }
     }
 
-    /// Records, blocking on the disk.
+    /// Loads the records, blocking on the disk.
     fn blocking_records(&self) -> Arc<Agreements<TrustRecord>> {
         self.records(DiskAccess::Blocking).unwrap_or_default()
     }
@@ -338,7 +338,7 @@ impl Store {
         }
     }
 
-    /// Changes the records on the disk, then in memory, and removes copies that are no longer needed.
+    /// Changes the records on disk, then in memory, and removes copies that are no longer needed.
     fn change(&self, change: impl FnOnce(Agreements<TrustRecord>) -> Agreements<TrustRecord>) -> io::Result<()> {
         let _guard = lock(&self.changing);
         let after = change(Agreements::clone(&self.blocking_records()));
@@ -368,7 +368,7 @@ fn files(folder: &ProjectFolder) -> Vec<ProjectFile> {
     folder.files.iter().map(file).collect()
 }
 
-/// Writes the files below a new folder.
+/// Writes the files into a new folder.
 fn copy(folder: &ProjectFolder, to: &Path) -> io::Result<()> {
     private::folder(to)?;
     for file in &folder.files {

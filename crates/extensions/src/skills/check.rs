@@ -23,11 +23,11 @@ use crate::files::{
     tree::Tree,
 };
 
-/// Maximum number of bytes of a `SKILL.md` in a report.
+/// Maximum number of `SKILL.md` bytes in a report.
 const MAX_TEXT: usize = 256 << 10;
 
 impl SkillStore {
-    /// Reports on all possible skill folders, sorted by name. Of several skills with one name, the first in the order
+    /// Reports on all possible skill folders, sorted by name. If several skills have one name, the first in the order
     /// of sources is usable.
     pub(super) fn all_reports(&self, workspace: Option<&Workspace>) -> Vec<SkillReport> {
         let sources = self.sources(workspace, DiskAccess::Blocking).unwrap_or_default();
@@ -136,7 +136,7 @@ impl SkillStore {
                 report.installed = packages.is_empty() || self.0.environments.ready(&name).is_some();
                 report.skill.packages = packages;
             }
-            // The instructions are still usable; only no packages are installed.
+            // The instructions are still usable; only the packages are not installed.
             Err((file, Flaw { line, message })) => {
                 report.problems.push(warning(file, line, format!("{message}; nothing is installed for this skill")));
             }
@@ -147,7 +147,7 @@ impl SkillStore {
     /// Copies a folder into the user's own skills, and returns its report.
     ///
     /// # Errors
-    /// If it is not a usable skill, or a skill of that name exists and must not be replaced.
+    /// If the folder is not a usable skill, or a skill of that name exists and must not be replaced.
     pub fn add(&self, folder: &Path, replace: bool) -> Result<SkillReport, WorkspaceError> {
         let report = self.check(folder);
         let invalid = |message: String| WorkspaceError::new(ErrorKind::InvalidInput, message);

@@ -1,4 +1,4 @@
-//! Finds the skills that a command refers to by their folders, and the package of a module that a failed command
+//! Finds the skills that a command refers to by their folders, and the package for a module that a failed command
 //! lacked.
 
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use crate::files::agreed_folder::lock;
 /// Substrings of a command that may run a skill's code with Python.
 const PYTHON_MARKS: [&str; 3] = ["python", ".py", "pip"];
 
-/// Folders in which a command finds the programs of a skill.
+/// Folders in which a command finds a skill's programs.
 #[derive(Debug)]
 pub struct Programs {
     /// Folder of the Python environment.
     pub environment: PathBuf,
-    /// Folder of its interpreters, first in `PATH`.
+    /// Folder of the environment's interpreters, first in `PATH`.
     pub first: PathBuf,
-    /// Folder of the programs of its packages, last in `PATH`: a package must not decide what `ls` is.
+    /// Folder with the programs from the skill's packages, last in `PATH`: a package must not decide what `ls` is.
     pub last: PathBuf,
 }
 
-/// Returns true if a command could need packages of a skill.
+/// Returns true if a command could need a skill's packages.
 pub(super) fn may_need(command: &str) -> bool {
     command.contains("skills") && PYTHON_MARKS.iter().any(|word| command.contains(word))
 }
@@ -38,7 +38,7 @@ impl SkillStore {
         wanted.filter(|wanted| self.0.environments.ready(&wanted.environment).is_none()).collect()
     }
 
-    /// Records the package of a module that a command lacked, for a skill that the command names and that imports the
+    /// Records the package for a module that a command lacked, for a skill that the command names and that imports the
     /// module. The command's output alone is not sufficient, because it could request any package.
     pub(super) fn note_import(&self, workspace: &Workspace, command: &str, module: &str) -> Option<String> {
         let _guard = lock(&self.0.linking);
@@ -48,12 +48,13 @@ impl SkillStore {
         skills_named(command).into_iter().find(imports_module).map(|_| package.to_owned())
     }
 
-    /// Folder with `python`, as a fallback for a command that runs something of a skill.
+    /// Folder with `python`, as a fallback for a command that runs a skill's code.
     pub fn plain_python(&self, command: &str) -> Option<PathBuf> {
         (may_need(command) && !skills_named(command).is_empty()).then(|| self.0.environments.plain())?
     }
 
-    /// Environments for a command. A command that names no skill gets that of the session's only skill with packages.
+    /// Environments for a command. A command that names no skill gets the environment of the session's only skill with
+    /// packages.
     pub fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
         let mut about: Vec<SkillPackages> =
             skills_named(command).into_iter().filter_map(|name| wanted(workspace, name)).collect();
@@ -81,7 +82,7 @@ fn wanted(workspace: &Workspace, name: &str) -> Option<SkillPackages> {
     Some(SkillPackages { skill: name.to_owned(), packages, environment })
 }
 
-/// Modules and their packages, if the names differ.
+/// Modules and their packages, where the names differ.
 const OTHER_NAMES: [(&str, &str); 26] = [
     ("Crypto", "pycryptodome"),
     ("OpenSSL", "pyOpenSSL"),
@@ -111,7 +112,7 @@ const OTHER_NAMES: [(&str, &str); 26] = [
     ("yaml", "PyYAML"),
 ];
 
-/// Package that provides a Python module, as far as known.
+/// Package that provides a Python module. Defaults to the module's own name.
 pub(super) fn package_of(module: &str) -> &str {
     OTHER_NAMES.iter().find(|(name, _)| *name == module).map_or(module, |(_, package)| package)
 }

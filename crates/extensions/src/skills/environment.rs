@@ -1,11 +1,11 @@
-//! Python environments of skills, with the packages that a skill declares. They are created once, with the user's
+//! Python environments for skills, with the packages that a skill declares. They are created once, with the user's
 //! consent, and shared by all sessions.
 //!
-//! An environment is named after its content. Another list of packages is another environment. It is valid only with
-//! its mark, which is written last, so an environment left incomplete by a crash is created again. Only wheels are
-//! installed, because building a package would run its code unseen. The installer is confined like commands: it sees
-//! none of the user's files, writes only to the environment, and reaches only the hosts of the user's index, through a
-//! proxy of the daemon (`route`).
+//! An environment is named after its content. Another list of packages is another environment. An environment is valid
+//! only with its mark, which is written last, so an environment left incomplete by a crash is created again. Only
+//! wheels are installed, because building a package would run its code unseen. The installer is confined like commands:
+//! it has no access to the user's files, writes only to the environment, and reaches only the hosts of the user's
+//! index, through a proxy in the daemon (`route`).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,37 +33,37 @@ use super::{
 };
 use crate::files::{agreed_folder::lock, requirements};
 
-/// Mark of a complete environment.
+/// Name of the file that marks a complete environment.
 const MARK_FILE: &str = ".agentd-ready";
-/// Folder that contains only the interpreters of an environment. Other programs of packages must not precede those of
-/// the system.
+/// Folder that only contains the interpreters of an environment. Other programs from packages must not precede the
+/// system's programs.
 const FRONT: &str = "front";
-/// Interpreters in this folder.
+/// Interpreters in the front folder.
 const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];
 /// Folder with `python`, for scripts that need this name on a system with only `python3`.
 const PLAIN: &str = "plain";
 /// List of packages, written before the mark.
 const LIST_FILE: &str = "agentd-requirements.txt";
 
-/// Temporary folder of installers, removed when they are done.
+/// Temporary folder for installers, removed when they are done.
 const SCRATCH: &str = "tmp";
-/// Variables of the daemon that are passed to installers, besides those of the index.
+/// Daemon variables that are passed to installers, besides those for the index.
 const PASSED_VARIABLES: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
 
 /// Preferred interpreters, which commands can run in the sandbox.
 const SYSTEM_PYTHONS: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
-/// Python environments of all skills.
+/// Python environments for all skills.
 #[derive(Debug)]
 pub(crate) struct Environments {
     folder: PathBuf,
     /// Variables for finding programs and the user's index.
     variables: BTreeMap<String, String>,
-    /// Sandbox that the installer runs in.
+    /// Sandbox in which the installer runs.
     sandbox: Option<SandboxConfig>,
-    /// Hosts that serve files of the user's index, besides those in its URLs.
+    /// Hosts that serve files for the user's index, besides the hosts in the index URLs.
     hosts: Vec<String>,
-    /// One lock per environment, so that two turns never create the same one at once.
+    /// One lock per environment, so that two turns never create the same environment concurrently.
     in_progress: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -91,8 +91,8 @@ impl Environments {
         is_whole.then_some(root)
     }
 
-    /// Folder with only the interpreters of an environment. It is created if it is missing, because an older version of
-    /// the daemon did not create it.
+    /// Folder that only contains the interpreters of an environment. Created if missing, because older versions of the
+    /// daemon did not create it.
     pub(crate) fn front(&self, root: &Path) -> Option<PathBuf> {
         let front = root.join(FRONT);
         for name in INTERPRETERS {
@@ -101,14 +101,14 @@ impl Environments {
                 continue;
             }
             private::folder(&front).ok()?;
-            // Another call may create it concurrently.
+            // Another call may create the link concurrently.
             let _ = std::os::unix::fs::symlink(Path::new("../bin").join(name), &link);
         }
         front.join(INTERPRETERS[0]).exists().then_some(front)
     }
 
-    /// Folder in which `python` is a system interpreter, for the end of `PATH`: scripts of skills are run as `python`,
-    /// but many systems only have `python3`. `None` if there is no interpreter.
+    /// Folder in which `python` is a system interpreter, for the end of `PATH`: skill scripts are run as `python`, but
+    /// many systems only have `python3`. `None` if there is no interpreter.
     pub(crate) fn plain(&self) -> Option<PathBuf> {
         let bin = self.folder.join(PLAIN).join("bin");
         let link = bin.join("python");
@@ -122,10 +122,10 @@ impl Environments {
         link.exists().then_some(bin)
     }
 
-    /// Creates an environment, unless it exists.
+    /// Creates an environment, unless it already exists.
     ///
     /// # Errors
-    /// If it cannot be created. Nothing of it remains then.
+    /// If the environment cannot be created. No part of it remains then.
     pub(crate) async fn make(
         &self,
         wanted: &SkillPackages,
@@ -207,7 +207,7 @@ impl Environments {
         marked.await.map_err(io::Error::other).flatten().map_err(failed)
     }
 
-    /// Creates an environment without packages, with the first interpreter that can.
+    /// Creates an environment without packages, with the first interpreter that succeeds.
     async fn make_empty(
         &self,
         skill: &str,
@@ -223,7 +223,7 @@ impl Environments {
                 }
                 None => vec![python.into(), "-I".into(), "-m".into(), "venv".into(), "--clear".into(), root],
             };
-            // `--clear` removes this folder.
+            // `--clear` removes the scratch folder.
             let scratch = installer.root.join(SCRATCH);
             let _ = fs::create_dir_all(&scratch);
             let finished = installer.run(skill, command, false, cancel).await?;
@@ -247,7 +247,7 @@ impl Environments {
         }))
     }
 
-    /// Interpreters without duplicates, those of the system first.
+    /// Interpreters without duplicates, system interpreters first.
     fn interpreters(&self) -> Vec<PathBuf> {
         let system = SYSTEM_PYTHONS.iter().map(PathBuf::from).filter(|path| path.exists());
         let mut found: Vec<PathBuf> = system.collect();
@@ -271,7 +271,7 @@ impl Environments {
             Some(_) => index.for_uv(&self.variables),
             None => index.for_pip(),
         });
-        // Keeps the installer out of the user's home, and of a `/tmp` that may be too small for large wheels.
+        // Keeps the installer out of the user's home, and out of a `/tmp` that may be too small for large wheels.
         environment.insert("HOME".into(), root.into());
         environment.insert("TMPDIR".into(), root.join(SCRATCH).into());
         let is_on = |config: &&SandboxConfig| cfg!(target_os = "linux") && config.mode != SandboxMode::Off;
@@ -347,7 +347,7 @@ mod tests {
             let mut names: Vec<_> = fs::read_dir(&front).unwrap().map(|entry| entry.unwrap().file_name()).collect();
             names.sort();
             assert_eq!(names, ["python", "python3"]);
-            // It is still the interpreter of the environment.
+            // The link still leads to the interpreter of the environment.
             let mut command = std::process::Command::new(front.join("python"));
             let output = command.args(["-c", "import sys; print(sys.prefix)"]).output().unwrap();
             assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), root.display().to_string());

@@ -1,9 +1,9 @@
-//! Runs the installer of packages for the Python environment of a skill: pip, or uv if available.
+//! Runs the package installer for a skill's Python environment: pip, or uv if available.
 //!
-//! The installer is confined like commands, sees only the environment, and reaches only the hosts of the index, through
-//! a proxy: those in the URLs of the index, and those of `skills.package_hosts`. In the sandbox the proxy is the only
-//! network access. Without a sandbox, or without namespaces in `best_effort` mode, the proxy is set in the installer's
-//! environment but not enforced.
+//! The installer is confined like commands, can only access the environment, and reaches only the hosts of the index,
+//! through a proxy: the hosts in the index URLs, and those in `skills.package_hosts`. In the sandbox the proxy is the
+//! only network access. Without a sandbox, or without namespaces in `best_effort` mode, the proxy is set in the
+//! installer's environment but not enforced.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,17 +33,17 @@ use url::Url;
 
 use super::package_index::{self, without_passwords};
 
-/// Time limit of an installation.
+/// Time limit for an installation.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// Maximum number of stored bytes of an installer's output.
+/// Maximum number of stored output bytes of an installer.
 const MAX_OUTPUT: usize = 64 << 10;
 /// Maximum number of output lines shown to the user.
 const MAX_LINES: usize = 8;
-/// Prints the URL of pip's default index, and the host of its files, which pip stores here since version 10.
+/// Prints the URL of pip's default index, and the host of the index files. pip has stored both here since version 10.
 const BUILT_IN_INDEX: &str = "from pip._internal.models.index import PyPI as index; \
                               print(index.simple_url, index.file_storage_domain)";
 
-/// Installer of packages for one environment.
+/// Package installer for one environment.
 #[derive(Debug)]
 pub(super) struct Installer {
     /// Folder of the environment.
@@ -57,7 +57,8 @@ pub(super) struct Installer {
 }
 
 impl Installer {
-    /// Selects pip's default index if the user configured none, so that its hosts are known and no others are reached.
+    /// Selects pip's default index if the user configured none, so that the index hosts are known and no other hosts
+    /// are reached.
     ///
     /// # Errors
     /// If no interpreter has a pip that reports its index.
@@ -90,7 +91,7 @@ impl Installer {
     /// Runs a program, with access to the hosts of the index or without any network.
     ///
     /// # Errors
-    /// If it cannot be started, times out, is cancelled, or contacts a host that does not belong to the index.
+    /// If the program cannot be started, times out, is cancelled, or contacts a host that does not belong to the index.
     pub(super) async fn run(
         &self,
         skill: &str,
@@ -155,12 +156,12 @@ impl Installer {
     }
 }
 
-/// Error of a cancelled installation.
+/// Error for a cancelled installation.
 pub(super) fn cancelled(skill: &str) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Conflict, format!("the packages of the skill {skill} were not installed: cancelled"))
 }
 
-/// Error of a failed installer, with the last lines of its output.
+/// Error for a failed installer, with the last lines of its output.
 pub(super) fn refused(skill: &str, action: &str, finished: &FinishedCommand) -> WorkspaceError {
     let output = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -172,7 +173,7 @@ pub(super) fn refused(skill: &str, action: &str, finished: &FinishedCommand) -> 
 #[cfg(target_os = "linux")]
 use agentd_sandbox::config::GATEWAY_PORT;
 
-/// Variables for URLs of indexes and pages, and for disabling the index.
+/// Variables for index and page URLs, and for disabling the index.
 const INDEXES: [&str; 2] = ["PIP_INDEX_URL", "UV_DEFAULT_INDEX"];
 const MORE_INDEXES: [&str; 2] = ["PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL"];
 const PAGES: [&str; 2] = ["PIP_FIND_LINKS", "UV_FIND_LINKS"];
@@ -180,16 +181,16 @@ const NO_INDEX: [&str; 2] = ["PIP_NO_INDEX", "UV_NO_INDEX"];
 /// Variables that configure the proxy.
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
 
-/// Network settings of the user.
+/// The user's network settings.
 #[derive(Debug)]
 pub(super) struct Network {
-    /// Environment variables, including those of the user's own proxies.
+    /// Environment variables, including those for the user's own proxies.
     pub(super) variables: BTreeMap<String, String>,
-    /// Allowed hosts besides those in the URLs of the index.
+    /// Allowed hosts besides those in the index URLs.
     pub(super) hosts: Vec<String>,
 }
 
-/// Sandbox of one program, and its network route.
+/// Sandbox for one program, and its network route.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) sandbox: Option<Sandbox>,
@@ -204,7 +205,7 @@ impl Route {
         Self { sandbox: sandbox.cloned().map(Sandbox::new), gateway: None, _serving: None }
     }
 
-    /// Opens a route to the index in these variables, and adds those of the proxy.
+    /// Opens a route to the index in these variables, and adds the proxy variables.
     ///
     /// # Errors
     /// If the route cannot be enforced although it must be, or cannot be opened.
@@ -265,7 +266,7 @@ impl Route {
         Ok(route)
     }
 
-    /// Completes when the program has contacted a forbidden host; never, if there is no route.
+    /// Completes when the program has contacted a forbidden host. Never completes without a route.
     pub(super) async fn until_strayed(&self) {
         match &self.gateway {
             Some(gateway) => gateway.strayed.cancelled().await,
@@ -273,7 +274,7 @@ impl Route {
         }
     }
 
-    /// Error of an installation that contacted a forbidden host.
+    /// Error for an installation that contacted a forbidden host.
     pub(super) fn strayed(&self, skill: &str) -> Option<WorkspaceError> {
         let host = written(&self.gateway.as_ref()?.refused()?);
         let message = format!(
@@ -309,7 +310,7 @@ fn hosts(environment: &BTreeMap<OsString, OsString>, more: &[String]) -> BTreeSe
     hosts
 }
 
-/// Adds a host of the settings, with the TLS port by default.
+/// Adds a host from the settings, with the TLS port by default.
 fn add_host(hosts: &mut BTreeSet<Target>, host: &str) {
     let url = Url::parse(&format!("https://{host}")).ok().filter(|url| url.path() == "/" && url.username().is_empty());
     hosts.extend(url.as_ref().and_then(target_of));

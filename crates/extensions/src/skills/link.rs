@@ -1,6 +1,6 @@
-//! Copies of skills below `skills/` of a session, which tools and commands can read but not change.
+//! Copies of skills in a session's `skills/`, which tools and commands can read but not change.
 //!
-//! It is a copy because sessions last for weeks: the files that a model has read stay unchanged until the skill is
+//! Skills are copied because sessions last for weeks: the files that a model has read stay unchanged until the skill is
 //! requested again, and no link leads out of the session. A note next to the copy records its source.
 
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::SkillStore;
 use crate::files::{agreed_folder::lock, disk::DiskAccess, requirements, tree::Tree};
 
-/// Folder of skills in a workspace.
+/// Folder for skills in a workspace.
 const AREA: &str = "skills";
 /// Suffix of the note next to a copy.
 const NOTE: &str = ".skill.json";
@@ -31,16 +31,16 @@ struct Note {
     digest: String,
     origin: SkillOrigin,
     packages: Vec<String>,
-    /// Packages that were found to be missing, because a script imports a module of them.
+    /// Packages that were found to be missing, because a script imports one of their modules.
     found: Vec<String>,
 }
 
-/// Maximum number of such packages of a skill.
+/// Maximum number of packages in `found`.
 const MAX_FOUND: usize = 20;
 
 impl SkillStore {
-    /// Copies a skill into a session, unless the current version is there. Returns false if there is no skill of that
-    /// name.
+    /// Copies a skill into a session, unless the session already has the current version. Returns false if there is no
+    /// skill of that name.
     pub(super) fn copy_into(&self, workspace: &Workspace, name: &str) -> Result<bool, WorkspaceError> {
         let skills = self.skills(Some(workspace), DiskAccess::Blocking).unwrap_or_default();
         let Some((skill, candidate)) = skills.into_iter().find(|(skill, _)| skill.name == name) else {
@@ -88,7 +88,7 @@ fn area(workspace: &Workspace) -> io::Result<Dir> {
     jail::open_real_folder(&jail::session_root(&workspace.root)?, AREA)
 }
 
-/// Atomic for readers, which find either the old or the new copy.
+/// Replaces a copy atomically: readers find either the old or the new copy.
 pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Result<()> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (draft, old) = (format!(".draft-{mark}"), format!(".old-{mark}"));
@@ -99,7 +99,7 @@ pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Re
             _ => area.rename(&draft, area, name),
         }
     });
-    // Removes the previous copy, or the failed one.
+    // Removes the previous copy, or the failed draft.
     for left in [&old, &draft] {
         if let Ok(folder) = jail::open_real_folder(area, left) {
             remove::empty(&folder)?;
@@ -112,8 +112,8 @@ pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Re
 /// Installable packages of a skill in a session. `None` if there is no such skill.
 pub(super) fn packages(workspace: &Workspace, name: &str) -> Option<Vec<String>> {
     let area = area(workspace).ok()?;
-    // Without a sandbox, a command could have written the note. Its packages are therefore checked like those of a
-    // skill.
+    // Without a sandbox, a command could have written the note. The packages in the note are therefore checked like
+    // those of a skill.
     let Note { mut packages, found, .. } = read_note(&area, name)?;
     packages.extend(found);
     requirements::of_list(&packages).ok()
@@ -132,7 +132,8 @@ pub(super) fn imports(workspace: &Workspace, name: &str, module: &str) -> bool {
     read.is_ok() && imports
 }
 
-/// Records a package that a skill was found to need. Returns false if it is known already, or cannot be recorded.
+/// Records a package that a skill was found to need. Returns false if the package is already recorded, or cannot be
+/// recorded.
 pub(super) fn note_package(workspace: &Workspace, name: &str, package: &str) -> bool {
     let Ok(area) = area(workspace) else { return false };
     let Some(mut note) = read_note(&area, name) else { return false };

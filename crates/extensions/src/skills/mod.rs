@@ -1,11 +1,11 @@
 //! Skills: folders with a `SKILL.md`, in the format of many agents.
 //!
-//! - `source`: sources of skills and the selection for a session: the user's own, those of plugins, the bundled ones,
+//! - `source`: sources of skills and the selection for a session: the user's own, those in plugins, the bundled ones,
 //!   and those of the project.
-//! - `link`: copy of a skill below `skills/` of a session, made on demand and replaced when the skill has changed.
-//! - `environment`: Python environments with the packages that a skill declares. `package_index`: index to install
-//!   packages from. `installer`: runs pip or uv, with network access to that index only.
-//! - `commands`: finds the skills that a command uses, and the package of a module that a failed command lacked.
+//! - `link`: copy of a skill in a session's `skills/`, made on demand and replaced when the skill has changed.
+//! - `environment`: Python environments with the packages that a skill declares. `package_index`: index from which
+//!   packages are installed. `installer`: runs pip or uv, with network access to that index only.
+//! - `commands`: finds the skills that a command uses, and the package for a module that a failed command lacked.
 //! - `check`: reports on a skill folder for the user, and adds it to the user's own skills.
 //!
 //! A project's skills are untrusted: they cannot replace other skills, do not follow links that lead outside, and are
@@ -48,28 +48,29 @@ use crate::{
     project::{ProjectStore, SKILLS},
 };
 
-/// Settings of skills, by name.
+/// Settings for skills, by name.
 pub type SkillSettings = BTreeMap<String, SkillSetting>;
 
-/// Settings of one skill.
+/// Settings for one skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillSetting {
-    /// True to list it for models without a mention. The default `None` means true, but false for bundled skills.
+    /// True to list the skill for models without a mention. The default `None` means true, but false for bundled
+    /// skills.
     pub enabled: Option<bool>,
-    /// File extensions that activate it, without the dot.
+    /// File extensions that activate the skill, without the dot.
     pub file_types: Vec<String>,
-    /// Description for models, replacing its own.
+    /// Description for models, replacing the skill's own.
     pub description: Option<String>,
 }
 
-/// Folders of skills and their environments.
+/// Folders for skills and their environments.
 #[derive(Debug, Clone, Default)]
 pub struct SkillConfig {
     /// Folder of the user's own skills.
     pub person: PathBuf,
     /// Skills bundled with agentd.
     pub bundled: Option<PathBuf>,
-    /// Folder of environments. Commands in the sandbox must be able to read it.
+    /// Folder for environments. Sandboxed commands must be able to read it.
     pub environments: PathBuf,
     /// User's home folder, to shorten displayed paths.
     pub home: Option<PathBuf>,
@@ -77,11 +78,11 @@ pub struct SkillConfig {
     pub plugins: Option<PluginStore>,
     /// Projects whose `.agentd/skills` the user trusts. With `None` no project's skills are used.
     pub projects: Option<ProjectStore>,
-    /// Environment variables for finding the installers, and with the settings of the user's package index.
+    /// Environment variables for finding the installers, and for the settings of the user's package index.
     pub variables: BTreeMap<String, String>,
-    /// Sandbox of commands, if any. Installers run in it too, with access to the hosts of the index.
+    /// Sandbox for commands, if any. Installers also run in it, with access to the hosts of the index.
     pub sandbox: Option<SandboxConfig>,
-    /// Hosts that serve files of the user's index, besides those in its URLs: `HOST` or `HOST:PORT`.
+    /// Hosts that serve files for the user's index, besides the hosts in the index URLs: `HOST` or `HOST:PORT`.
     pub package_hosts: Vec<String>,
 }
 
@@ -97,7 +98,7 @@ struct StoreInner {
     /// Bundled skills, with the settings under which they were read.
     bundled: Mutex<Option<(Arc<SkillSettings>, Vec<FoundSkill>)>>,
     environments: Environments,
-    /// Serialises copies, since two calls of one step may need the same skill.
+    /// Serialises copies, since two calls in one step may need the same skill.
     linking: Mutex<()>,
 }
 
@@ -126,7 +127,7 @@ impl SkillStore {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// Skills of a session in this workspace.
+    /// Loads the skills of a session in this workspace.
     pub(crate) fn load(&self, workspace: Option<&Workspace>, access: DiskAccess) -> Result<Vec<Skill>, NotCached> {
         Ok(self.skills(workspace, access)?.into_iter().map(|(skill, _)| skill).collect())
     }
@@ -165,8 +166,8 @@ impl SkillStore {
         Ok(source::select(found))
     }
 
-    /// Skills of one source. The bundled ones are in a folder named after its content, so reading it once is enough.
-    /// They are the largest part of the check before a turn.
+    /// Skills from one source. The folder of the bundled skills is named after its content, so one read is enough.
+    /// Bundled skills are the largest part of the check before a turn.
     fn of_source(
         &self,
         source: &Source,
@@ -184,7 +185,7 @@ impl SkillStore {
             return Ok(found.clone());
         }
         let found = load()?;
-        // A blocking read skips files that are unreadable at the moment, so its result is not cached.
+        // A blocking read skips files that are currently unreadable, so its result is not cached.
         if access == DiskAccess::CachedOnly {
             *bundled() = Some((Arc::clone(settings), found.clone()));
         }

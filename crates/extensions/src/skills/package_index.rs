@@ -1,8 +1,8 @@
-//! Package index for skills: the user's own, from the environment and the configuration of pip.
+//! Package index for skills: the user's own, from the environment and pip's configuration.
 //!
-//! Only a few settings are passed to installers. Others could make them build packages, or fetch them from elsewhere.
-//! Values may contain passwords. They are therefore passed as variables, which other users of the machine cannot see,
-//! and never appear in errors or logs.
+//! Only a few settings are passed to installers. Others could make installers build packages, or fetch them from
+//! elsewhere. Values may contain passwords. They are therefore passed as variables, which other users of the host
+//! cannot see, and never appear in errors or logs.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use std::{
 /// Maximum size of a configuration file, in bytes.
 const MAX_FILE: u64 = 256 << 10;
 
-/// Accepted settings, by pip's names. Variables have them in upper case, prefixed with `PIP_`.
+/// Accepted settings, by pip's names. The variable for a setting has its name in upper case, prefixed with `PIP_`.
 const KEYS: [&str; 7] = ["index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "timeout"];
 
 /// Package index that the user configured.
@@ -45,7 +45,7 @@ impl PackageIndex {
     /// Variables for pip, which then reads no configuration file.
     pub(super) fn for_pip(&self) -> BTreeMap<OsString, OsString> {
         let ours = [
-            // Also makes pip ignore all of its other configuration files.
+            // With this value, pip also ignores all of its other configuration files.
             ("PIP_CONFIG_FILE", "/dev/null"),
             ("PIP_ONLY_BINARY", ":all:"),
             ("PIP_NO_INPUT", "1"),
@@ -57,7 +57,7 @@ impl PackageIndex {
         ours.into_iter().map(|(name, value)| (name.into(), value.into())).chain(theirs).collect()
     }
 
-    /// Variables for uv. Its own variables take precedence over those of pip.
+    /// Variables for uv. Its own variables take precedence over pip's.
     pub(super) fn for_uv(&self, variables: &BTreeMap<String, String>) -> BTreeMap<OsString, OsString> {
         let ours =
             [("UV_NO_CONFIG", "1"), ("UV_NO_CACHE", "1"), ("UV_PYTHON_DOWNLOADS", "never"), ("UV_NO_BUILD", "1")];
@@ -85,7 +85,7 @@ impl PackageIndex {
         environment
     }
 
-    /// Files that installers must be able to read besides those of the system: folders of wheels, and a certificate.
+    /// Files that installers must be able to read besides the system's: folders of wheels, and a certificate.
     pub(super) fn readable_paths(&self) -> Vec<PathBuf> {
         let named = ["find-links", "cert"].into_iter().filter_map(|key| self.values.get(key));
         let paths = named.flat_map(|value| value.split_whitespace());
@@ -96,14 +96,14 @@ impl PackageIndex {
     }
 }
 
-/// Returns true if these variables of an installer name its index, or disable it.
+/// Returns true if these installer variables name an index, or disable the index.
 pub(super) fn is_named(environment: &BTreeMap<OsString, OsString>) -> bool {
     ["PIP_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_NO_INDEX", "UV_NO_INDEX"]
         .iter()
         .any(|name| environment.contains_key(OsStr::new(name)))
 }
 
-/// Removes user names and passwords from URLs in a text.
+/// Removes user names and passwords from URLs in the text.
 pub(super) fn without_passwords(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
@@ -127,10 +127,10 @@ fn variable(key: &str) -> String {
     format!("PIP_{}", key.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// Configuration files of pip, in order of precedence.
+/// pip's configuration files, in order of precedence.
 fn files(variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let named = variables.get("PIP_CONFIG_FILE").map(PathBuf::from);
-    // This value disables all configuration files.
+    // `/dev/null` disables all configuration files.
     if named.as_deref() == Some(Path::new("/dev/null")) {
         return Vec::new();
     }
@@ -150,7 +150,7 @@ fn text_of(path: &Path) -> Option<String> {
     (about.is_file() && about.len() <= MAX_FILE).then(|| fs::read_to_string(path).ok())?
 }
 
-/// Index settings in a configuration file, those for `install` first.
+/// Index settings in a configuration file, `install` settings first.
 fn settings(text: &str) -> Vec<(&'static str, String)> {
     let mut found: Vec<(bool, &'static str, String)> = Vec::new();
     let (mut section, mut last): (Option<bool>, Option<usize>) = (None, None);

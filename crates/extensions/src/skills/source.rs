@@ -27,14 +27,14 @@ use crate::{
 
 /// Maximum number of skills.
 const MAX_SKILLS: usize = 200;
-/// Skill folder of a project that is used without trust.
+/// A project's skill folder that is used without trust.
 const OF_PROJECTS: &str = ".claude/skills";
 
 /// Folder of skills and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) folder: PathBuf,
-    /// Original folder shown to the user, if this one is a copy.
+    /// Original folder shown to the user, if `folder` is a copy.
     pub(crate) copy_of: Option<PathBuf>,
     pub(crate) origin: SkillOrigin,
     /// Entries of the folder that are skills; `None` for all.
@@ -44,7 +44,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Source in an original folder.
+    /// Creates a source for an original folder.
     pub(crate) fn new(folder: PathBuf, origin: SkillOrigin) -> Self {
         Self { folder, copy_of: None, origin, entries: None, plugin: None }
     }
@@ -95,9 +95,9 @@ impl Candidate {
     }
 }
 
-/// Skill sources of a session. Of two skills with one name the earlier one wins, so skills of projects and plugins
-/// never replace the user's own. `trusted` is the daemon's copy of the skills in `.agentd/`, if the user trusts the
-/// project.
+/// Skill sources for a session. If two skills have one name, the earlier source wins, so skills from projects and
+/// plugins never replace the user's own. `trusted` is the daemon's copy of the skills in `.agentd/`, if the user trusts
+/// the project.
 pub(crate) fn sources(
     person: &Path,
     plugins: &[InstalledPlugin],
@@ -136,7 +136,7 @@ pub(crate) fn candidates(
 /// Skill and its folder.
 pub(crate) type FoundSkill = (Skill, Candidate);
 
-/// Skills of one source, with their folders. Folders without valid front matter are skipped.
+/// Skills from one source, with their folders. Folders without valid front matter are skipped.
 pub(crate) fn skills(
     source: &Source,
     settings: &SkillSettings,
@@ -152,7 +152,7 @@ pub(crate) fn skills(
     Ok(skills)
 }
 
-/// Selects the skills of a session from those of its sources: of several with one name, the first usable one. Sorted by
+/// Selects a session's skills from those of its sources: of several with one name, the first usable skill. Sorted by
 /// name.
 pub(crate) fn select(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
     let mut skills: Vec<FoundSkill> = Vec::new();
@@ -195,7 +195,7 @@ fn skill(
     };
     let listed =
         cache.read(&candidate.folder.join(requirements::PACKAGES_FILE), follows, requirements::MAX_FILE, access)?;
-    // Problems of the list are reported by the check of the skill. No packages are installed for it.
+    // The check of the skill reports problems with the list. The skill's packages are not installed then.
     let packages = requirements::packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
     candidate.is_sound = is_sound(candidate, &read.is_sound, access)?;
     let setting = settings.get(&name);
@@ -214,7 +214,7 @@ fn skill(
     }))
 }
 
-/// Returns true if the files of a skill do not prevent its use. This is cached as long as its `SKILL.md` is unchanged.
+/// Returns true if a skill's files do not prevent its use. The result is cached as long as the `SKILL.md` is unchanged.
 /// An unusable skill is scanned each time, until it is repaired.
 fn is_sound(candidate: &Candidate, checked: &OnceLock<()>, access: DiskAccess) -> Result<bool, NotCached> {
     if candidate.source.origin == SkillOrigin::Bundled || checked.get().is_some() {
@@ -231,8 +231,8 @@ fn is_sound(candidate: &Candidate, checked: &OnceLock<()>, access: DiskAccess) -
     Ok(is_sound)
 }
 
-/// Returns true if models see a skill of this origin without a mention, by default. The bundled skills are loaded when
-/// they are named, or for an uploaded file of their type.
+/// Returns true if skills of this origin are listed for models without a mention, by default. Bundled skills are loaded
+/// when they are named, or for an uploaded file of their type.
 pub(crate) fn is_listed(origin: SkillOrigin) -> bool {
     origin != SkillOrigin::Bundled
 }

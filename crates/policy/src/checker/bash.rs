@@ -75,7 +75,7 @@ fn set_by_option(part: &Part) -> Option<&str> {
     }
 }
 
-/// Verdict on a program name that is not a plain one.
+/// Verdict on a program name that is not a plain word.
 fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     if !program.is_plain() {
         return Some(LayerVerdict::unknown("the name of the program is only known at run time"));
@@ -117,7 +117,7 @@ fn check_redirect(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> 
     write_danger(target, roots).or_else(|| files::path(text, roots, &GuardedNames::default()))
 }
 
-/// Danger of writing to that path.
+/// Danger of writing to the path in `word`.
 fn write_danger(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::location(word, roots) {
@@ -133,7 +133,7 @@ fn check_changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVer
     let value = match text.strip_prefix('-') {
         Some(option) => match option.split_once('=') {
             Some((_, value)) => value,
-            // The value may directly follow the letter of its option.
+            // The value may directly follow the option letter.
             None => option.find(['/', '~']).map(|at| &option[at..])?,
         },
         // `of=/dev/sda`
@@ -154,7 +154,7 @@ fn check_changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVer
 /// Programs that delete their arguments.
 const DELETING: &str = "rm rmdir unlink shred";
 
-/// Returns those of `paths` that the command of a call seems to delete, entirely or in part. Names are compared without
+/// Returns those of `paths` that a call's command seems to delete, entirely or in part. Names are compared without
 /// their folders, because it is unknown where each part of the command runs.
 pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
@@ -168,7 +168,7 @@ pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
     if !parts.iter().any(|part| is_deletion(part) || is_git_clean(part)) {
         return Vec::new();
     }
-    // One part may find what another deletes.
+    // One part may find files that another part deletes.
     let is_named_in = |part: &Part, path: &str| {
         let named = |word: &Word| is_in(&word.text, path) || is_deletion(part) && contains_path(&word.text, path);
         is_git_clean(part) || part.arguments().iter().any(named)
@@ -193,7 +193,7 @@ fn names(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('/').filter(|name| !matches!(*name, "" | "."))
 }
 
-/// Compares a name with a name or glob, of which only the literal prefix and suffix count.
+/// Compares a name with a name or glob. Only the literal prefix and suffix of a glob are compared.
 fn matches_glob(pattern: &str, name: &str) -> bool {
     const SPECIAL: &[char] = &['*', '?', '[', ']', '{', '}', '$'];
     match (pattern.find(SPECIAL), pattern.rfind(SPECIAL)) {

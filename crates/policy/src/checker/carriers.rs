@@ -1,4 +1,4 @@
-//! Programs that run other programs. Their syntax is not parsed: each word after one may begin a command, and each text
+//! Programs that run other programs. Their syntax is not parsed: each later word may begin a command, and each string
 //! may be a script. The guesses can only make a verdict stricter.
 
 use agentd_core::policy::Risk;
@@ -12,13 +12,13 @@ use crate::{
 /// Programs that run the command in their arguments.
 const WRAPPERS: &str = "nohup setsid nocache builtin command exec time nice ionice chrt taskset stdbuf timeout sudo doas \
     xargs env busybox toybox";
-/// Programs that run a text in their arguments.
+/// Programs that run a string in their arguments.
 const READERS: &str = "eval trap watch su runuser script flock ssh";
 /// Shells, which read a script from an option, a file or their input.
 const SHELLS: &str = "sh bash dash ksh ash mksh rbash hush yash osh";
-/// Shells with a different grammar, in which a text may not mean what it seems to.
+/// Shells with a different grammar, in which text may not mean what it seems to.
 const FOREIGN_SHELLS: &str = "zsh fish rsh csh tcsh pwsh powershell elvish nu xonsh oil sash ysh";
-/// Maximum number of words after such a program that are tried as the start of a command.
+/// Maximum number of words after a carrier program that are tried as the start of a command.
 const MAX_WORDS: usize = 64;
 /// Maximum number of commands that are guessed for one command.
 const MAX_GUESSES: usize = 1024;
@@ -35,7 +35,7 @@ pub(crate) fn carries(part: &Part) -> bool {
         || program == "find" && part.arguments().iter().any(executes)
 }
 
-/// The command without `time`, `timeout` and `env NAME=value` in front of it.
+/// The command without a leading `time`, `timeout` or `env NAME=value`.
 pub(crate) fn without_wrappers(part: &Part) -> Part {
     let mut part = part.clone();
     while let Some(count) = wrapper(&part.words) {
@@ -47,7 +47,7 @@ pub(crate) fn without_wrappers(part: &Part) -> Part {
     part
 }
 
-/// Number of words of a `time`, `timeout` or `env` prefix, without the assignments after `env`.
+/// Number of words in a `time`, `timeout` or `env` prefix, without the assignments after `env`.
 fn wrapper(words: &[Word]) -> Option<usize> {
     let text = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| word.text.as_str());
     let is_time = |text: &str| text.trim_end_matches(['s', 'm']).bytes().all(|byte| byte.is_ascii_digit());
@@ -84,7 +84,7 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
         if word.text.starts_with('-') {
             let Some(text) = inline_command(&word.text) else { continue };
             words[0] = Word { raw: text.clone(), text, ..word.clone() };
-            // The words after such a text are arguments of its last command.
+            // The words after such a string are arguments of its last command.
             script = join(&words);
         }
         let assigns: Vec<_> = words.iter().map_while(assignment).collect();
@@ -92,7 +92,7 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
         words.iter_mut().filter(|word| lists && word.text.contains("{}")).for_each(|word| word.varies = true);
         let open_ended = part.open_ended || lists;
         found.push(Part { words, assigns, open_ended, stdin: part.stdin, guessed: true, ..Part::default() });
-        // env reads this as a blank.
+        // env reads `\_` as a blank.
         let blank = script.replace(r"\_", " ");
         if blank != script && !scripts(&blank, part.stdin, depth, found) {
             return false;
@@ -105,7 +105,7 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
     found.len() <= MAX_GUESSES && (!reads || scripts(&join(arguments), part.stdin, depth, found))
 }
 
-/// The command inside an option: `-S'rm x'` and `--split-string='rm x'` of env, `-c'rm x'` of su.
+/// The command inside an option: `-S'rm x'` and `--split-string='rm x'` for env, `-c'rm x'` for su.
 fn inline_command(option: &str) -> Option<String> {
     let text = match option.strip_prefix("--") {
         Some(long) => long.split_once('=')?.1,
@@ -114,7 +114,7 @@ fn inline_command(option: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Collects the commands of a text, if it may be more than a word. Returns false if a limit is exceeded.
+/// Collects the commands in `text`, if it may be more than a word. Returns false if a limit is exceeded.
 fn scripts(text: &str, stdin: Stdin, depth: usize, found: &mut Vec<Part>) -> bool {
     if !text.contains(|c: char| c.is_whitespace() || ";&|<>()`$'\"\\".contains(c)) {
         return true;
@@ -130,7 +130,7 @@ fn scripts(text: &str, stdin: Stdin, depth: usize, found: &mut Vec<Part>) -> boo
     all && found.len() <= MAX_GUESSES
 }
 
-/// Danger of such a program itself.
+/// Danger of a carrier program itself.
 pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     if !carries(part) {

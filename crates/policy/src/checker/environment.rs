@@ -22,7 +22,7 @@ const TRUSTED_FAMILIES: &str = "LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY LUA_ PHP R_
     CARGO_ALIAS_ CARGO_HOME PIP_ npm_config_ NPM_CONFIG_ YARN_ COREPACK_ UV_ GEM_ BUNDLE_ DOCKER_ KUBE DOTNET_ \
     CORECLR_ COR_ ERL_ ELIXIR_ OPENSSL_ CGO_ CMAKE_";
 
-/// Variables that change the output or the amount of work of a program and name nothing to run, with their harmless
+/// Variables that change the output of a program or its amount of work and name nothing to run, with their harmless
 /// values. A `*` stands for any word without a path.
 const HARMLESS: [(&str, &str); 6] = [
     (
@@ -40,7 +40,7 @@ const HARMLESS: [(&str, &str); 6] = [
     ("RUSTFLAGS RUSTDOCFLAGS", "-Dwarnings|-D warnings|-Awarnings|-A warnings"),
 ];
 
-/// Returns true if an assignment in front of a program does not change what runs.
+/// Returns true if an assignment before a program does not change what runs.
 pub(crate) fn is_harmless(assign: &Assign) -> bool {
     let value = &assign.value;
     let is_word = || value.text.chars().all(|c| c.is_ascii_alphanumeric() || "_.,:+=*-".contains(c));
@@ -58,7 +58,7 @@ pub(crate) fn is_trusted(name: &str) -> bool {
         || name.ends_with("PRELOAD")
 }
 
-/// Adds a finding if the variable is one that programs trust, or has an invalid name.
+/// Adds a finding if programs trust the variable, or if its name is invalid.
 pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
     let name = name.trim_end_matches('+');
     let is_valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -1,5 +1,5 @@
 //! Judges tools that change files, because some files are run by any program that opens their folder. Also judges tools
-//! that send requests to servers, where a fetch is distinguished from sending data.
+//! that send requests to servers, distinguishing fetches from requests that send data.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file
 /// Arguments in which tools take a patch.
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
-/// The folders of a session, and the names in them that need approval to be written.
+/// A session's folders, and the names in them that need approval to be written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriteScope<'a> {
     pub(crate) roots: &'a [&'a Path],
@@ -27,13 +27,13 @@ pub(crate) struct WriteScope<'a> {
     pub(crate) guarded: &'a GuardedNames,
 }
 
-/// The texts of these arguments.
+/// The string values of these arguments.
 fn texts<'a>(arguments: &'a Map<String, Value>, keys: &'static [&str]) -> impl Iterator<Item = &'a str> {
     let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
     named.filter_map(|(_, value)| value.as_str())
 }
 
-/// Verdict on a call of a tool that changes files.
+/// Verdict on a call to a tool that changes files.
 pub(crate) fn check(arguments: &Map<String, Value>, scope: WriteScope<'_>) -> Option<LayerVerdict> {
     let memories = scope.memories;
     let unnamed = texts(arguments, &PATCH_KEYS).any(|text| patched(text).next().is_none());
@@ -44,9 +44,9 @@ pub(crate) fn check(arguments: &Map<String, Value>, scope: WriteScope<'_>) -> Op
     strictest(named.chain(patched).chain(unnamed))
 }
 
-/// Verdict on a path in the folder that all sessions share. Later sessions read what is written there, so an attack
-/// that convinced one model would reach all of them. The risk is high, so that no rule for the everyday use of a tool
-/// covers it.
+/// Verdict on a path in the folder shared by all sessions. Later sessions read the files there, so an attack that
+/// convinced one model would reach all of them. The risk is high, so that no rule for the everyday use of a tool
+/// applies.
 fn check_memory(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     let is_in_memories =
@@ -54,8 +54,8 @@ fn check_memory(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     is_in_memories.then(|| LayerVerdict::high(format!("{} is remembered in all later sessions", shortened(path))))
 }
 
-/// Returns true if a call changes nothing but files of the session's own state. False if a real folder of the session
-/// is below `/state`: its paths cannot be distinguished from those of the state.
+/// Returns true if a call only changes files in the session's own state. False if a real folder of the session is below
+/// `/state`: its paths cannot be distinguished from those of the state.
 pub(crate) fn only_state<'r>(
     tool: &str,
     arguments: &Map<String, Value>,
@@ -79,23 +79,23 @@ pub(crate) fn only_state<'r>(
     is_ours && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_in_state))
 }
 
-/// The paths that the arguments of a call name.
+/// The paths that a call's arguments name.
 pub(crate) fn named(arguments: &str) -> Vec<String> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
     texts(&arguments, &PATH_KEYS).map(str::to_owned).collect()
 }
 
-/// The file names in the patches of a call, as written there.
+/// The file names in a call's patches, as written there.
 pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let texts = PATCH_KEYS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
     texts.flat_map(patched).filter_map(|named| match named {
         PatchedName::Path(path) => Some(path),
-        // An escaped name asks in any case.
+        // An escaped name always requires a question.
         PatchedName::Escaped(_) => None,
     })
 }
 
-/// Verdict on a call of a tool that reads files.
+/// Verdict on a call to a tool that reads files.
 pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
     let secret = texts(arguments, &PATH_KEYS).filter(|path| is_secret(&path.to_lowercase().replace('\\', "/")));
     strictest(secret.map(|path| LayerVerdict::high(format!("{} looks like a file of secrets", shortened(path)))))
@@ -121,7 +121,7 @@ impl PatchedName<'_> {
     }
 }
 
-/// The files that a patch names, in all known patch formats. Anything that may be a name counts as one.
+/// The files that a patch names, in all known patch formats. Anything that may be a name is included.
 fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
     const MARKS: [&str; 11] = [
         "*** Add File:",
@@ -141,12 +141,12 @@ fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
         let found = MARKS.iter().find_map(|mark| Some((*mark, line.trim_start().strip_prefix(mark)?)));
         let names: Vec<PatchedName<'_>> = match found {
             Some((_, rest)) if rest.contains('"') && rest.contains('\\') => vec![PatchedName::Escaped(line)],
-            // Text after the closing quote belongs to no name, or to another one.
+            // Text after the closing quote belongs to no name, or to another name.
             Some((_, rest)) if rest.contains('"') => {
                 rest.split('"').chain([rest]).map(|name| PatchedName::Path(strip_side(name))).collect()
             }
-            // The single name in `a/NAME b/NAME`. If there are two, the whole text is checked, which covers the folders
-            // of both and the end of the second. The tool uses neither name from this line.
+            // The single name in `a/NAME b/NAME`. If there are two names, the whole text is checked, which includes the
+            // folders of both and the end of the second. The tool uses neither name from this line.
             Some((GIT, rest)) => {
                 let name = rest.len().checked_sub(1).and_then(|length| rest.get(2..length / 2));
                 let name = name.filter(|name| rest.strip_suffix(name).is_some_and(|rest| rest.ends_with(" b/")));
@@ -164,8 +164,8 @@ fn strip_side(name: &str) -> &str {
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
 }
 
-/// Verdict on one path that is written to. Below a folder of the session, each component counts. The path to that
-/// folder only counts if the table names it.
+/// Verdict on one path that is written to. Within a session folder, each component is checked. The path of that folder
+/// is only checked against the table.
 pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Option<LayerVerdict> {
     let plain = |path: &str| {
         let path = path.replace('\\', "/");
@@ -180,8 +180,8 @@ pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Optio
     is_secret(&whole.to_lowercase()).then(|| LayerVerdict::high(format!("{path} looks like a file of secrets")))
 }
 
-/// Describes what a call sends, if it does more than fetch, for the user who is asked. A header can turn a fetch into
-/// anything, so only known harmless headers are allowed.
+/// Describes a request that does more than fetch, for the approval prompt. A header can turn a fetch into anything, so
+/// only known harmless headers are allowed.
 pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
     let method = match arguments.get("method") {
         None | Some(Value::Null) => WebMethod::Get,
@@ -232,7 +232,7 @@ mod tests {
         check(r#"{"headers":{"X-HTTP-Method-Override":"DELETE"}}"#, Some("it sends custom headers"));
         check(r#"{"headers":{"Authorization":"Bearer x"}}"#, Some("it sends custom headers"));
         check(r#"{"headers":"accept: x"}"#, Some("it sends custom headers"));
-        // The last of two equal keys counts, as it does for the tool.
+        // Of two equal keys, the last is used, as in the tool.
         check(r#"{"method":"GET","method":"POST"}"#, Some("it sends a request of POST"));
         assert!(!only_fetches("nonsense") && !only_fetches("[]"));
     }

@@ -14,14 +14,14 @@ use crate::{
 
 /// Global options whose value is the next word.
 const VALUED: [&str; 7] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--attr-source", "--shallow-file"];
-/// Options, in any position, that name a program, a file of options or another machine.
+/// Options, in any position, that name a program, an options file or another host.
 const RUNNING: &str = "-c --exec-path --config-env --upload-pack --receive-pack --exec --ext-diff --textconv --config \
     --template --extcmd --open-files-in-pager --remote= --git-dir --work-tree --separate-git-dir --unsafe-paths";
 /// Subcommands that run programs or send data.
 const FAR_REACHING: &str = "push filter-branch filter-repo submodule difftool mergetool daemon instaweb send-email \
     upload-pack receive-pack credential update-ref hook maintenance fast-import remote-ext shell svn";
 
-/// The subcommand and the words after it.
+/// The subcommand and its arguments.
 fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
@@ -96,7 +96,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if loses_work {
         return ask(format!("git {name} can lose work"));
     }
-    // A user's next git command continues a rebase or merge that is in progress there. Case is ignored.
+    // A user's next git command continues a rebase or merge that is in progress in the repository. Case is ignored.
     let is_in_repository = |word: &Word| {
         let word = word.text.to_ascii_lowercase();
         let is_below = |part: &str| part == ".git";

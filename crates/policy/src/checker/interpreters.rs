@@ -1,4 +1,4 @@
-//! Judges interpreters by the source of their code: in the command, or from where it cannot be read beforehand.
+//! Judges interpreters by the source of their code: in the command, or from a source that cannot be read beforehand.
 //! Programs for sed and awk are not parsed: anything but a few harmless forms is assumed to do anything.
 
 use super::tables::{INTERPRETERS, RUNNING_MODULES, holds, starts_with_any};
@@ -21,7 +21,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
     let is_python = base.ends_with("python") || base == "pypy";
     let arguments = part.arguments();
     let mut file = false;
-    // The word may be the value of the option before it, so that the next one can be an option again.
+    // The word may be the value of the previous option, so that the next word can be an option again.
     let mut may_be_value = false;
     for (index, word) in arguments.iter().enumerate() {
         let text = word.text.as_str();
@@ -42,7 +42,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
         let long = text.strip_prefix("--").unwrap_or_default();
         let long_inline = !long.is_empty() && INLINE_OPTIONS.iter().any(|option| long.starts_with(option));
         let cluster = !text.starts_with("--") && text[1..].contains(|c| letters.contains(c));
-        // `python -m` names a module, whose letters are not options.
+        // `python -m` names a module, whose characters are not options.
         let module = is_python && text.starts_with("-m");
         if long_inline || cluster && !module {
             return Some(LayerVerdict::high(format!("{program} runs code given in the command")));
@@ -74,7 +74,7 @@ pub(super) fn is_device(path: &str) -> bool {
         || path.windows(2).any(|pair| matches!(pair, ["..", "dev" | "proc"]))
 }
 
-/// Texts in an awk program that can run commands or write files, anywhere in it.
+/// Substrings of an awk program that can run commands or write files, wherever they occur.
 const AWK_SIGNS: [&str; 6] = ["system", "|", "getline", ">", "@load", "@include"];
 /// Prefixes of awk options that load code, read the program from a file, or write files.
 const AWK_OPTIONS: &str = "-f -i -l -E -o -p -d -D --file --load --include --exec --pro --pretty --dump --debug";
@@ -82,11 +82,11 @@ const AWK_OPTIONS: &str = "-f -i -l -E -o -p -d -D --file --load --include --exe
 const SED_OPTIONS: &str = "-n -E -r -s -z -u -i -nE -nr -ni -En -Ei -ri -ne -e -Ee --quiet --silent --regexp-extended \
     --in-place --expression";
 
-/// Danger of a call of awk.
+/// Danger of an awk call.
 pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
     for word in arguments {
         let text = word.text.as_str();
-        // `@name(…)` calls the function whose name the variable holds.
+        // `@name(…)` calls the function named in the variable.
         if AWK_SIGNS.iter().any(|sign| text.contains(sign)) || text.contains('@') && text.contains('(') {
             return Some(LayerVerdict::high("its awk program can run commands or write files"));
         }
@@ -98,13 +98,13 @@ pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
     unknown.then(|| LayerVerdict::unknown("its awk program is only known at run time"))
 }
 
-/// Returns true if a call of sed writes the files that it names.
+/// Returns true if a sed call writes the files that it names.
 pub(super) fn edits(part: &Part) -> bool {
     let in_place = |text: &str| text.starts_with("--i") || text.starts_with('-') && text[1..].contains('i');
     matches!(part.program(), "sed" | "gsed") && part.arguments().iter().any(|word| in_place(&word.text))
 }
 
-/// Danger of a call of sed. A single program that prints or deletes lines, or replaces a text, is harmless.
+/// Danger of a sed call. A single program that prints or deletes lines, or replaces text, is harmless.
 pub(super) fn sed(arguments: &[Word]) -> Option<LayerVerdict> {
     if arguments.iter().any(|word| !word.is_static()) {
         return Some(LayerVerdict::unknown("its sed program is only known at run time"));

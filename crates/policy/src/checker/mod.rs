@@ -1,12 +1,12 @@
-//! The first layer: built-in knowledge of tools, independent of any rule file. It cannot be disabled.
+//! The first layer: built-in knowledge about tools, independent of any rule file. It cannot be disabled.
 //!
-//! - `bash`: the effect of one part of a command. `programs` covers single programs, based on the lists in `tables`;
-//!   `interpreters` (with sed and awk) and `git` cover programs that need a closer look, and `carriers` those that run
-//!   other programs.
+//! - `bash`: the effect of one part of a command. `programs` judges single programs, based on the lists in `tables`;
+//!   `interpreters` (with sed and awk) and `git` judge programs that need a closer look, and `carriers` judges programs
+//!   that run other programs.
 //! - `environment`: variables that make harmless programs run something else.
 //! - `paths`: sensitive locations, secrets, and where a command may write.
-//! - `read_only`: the allowlist of read-only commands inside the workspace, by program and options. It belongs to the
-//!   last layer, not the first: it applies only if no other layer has a verdict.
+//! - `read_only`: the allowlist of read-only commands inside the workspace, by program and options. This module belongs
+//!   to the last layer, not the first: it applies only if no other layer has a verdict.
 //! - `files`: tools that change files, and tools that send requests to servers.
 
 pub(super) mod bash;

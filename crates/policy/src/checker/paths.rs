@@ -8,27 +8,27 @@ use crate::command::word::Word;
 /// Location that a word points to, as far as the word alone shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Location {
-    /// Below the folder where the command runs, or in one of the session's folders.
+    /// Below the folder in which the command runs, or in one of the session's folders.
     Inside,
     /// A folder for temporary files.
     Temporary,
-    /// Anywhere else on the machine.
+    /// Anywhere else on the host.
     Outside,
-    /// The machine's own files.
+    /// System files of the host.
     System,
 }
 
 const SYSTEM: [&str; 15] =
     ["etc", "boot", "dev", "sys", "proc", "bin", "sbin", "lib", "lib32", "lib64", "usr", "var", "root", "opt", "run"];
 
-/// Names of files that hold secrets.
+/// Names of files that contain secrets.
 const SECRET_NAMES: &str = ".netrc _netrc .npmrc .pypirc .pgpass .git-credentials .htpasswd id_rsa id_dsa id_ecdsa \
     id_ed25519 credentials credentials.json shadow gshadow sudoers authorized_keys .vault-token secrets.yaml \
     secrets.yml secrets.json kubeconfig environ .bash_history";
-/// Names of folders that hold secrets.
+/// Names of folders that contain secrets.
 const SECRET_FOLDERS: [&str; 9] =
     [".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", "gcloud", ".password-store"];
-/// Endings of files that hold secrets.
+/// Endings of files that contain secrets.
 const SECRET_ENDINGS: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".asc"];
 
 /// Location that a word points to.
@@ -65,7 +65,7 @@ pub fn holds_secrets(path: &str) -> bool {
     is_secret(&path.to_ascii_lowercase())
 }
 
-/// Returns true if a text names something secret.
+/// Returns true if the text names something secret.
 pub(super) fn is_secret(text: &str) -> bool {
     text.split(['/', '=', ':', '@', ',']).any(|name| {
         holds(SECRET_NAMES, name)
@@ -76,10 +76,10 @@ pub(super) fn is_secret(text: &str) -> bool {
     })
 }
 
-/// Returns true if a word names something secret, or could expand to a name that does.
+/// Returns true if a word names something secret, or could expand to such a name.
 pub(super) fn may_be_secret(word: &Word) -> bool {
     let text = word.text.as_str();
-    // A value may directly follow the letter of its option.
+    // A value may directly follow the option letter.
     let letters =
         text.strip_prefix('-').filter(|letters| letters.starts_with(|letter: char| letter.is_ascii_alphabetic()));
     let value = letters.and_then(|letters| letters.find('.').map(|at| &letters[at..]));
@@ -90,7 +90,7 @@ pub(super) fn may_be_secret(word: &Word) -> bool {
         || (word.globs || word.braces) && with_braces_as_globs(text).split(['/', '=']).any(may_match_secret)
 }
 
-/// Replaces each brace group by `*`, a glob that matches at least as much.
+/// Replaces each brace group with `*`, a glob that matches at least as much.
 fn with_braces_as_globs(text: &str) -> String {
     let (mut out, mut depth) = (String::new(), 0_usize);
     for c in text.chars() {
@@ -107,7 +107,7 @@ fn with_braces_as_globs(text: &str) -> String {
     out
 }
 
-/// Returns true if a glob may match the name of a secret. A glob that matches every name does not count.
+/// Returns true if a glob may match the name of a secret. Globs that match every name are ignored.
 fn may_match_secret(glob: &str) -> bool {
     if !glob.contains(['*', '?', '[']) || glob.trim_matches('*').is_empty() {
         return false;
@@ -139,7 +139,7 @@ fn glob_matches(glob: &str, name: &str) -> bool {
     if name.starts_with('.') && !glob.starts_with(['.', '[']) {
         return false;
     }
-    // A glob that takes longer than this to match was written to hide something.
+    // A glob that takes more steps than this to match was written to hide something.
     from(glob.as_bytes(), name.as_bytes(), &mut 4_000)
 }
 

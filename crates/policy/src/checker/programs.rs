@@ -19,9 +19,10 @@ use crate::{
 
 /// Programs whose arguments are searched for or printed, whatever they look like.
 const TEXT_PROGRAMS: &str = "echo printf git grep egrep fgrep rg ag ack find ls cat head tail wc test [ [[ case for cd";
-/// Programs of [`RUNS_TEXT`] that accept one of these options in any position, so that a variable may be one.
+/// Programs in [`RUNS_TEXT`] that accept one of their options in any position, so that a variable may be such an
+/// option.
 const ANY_POSITION: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
-/// Programs that pass the words after `--` on to what they run.
+/// Programs that pass the words after `--` on to the program that they run.
 const PASSING_ON: &str = "npm pnpm yarn go";
 
 /// Prefixes of a program that are part of its rule.
@@ -59,7 +60,7 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         .or_else(|| builtin(program, arguments))
 }
 
-/// Verdict on programs that are dangerous whatever their arguments are.
+/// Verdict on programs that are dangerous with any arguments.
 fn by_name(program: &str) -> Option<LayerVerdict> {
     let starts = |start: &str| program.starts_with(start);
     Some(if holds(RUINOUS, program) || starts("mkfs") || starts("mkswap") {
@@ -79,7 +80,7 @@ fn by_name(program: &str) -> Option<LayerVerdict> {
 fn check_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let ask = |reason: String| Some(LayerVerdict::high(reason));
-    // Words in which options and texts count.
+    // Words in which options and strings are checked.
     let (is_text, passes_on) = (holds(TEXT_PROGRAMS, program), holds(PASSING_ON, program));
     let checked = arguments.iter().take_while(|word| !(is_text || passes_on && word.text == "--"));
     if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(checked).find(|word| runs(word)) {
@@ -97,7 +98,7 @@ fn check_words(part: &Part) -> Option<LayerVerdict> {
             false if program == "tox" || subcommands.first() == Some(&"workspaces") => {
                 own.clone().any(|word| word.text == *sign)
             }
-            // npm accepts any prefix of a name.
+            // npm accepts any prefix of a subcommand.
             false if program == "npm" => subcommands.iter().any(|name| name == sign || is_cut(name, sign)),
             false => subcommands.contains(sign),
         });
@@ -114,10 +115,10 @@ fn check_words(part: &Part) -> Option<LayerVerdict> {
 
 /// Options without a value, which a subcommand may follow.
 const FLAGS: &str = "-q -s -v --frozen --locked --offline --quiet --silent --verbose";
-/// Long options that are not abbreviations of others, and aliases of npm.
+/// Long options that are not abbreviations of others, and npm aliases.
 const WHOLE: &str = "--extra --global --text --url add in se un";
 
-/// Words that may be the subcommand: the first one, and each word after one that may be the value of an option.
+/// Words that may be the subcommand: the first word, and each word after a possible option value.
 fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
     let (mut found, mut is_value, mut may_follow) = (Vec::new(), false, true);
     for text in words.map(|word| word.text.as_str()) {
@@ -125,11 +126,11 @@ fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
             is_value = text.starts_with('-') && !text.contains('=') && !holds(FLAGS, text);
             continue;
         }
-        // Some flags take one of these values.
+        // Some flags take `true` or `false` as their value.
         if matches!(text, "true" | "false") {
             continue;
         }
-        // Yarn names a package of the project before its subcommand.
+        // Yarn names a package in the project before its subcommand.
         if !(may_follow || matches!(found.as_slice(), [.., "workspace"] | [.., "workspace", _])) {
             break;
         }
@@ -208,7 +209,7 @@ fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// Verdict on builtins of the shell. Text in arithmetic, in a test or in a name can be a command.
+/// Verdict on shell builtins. Text in arithmetic, in a test or in a name can be a command.
 fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
     let any = |is: &dyn Fn(&Word) -> bool| arguments.iter().any(is);
     let counting = |word: &Word| matches!(&*word.text, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
@@ -227,10 +228,10 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
         {
             "`%n` sets a variable"
         }
-        // It evaluates the value of a variable as arithmetic again.
+        // `[[` evaluates the value of a variable as arithmetic again.
         "[[" if any(&counting) && !arguments.iter().all(is_counted) => "a numeric comparison evaluates a variable",
         "[[" if any(&|word| word.text.contains('[')) => "a variable's index can run commands",
-        // Text that a shell would run if it read it again.
+        // Text that a shell would run if it read the text again.
         _ if holds(EVALUATING, program) && any(&|word| word.text.contains("$(") || word.text.contains('`')) => {
             return Some(LayerVerdict::unknown(format!("{program} may run text in its arguments")));
         }
@@ -261,7 +262,7 @@ fn runs(word: &Word) -> bool {
 
 /// Returns true if a printf format contains `%n`, which sets the variable that the next argument names.
 fn writes_variable(format: &str) -> bool {
-    // bash ignores length modifiers such as the `l` of `%ln`.
+    // bash ignores length modifiers such as the `l` in `%ln`.
     let is_before = |c: char| !c.is_ascii_alphabetic() || "hjlLtz".contains(c);
     format.split('%').skip(1).any(|rest| rest.trim_start_matches(is_before).starts_with('n'))
 }
@@ -280,7 +281,7 @@ fn curl(arguments: &[Word]) -> Option<LayerVerdict> {
     Some(LayerVerdict::high(format!("curl with {shown} sends data or reads options or files")))
 }
 
-/// Returns true if a word is that option, with or without a value, or a longer one with that prefix.
+/// Returns true if a word is the option `sign`, with or without a value, or a longer option with that prefix.
 fn signals(word: &str, sign: &str) -> bool {
     if sign == "-" {
         return word == sign;

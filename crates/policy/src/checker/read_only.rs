@@ -1,8 +1,8 @@
 //! The allowlist of read-only commands inside the session's folders: plain words, a listed program with listed options,
-//! and paths that stay inside. Everything else asks.
+//! and paths that stay inside. All other commands require a question.
 //!
 //! In the lists, a long option ends in `=` if it takes a value, joined or in the next word, and in `?` if it may have a
-//! joined one. A `#` among the letters stands for a number, as in `head -5`.
+//! joined value. A `#` among the short options stands for a number, as in `head -5`.
 
 use std::path::Path;
 
@@ -25,17 +25,17 @@ pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
     texts.iter().all(|text| is_confined(text)) && is_read_only(name, &texts, &is_confined)
 }
 
-/// Reason to ask about a part for which [`runs_configured_programs`] is true, next to one that is not read-only.
+/// Reason to ask about a part for which [`runs_configured_programs`] is true, next to a part that is not read-only.
 pub(crate) const CONFIGURED_PROGRAMS: &str =
     "git runs programs that its repository configures, unconfined in a line that is not read-only";
 
-/// Returns true if files in the folder may make the program run others: git runs those that the configuration of its
+/// Returns true if files in the folder may make the program run others: git runs programs that the configuration of its
 /// repository names. No other program on the list obeys a file that the command does not name.
 pub(crate) fn runs_configured_programs(part: &Part) -> bool {
     part.program() == "git"
 }
 
-/// The reason why a part is not read-only, for the user who is asked.
+/// The reason why a part is not read-only, for the approval prompt.
 pub(crate) fn question_reason(part: &Part) -> &'static str {
     let words = || part.words.iter();
     match part {
@@ -155,8 +155,7 @@ fn git_looks(texts: &[&str], is_confined: &impl Fn(&str) -> bool) -> bool {
     // Signatures are verified by a program that the repository names.
     let formats = rest.iter().all(|text| {
         let named = ["--pretty=", "--format="].iter().find_map(|option| text.strip_prefix(option));
-        // Formats of git itself, and formats in the command. Any other name refers to the configuration of the
-        // repository.
+        // Git's own formats, and formats in the command. Any other name refers to the configuration of the repository.
         let is_known = |format: &str| format.contains('%') || holds(FORMATS, format);
         !text.contains("%G") && !text.contains("signature") && named.is_none_or(is_known)
     });
@@ -173,11 +172,11 @@ fn git_looks(texts: &[&str], is_confined: &impl Fn(&str) -> bool) -> bool {
 /// Arguments with which a program is read-only.
 #[derive(Debug, Clone, Copy)]
 struct ReadOnlyArgs {
-    /// Letters of options without a value.
+    /// Short options without a value.
     flags: &'static str,
-    /// Letters of options with a value.
+    /// Short options with a value.
     valued: &'static str,
-    /// Long options, with the suffixes described for the module.
+    /// Long options, with the suffixes described in the module documentation.
     longs: &'static str,
     /// Maximum number of other words.
     operands: usize,
@@ -329,7 +328,7 @@ const GIT_LOG: &str = "oneline graph all decorate? no-decorate abbrev-commit no-
     topo-order date-order author-date-order left-right cherry-pick cherry-mark no-walk full-history \
     simplify-by-decoration ancestry-path boundary source parents children relative-date walk-reflogs no-notes cc";
 
-/// Arguments that a subcommand of git may have, with a second list of long options.
+/// Arguments that a git subcommand may have, with a second list of long options.
 fn list_of_git(name: &str) -> Option<(ReadOnlyArgs, &'static str)> {
     Some(match name {
         "status" => (
@@ -376,7 +375,7 @@ fn list_of_git(name: &str) -> Option<(ReadOnlyArgs, &'static str)> {
         "name-rev" => (accepts("", "", "name-only tags always"), ""),
         "show-ref" => (accepts("dqs", "", "heads tags verify head quiet"), ""),
         "for-each-ref" => (accepts("", "", "count= sort= format? merged? no-merged? contains? points-at="), ""),
-        // `--dirty` and `--broken` write the index to find out.
+        // `--dirty` and `--broken` write the index to determine the state.
         "describe" => (
             accepts(
                 "",

@@ -11,13 +11,13 @@ pub(super) fn starts_with_any(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|entry| word.starts_with(entry))
 }
 
-/// Programs that may destroy the machine, its disks or its accounts.
+/// Programs that may destroy the host, its disks or its accounts.
 pub(super) const RUINOUS: &str = "shutdown reboot halt poweroff init telinit rtcwake mke2fs wipefs fdisk sfdisk gdisk \
     sgdisk cfdisk parted swapon swapoff insmod rmmod modprobe kexec mount umount losetup cryptsetup lvremove vgremove \
     pvremove dmsetup blkdiscard hdparm debugfs grub-install efibootmgr useradd userdel usermod groupadd passwd chpasswd \
     visudo vipw sudoedit setcap sysctl iptables ip6tables nft ufw pkexec run0 gosu su-exec sg newgrp chroot killall5";
 
-/// Programs that run others in ways that cannot be followed, reach other machines, or outlive the call. Any of their
+/// Programs that run others in ways that cannot be followed, reach other hosts, or outlive the call. Any of their
 /// arguments may be another program.
 pub(super) const FAR_REACHING: &str = "unshare nsenter setpriv capsh systemd-run systemctl service at batch crontab \
     anacron killall pkill skill docker docker-compose podman nerdctl buildah kubectl helm lxc lxc-attach ctr virsh \
@@ -36,7 +36,7 @@ pub(super) const FAR_REACHING: &str = "unshare nsenter setpriv capsh systemd-run
 pub(super) const RENAMING: &str =
     "alias unalias enable bind complete compgen compopt hash fc history source . shopt mapfile readarray";
 
-/// Programs that send their arguments to other machines.
+/// Programs that send their arguments to other hosts.
 pub(super) const SENDING: &str =
     "curl wget ping ping6 dig nslookup host http https httpie xh GET POST HEAD lwp-request traceroute whois fetch";
 
@@ -45,18 +45,18 @@ pub(super) const TEXT_ONLY: &str = "echo printf git cargo make npm yarn pnpm pyt
     test [ [[ ls cat head tail wc stat file find which type man whereis touch mkdir cd rm cp mv sort uniq cut tr diff \
     sed jq function let export declare local read tree du basename dirname realpath readlink";
 
-/// Options that name a program or code, for any program. A word that begins with one, or contains one after a `=`, runs
-/// more than its program.
+/// Options that name a program or code, for any program. A word that begins with such an option, or contains one after
+/// a `=`, runs more than its program.
 pub(super) const RUNNING_OPTIONS: &str = "--eval -eval --exec -exec -toolexec --toolexec -vettool --shell-escape \
     -shell-escape --init-hook --pager --lua-filter --to-command --use-compress --rsh --require -engine --node-options \
     --script-shell --process-code --init-file -fplugin -wrapper -specs -agentpath -agentlib -javaagent -J-agent \
     -plugin -load";
 
-/// Texts that no harmless argument of a compiler or a database contains.
+/// Substrings that no harmless argument of a compiler or a database contains.
 pub(super) const RUNNING_TEXTS: &str =
     r"extld=|-extld |linker=|SO_PATH:|load_extension|writefile(|syscmd(|.shell |.system |\!|system(";
 
-/// Interpreters, with the letters of the options that take code.
+/// Interpreters, with the short options that take code.
 pub(super) const INTERPRETERS: [(&str, &str); 11] = [
     ("python pythonw ipython bpython micropython pypy", "c"),
     ("perl", "eEnpiMmIxd"),
@@ -71,7 +71,7 @@ pub(super) const INTERPRETERS: [(&str, &str); 11] = [
     ("julia", "eEL"),
 ];
 
-/// Python modules that run code from their arguments, or serve files to other machines.
+/// Python modules that run code from their arguments, or serve files to other hosts.
 pub(super) const RUNNING_MODULES: &str =
     "timeit pdb trace code cProfile profile runpy http.server smtpd idlelib bdb doctest this antigravity";
 
@@ -115,7 +115,7 @@ pub(super) const RUNS_TEXT: [(&str, &str); 32] = [
     ("less", "-k --lesskey"),
 ];
 
-/// Options of curl that send data, read further options or files, or make it connect to another host.
+/// curl options that send data, read further options or files, or make curl connect to another host.
 pub(super) const CURL_SENDS: &str = "-d --data -F --form -T --upl --json -K --conf --url-query --unix-socket \
     --abstract -n --netrc -E --cert --key -x --proxy --preproxy --socks --variable --expand --delegation --libcurl";
 

@@ -1,5 +1,5 @@
-//! Splits text into words and operators, in one pass without backtracking. The lexer knows quotes but no grammar. Other
-//! features of bash are not interpreted, only reported as a [`Doubt`].
+//! Splits text into words and operators, in one pass without backtracking. The lexer handles quotes but no grammar.
+//! Other features of bash are not interpreted, only reported as a [`Doubt`].
 
 use super::word::{self, Dollar, Word};
 
@@ -9,7 +9,7 @@ pub(super) enum Token {
     Word(Word),
     /// `;`, `&&`, a line end and the like. A backquote that opens a command directly after a word is `` word` ``.
     Operator(&'static str),
-    /// A redirection of this descriptor; its target is the next word.
+    /// A redirection of this descriptor; the next word is its target.
     Redirect(Option<u32>, &'static str),
     /// The text after a `<<`.
     Document(Word),
@@ -18,11 +18,11 @@ pub(super) enum Token {
 /// The reason why a line is more than plain words. Later variants are more severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doubt {
-    /// It contains words written with escapes.
+    /// The line contains words written with escapes.
     Escaped(&'static str),
-    /// It contains commands within commands: groups, loops, substitutions.
+    /// The line contains commands within commands: groups, loops, substitutions.
     Compound(&'static str),
-    /// It is unknown what would run.
+    /// The program that would run is unknown.
     Unclear(&'static str),
 }
 
@@ -64,10 +64,10 @@ struct Lexer<'t> {
     at: usize,
     /// True if quotes, comments and documents have their meaning in bash.
     exact: bool,
-    /// True if commands in brackets and in words are read too.
+    /// True if commands in brackets and in words are also read.
     folds: bool,
     out: LexerOutput,
-    /// The current word, and the offset where it begins.
+    /// The current word, and the offset at which it begins.
     word: Option<(usize, Word)>,
     /// A document that begins on the next line.
     pending: Option<HereDocument<'t>>,
@@ -76,7 +76,7 @@ struct Lexer<'t> {
 
 /// A document that begins on the next line.
 struct HereDocument<'t> {
-    /// Index of the token that it fills.
+    /// Index of the token that the document fills.
     token: usize,
     end: &'t str,
     quoted: bool,
@@ -240,7 +240,7 @@ impl<'t> Lexer<'t> {
         self.operator(1, if c == '(' { "(" } else { ")" });
     }
 
-    /// Skips a bracket. It does not change which commands run, only what they read.
+    /// Skips a bracket. Brackets do not change which commands run, only the input that they read.
     fn fold(&mut self, c: char) {
         self.end_word_before(1);
         let tokens = &self.out.tokens;

@@ -53,7 +53,7 @@ pub(crate) fn read(text: &str) -> Line {
     // Function bodies can have any form, and escapes and documents may be hidden in nested commands.
     let defines = tokens.iter().any(|token| is_word_of(token, "function"));
     let hides_escapes = text.contains("$'") || text.replace("<<<", "").contains("<<");
-    // Quoted ones too. They are counted, not parsed.
+    // Includes quoted substitutions. They are counted, not parsed.
     let substituted = text.matches("$(").count() + text.matches('`').count() / 2;
     let unclear = defines
         .then_some("it defines a function, which can redefine commands")
@@ -78,7 +78,7 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
         for (segment, operator) in segments(&tokens) {
             let begins = segment.iter().take_while(|token| is_word_of(token, LEADING)).count();
             let part = Part { guessed: true, ..part(&segment[begins..], stdin) };
-            // A substitution adds words, or extends the last one.
+            // A substitution adds words, or extends the last word.
             let more = match operator {
                 "word`" => part.words.split_last().map(|(last, words)| [words, &[last.clone().and_more()]].concat()),
                 "`" => Some([part.words.as_slice(), &[Word::default().and_more()]].concat()),
@@ -97,7 +97,8 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
     (guesses, true)
 }
 
-/// Rejects characters that bash and other programs may read differently, and ones that have no place in a command.
+/// Rejects characters that bash and other programs may read differently, and characters that have no place in a
+/// command.
 fn check_text(text: &str) -> Result<(), &'static str> {
     if text.len() > MAX_BYTES {
         return Err("it is longer than 64 KiB");
@@ -107,14 +108,14 @@ fn check_text(text: &str) -> Result<(), &'static str> {
         let is_invisible = match c {
             '\n' | '\t' => false,
             c if c.is_ascii() => c.is_ascii_control(),
-            // Selects a variant of the character before it, such as the emoji form.
+            // Selects a variant of the previous character, such as the emoji form.
             '\u{fe0f}' | '\u{200d}' => before.is_ascii(),
             c => c.is_whitespace() || c.is_control() || is_unseen(c),
         };
         if is_invisible {
             return Err("it has invisible characters");
         }
-        // In some encodings, these are the second byte of a letter.
+        // In some encodings, these ASCII characters are the second byte of another character.
         if !before.is_ascii() && matches!(c, '\\' | '|' | '`' | '{' | '}' | '[' | ']' | '~') {
             return Err("it has characters that are ambiguous in other locales");
         }
@@ -260,7 +261,7 @@ fn has_keywords(tokens: &[Token]) -> bool {
     segments(tokens).any(|(segment, _)| segment.first().is_some_and(|first| is_word_of(first, KEYWORDS)))
 }
 
-/// Checks for constructs that are not closed, or that nest too deeply. They are counted, not parsed.
+/// Checks for constructs that are not closed, or that nest too deeply. Constructs are counted, not parsed.
 fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
     let mut counts = [0_usize; 10];
     let mut count = |token: &str| {
@@ -301,7 +302,7 @@ pub(crate) fn unfolded(text: &str) -> Option<Vec<Vec<Part>>> {
     }
     check_text(text).ok()?;
     let LexerOutput { tokens, doubt: None } = lex_folded(text) else { return None };
-    // A command of a group may read the input that the one before it left.
+    // A command in a group may read input that the previous command left unread.
     let reads = |token: &Token| match token {
         Token::Redirect(_, name) => name.contains('<'),
         token => matches!(token, Token::Document(_)),

@@ -4,12 +4,12 @@
 //! - `line`: words and operators to pipelines of simple commands, including commands in brackets and in words, or the
 //!   reason why the line is more than that.
 //!
-//! A part has a normal form, which patterns, grants and users see: it is the same however the command is quoted.
+//! A part has a normal form, which patterns, grants and users see: the form is the same however the command is quoted.
 //!
-//! This is not a parser for bash. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the
-//! same to every shell. Only such a line can run without a question or match an exact grant. Any other line is not
-//! trusted, unless it can be unfolded into such lines: all possible commands in it are guesses, and guesses only make a
-//! verdict stricter.
+//! This is not a bash parser. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the same
+//! to every shell. Only such a line can run without a question or match an exact grant. Any other line is not trusted,
+//! unless it can be unfolded into such lines: all possible commands in it are guesses, and guesses only make a verdict
+//! stricter.
 
 mod lexer;
 mod line;
@@ -29,19 +29,19 @@ pub(super) use self::{
 /// One simple command: a program with its arguments and redirections.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
-    /// Assignments `NAME=value` in front of the program, or alone.
+    /// Assignments `NAME=value` before the program, or alone.
     pub(super) assigns: Vec<Assign>,
     /// The program and its arguments.
     pub(super) words: Vec<Word>,
     /// Redirections of input and output.
     pub(super) redirects: Vec<Redirect>,
-    /// Source of its standard input.
+    /// Source of the command's standard input.
     pub(super) stdin: Stdin,
     /// True if unknown arguments follow, as with `xargs`.
     pub(super) open_ended: bool,
-    /// True if it runs in the background.
+    /// True if the command runs in the background.
     pub(super) background: bool,
-    /// True if it is a possible command in a line that cannot be parsed.
+    /// True if the command is a guess, from a line that cannot be parsed.
     pub(super) guessed: bool,
     /// Verdicts found while parsing.
     pub(super) findings: Vec<LayerVerdict>,
@@ -70,7 +70,7 @@ pub(super) enum Stdin {
     /// Inherited from the shell, which has none.
     #[default]
     Inherited,
-    /// The part before it in a pipeline.
+    /// The previous part of a pipeline.
     Pipe,
     /// A file, or text in the command.
     Given,
@@ -82,7 +82,7 @@ pub(super) fn is_plain_text(word: &str) -> bool {
 }
 
 impl Part {
-    /// The program without its folder; empty if there is none or it is unknown beforehand.
+    /// The program without its folder; empty if there is no program or it is unknown beforehand.
     pub(super) fn program(&self) -> &str {
         self.words.first().map_or("", Word::file_name)
     }
@@ -92,7 +92,7 @@ impl Part {
         self.words.get(1..).unwrap_or_default()
     }
 
-    /// Returns true if everything about it is known before it runs, except the names that globs expand to.
+    /// Returns true if everything about the command is known before it runs, except the names that globs expand to.
     pub(super) fn is_static(&self) -> bool {
         // xargs reads its command line from its input.
         !self.open_ended
@@ -102,7 +102,7 @@ impl Part {
             && self.redirects.iter().all(|redirect| redirect.target.is_static() && redirect.operator != "<<")
     }
 
-    /// Returns true if it consists of plain words: no variables, no globs, no files that it reads or writes.
+    /// Returns true if the command consists of plain words: no variables, no globs, no files that it reads or writes.
     pub(super) fn is_plain(&self) -> bool {
         !self.open_ended
             && !self.background
@@ -146,17 +146,17 @@ impl Part {
 }
 
 impl Redirect {
-    /// Returns true if it may change its target.
+    /// Returns true if the redirection may change its target.
     pub(super) fn writes(&self) -> bool {
         self.operator.contains('>')
     }
 
-    /// Returns true if it only joins or discards outputs.
+    /// Returns true if the redirection only joins or discards outputs.
     pub(super) fn is_harmless(&self) -> bool {
         self.is_silent() || self.names("/dev/stdout") || self.names("/dev/stderr")
     }
 
-    /// Returns true if it names nothing but other descriptors and `/dev/null`.
+    /// Returns true if the redirection only names other descriptors and `/dev/null`.
     pub(super) fn is_silent(&self) -> bool {
         self.operator.ends_with('&') && self.target.inner.is_empty() || self.names("/dev/null")
     }

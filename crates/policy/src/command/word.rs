@@ -16,9 +16,9 @@ pub(crate) struct Word {
     pub(crate) globs: bool,
     /// True if it contains `{a,b}`, which may become several words.
     pub(crate) braces: bool,
-    /// True if any of it was quoted or escaped.
+    /// True if any part of the word was quoted or escaped.
     pub(crate) quoted: bool,
-    /// Commands whose output becomes part of it.
+    /// Commands whose output becomes part of the word.
     pub(crate) inner: Vec<String>,
 }
 
@@ -34,12 +34,12 @@ impl Word {
         Self { text: self.text + "$", varies: true, ..self }
     }
 
-    /// Returns true if its value is known before it runs, except for the file names that a glob matches.
+    /// Returns true if the word's value is known before it runs, except for the file names that a glob matches.
     pub(crate) fn is_static(&self) -> bool {
         !self.varies && !self.braces
     }
 
-    /// Returns true if it means exactly its text, without any expansion.
+    /// Returns true if the word means exactly its text, without any expansion.
     pub(crate) fn is_plain(&self) -> bool {
         self.is_static() && !self.globs
     }
@@ -55,7 +55,7 @@ pub(super) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b':' | b',' | b'@' | b'%' | b'+' | b'=' | b'-')
 }
 
-/// The text, in single quotes if it needs any.
+/// The text, in single quotes if necessary.
 pub(super) fn quoted(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(is_plain) {
         return text.to_owned();
@@ -63,13 +63,13 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Commands that print a number, a time or a name of the machine: never an option or the name of an action, and a
-/// single word for the shell.
+/// Commands that print a number, a time or a host name: never an option or the name of an action, and a single word for
+/// the shell.
 const PRINT_A_WORD: &str =
     "nproc|nproc --all|git rev-parse HEAD|git rev-parse --short HEAD|date +%s|date +%F|uname -m|uname -s";
 
-/// Appends the text or the output of a `$(…)` to a word, and returns its length without the `$`. Returns `None` if its
-/// end is uncertain, and for an output unless `outputs` is set.
+/// Appends the text or the output of a `$(…)` to a word, and returns the length of the `$(…)` without the `$`. Returns
+/// `None` if the end is uncertain, and for an output unless `outputs` is set.
 pub(super) fn append_substitution(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -> Option<usize> {
     let inside = rest.strip_prefix('(')?;
     if let Some((text, length)) = in_quotes.then(|| document(inside)).flatten() {
@@ -115,7 +115,7 @@ pub(super) enum Dollar {
     Command,
     /// Text in double quotes that is translated.
     Translated,
-    /// Text with escapes, and its length in bytes. `text` is `None` if its end is missing or an escape is invalid.
+    /// Text with escapes, and its length in bytes. `text` is `None` if the end is missing or an escape is invalid.
     Escaped { text: Option<String>, length: usize },
     /// Anything else, with the reason.
     Unclear(&'static str),
@@ -202,7 +202,7 @@ fn ansi_c(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The character for the number of an escape. `None` if it has no digits or is NUL.
+/// The character for the number in an escape. `None` if there are no digits or the character is NUL.
 fn digits(chars: &mut Peekable<Chars<'_>>, base: u32, max_digits: usize, first: Option<u32>) -> Option<char> {
     let (mut value, mut count) = (first.unwrap_or(0), usize::from(first.is_some()));
     while count < max_digits

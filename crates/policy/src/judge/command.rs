@@ -36,7 +36,7 @@ impl Call<'_> {
         };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
         let decisive = judged.iter().reduce(|best, next| {
-            // Among parts that may run, one that is not read-only gives the reason.
+            // Among parts that may run, a part that is not read-only gives the reason.
             let priority = |judged: &PartVerdict| {
                 let opinion = &judged.opinion;
                 (opinion.verdict.clone(), opinion.layer != Layer::Default, !opinion.only_looks())
@@ -47,7 +47,7 @@ impl Call<'_> {
         let decisive = decisive.unwrap_or_else(|| self.with_grants(self.by_default(), &[]));
         let mut decided = match whole {
             Some(whole) if whole.verdict > decisive.opinion.verdict => self.with_grants(whole, &[]),
-            // A question about the whole cannot be answered by rules about parts.
+            // A question about the whole command cannot be answered by rules about parts.
             Some(_) => PartVerdict { grant: None, ..decisive },
             None => decisive,
         };
@@ -71,14 +71,14 @@ impl Call<'_> {
         let other_names = start.other_names.as_slice();
         let mut judged = Vec::new();
         for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, start)) {
-            // A rule for a single command does not cover it if something is piped into it.
+            // A rule for a single command does not cover the command if something is piped into it.
             let is_piped = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
             for (index, (opinion, matched)) in found.into_iter().enumerate() {
                 let part = &pipeline[index];
                 let own = NeededText::Pipeline { parts: std::slice::from_ref(part), folder, other_names };
                 let whole = NeededText::Pipeline { parts: pipeline, folder, other_names };
                 let wanted: &[NeededText<'_>] = match (pipeline.as_slice(), index) {
-                    // The start folder is not the one that a rule would mean. A change of folder has the same effect
+                    // The start folder is not the folder that a rule would mean. A change of folder has the same effect
                     // everywhere.
                     ([_], _) if moved && changes_folder(part) => {
                         &[NeededText::Pipeline { parts: pipeline, folder: None, other_names }]
@@ -98,8 +98,8 @@ impl Call<'_> {
         (judged, is_covered)
     }
 
-    /// The rule by prefix that is offered for a command and the rest of its pipeline, if all of it would run by that
-    /// rule.
+    /// The rule by prefix that is offered for a command and the rest of its pipeline, if the whole pipeline would run
+    /// by that rule.
     fn by_prefix(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> Vec<String> {
         let [pipeline] = pipelines else { return Vec::new() };
         let rule = pipeline.first().and_then(patterns::prefix_rule);
@@ -111,7 +111,7 @@ impl Call<'_> {
         rule.filter(runs).into_iter().collect()
     }
 
-    /// Judges a line that is more than plain words. It runs if rules by prefix cover all of its commands.
+    /// Judges a line that is more than plain words. The line runs if rules by prefix cover all of its commands.
     fn judge_folded(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> Vec<PartVerdict> {
         let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, start));
         let unfolded = unfolded.and_then(|(judged, is_covered)| is_covered.then_some(judged));
@@ -130,8 +130,8 @@ impl Call<'_> {
         vec![other]
     }
 
-    /// Verdicts on each part, with the patterns that matched it. Read-only enforcement applies only to a line of which
-    /// all parts are read-only. In any other line, a part that could be led to do more asks.
+    /// Verdicts on each part, with the patterns that matched the part. Read-only enforcement applies only to a line
+    /// whose parts are all read-only. In any other line, a part that could be made to do more requires a question.
     fn opinions_of(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
         let is_foreign = self.uses_foreign_config(start, pipelines);
         let of_pipeline =
@@ -147,7 +147,7 @@ impl Call<'_> {
         found
     }
 
-    /// Judges a line that is more than plain words and is not trusted: every possible command in it counts.
+    /// Judges a line that is more than plain words and is not trusted: every possible command in it is judged.
     fn judge_other(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> PartVerdict {
         let (guesses, complete) = guesses(command);
         let reason = match doubt {
@@ -179,7 +179,7 @@ impl Call<'_> {
         [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten()
     }
 
-    /// Verdicts against a part and against every command that it may run. The flag marks matches of patterns.
+    /// Verdicts against a part and against every command that the part may run. The flag marks pattern matches.
     fn against(&self, part: &Part) -> Vec<(LayerVerdict, bool)> {
         let mut found = self.against_one(part);
         if carriers::carries(part) {
@@ -230,11 +230,11 @@ impl Call<'_> {
         read_only::only_looks(part, &shown)
     }
 
-    /// Verdict of the denylist on a part.
+    /// The denylist's verdict on a part.
     fn denied(&self, part: &Part, checked: Option<&LayerVerdict>) -> Option<LayerVerdict> {
         let section = self.section?;
         let arguments = || part.arguments().iter().map(|word| word.text.as_str());
-        // If it is unknown what will run, a denied name counts anywhere.
+        // If it is unknown what will run, a denied name is matched anywhere.
         let has_effects = part.guessed && !(part.assigns.is_empty() && part.redirects.is_empty());
         let is_uncertain =
             has_effects || checked.is_some_and(|opinion| opinion.dynamic) || programs::may_run_others(part);
@@ -257,7 +257,8 @@ impl Call<'_> {
         LayerVerdict { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false }
     }
 
-    /// Asks about a denied name among the arguments of a program that may run it. Only the user can decide that.
+    /// Asks about a denied name among the arguments of a program that may run the named program. Only the user can
+    /// decide that.
     fn mentioned(&self, section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
         let takes_only_text = programs::takes_only_text(part.program());
         let words = part.arguments().iter().chain(part.assigns.iter().map(|assign| &assign.value));
@@ -300,12 +301,12 @@ pub(super) fn shown(PartVerdict { text, opinion, .. }: PartVerdict) -> PartExpla
     PartExplanation { text, verdict, layer, rule }
 }
 
-/// The names that occur in a text.
+/// The names that occur in the text.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')))
 }
 
-/// Asks about a denied program whose arguments are still unknown and could become the denied ones.
+/// Asks about a denied program whose arguments are still unknown and could become the denied arguments.
 fn may_become_denied(section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
     let may_be = |word: Option<&Word>, wanted: &str, as_prefix| word.is_none_or(|word| may_be(word, wanted, as_prefix));
     // Arguments that `xargs` appends come last and can be anything.
@@ -314,7 +315,7 @@ fn may_become_denied(section: &ToolSection, part: &Part) -> Option<LayerVerdict>
     Some(LayerVerdict::unknown(format!("it may become {}, which is on the deny list", entry.text())))
 }
 
-/// The command of a call, by either name of the argument.
+/// The command in a call, by either name of the argument.
 pub(super) fn command(arguments: &Map<String, Value>) -> Option<&str> {
     arguments.get("command").or_else(|| arguments.get("cmd"))?.as_str()
 }

@@ -1,6 +1,6 @@
-//! Combines the layers. `command` judges shell commands part by part. `place` judges where they run, and what may
-//! accompany a part that a rule by prefix covers. `patterns` matches the texts of any call and offers the wider rules
-//! for commands. `mode` applies the session's mode.
+//! Combines the layers. `command` judges shell commands part by part. `place` judges the folders in which they run, and
+//! what may accompany a part that a rule by prefix covers. `patterns` matches the strings in any call and offers the
+//! wider rules for commands. `mode` applies the session's mode.
 
 mod command;
 mod mode;
@@ -49,7 +49,7 @@ pub struct Policy {
     checks: Vec<Arc<dyn Check>>,
 }
 
-/// A check in addition to the built-in ones, for programs that embed the engine and know more about their tools.
+/// A check in addition to the built-in checks, for programs that embed the engine and know more about their tools.
 pub trait Check: Debug + Send + Sync {
     /// Returns the reason why the call may not run, regardless of any grant; `None` if there is no objection.
     fn objects(&self, facts: &CallContext<'_>) -> Option<String>;
@@ -60,20 +60,20 @@ pub trait Check: Debug + Send + Sync {
 pub struct CallContext<'a> {
     /// The tool that is called.
     pub tool: &'a ToolSpec,
-    /// The server and the name there, if the tool is foreign.
+    /// The server and the tool's name there, if the tool is foreign.
     pub foreign: Option<&'a ForeignTool>,
     /// The arguments, as the model wrote them.
     pub arguments: &'a str,
-    /// The same call with the link in its path resolved, if the path leads through one and the target is known.
+    /// The call with the link in its path resolved, if the path leads through a link and the target is known.
     pub followed: Option<&'a FollowedLink>,
     /// Start folder of the command, if the call runs one and the folder is known.
     pub start: Option<&'a StartFolder>,
     /// The session's settings, including its own grants.
     pub settings: &'a SessionSettings,
-    /// Absolute paths of the session's folders. Commands that name paths below them stay inside.
+    /// Absolute paths of the session's folders. Commands that name paths in these folders stay inside.
     pub roots: &'a [&'a Path],
-    /// Absolute path of the folder that all sessions share, if there is one. Commands may read there, and a tool that
-    /// writes there asks.
+    /// Absolute path of the folder shared by all sessions, if there is one. Commands may read there, and a tool that
+    /// writes there requires a question.
     pub memories: Option<&'a Path>,
     /// The grants that are permanent.
     pub kept: &'a [Grant],
@@ -81,16 +81,16 @@ pub struct CallContext<'a> {
     /// command is judged like any other.
     pub held: bool,
     /// True if a command cannot change anything outside the session's folders, or reach another process, whatever it
-    /// does. If false, the auto mode does not cover commands.
+    /// does. If false, the auto mode does not apply to commands.
     pub contained: bool,
 }
 
-/// Names of the folders that commands may only read: those of the session's own tree, and the one that all sessions
-/// share.
+/// Names of the folders that commands may only read: those in the session's own tree, and the folder shared by all
+/// sessions.
 const NAMES: [&str; 7] =
     ["/uploads", "/outputs", "/temp", "/skills", "/large_tool_results", "/conversation_history", "/memories"];
 
-/// The folders of a session, as [`CallContext::roots`]. The user's folders are listed by real path and by name.
+/// A session's folders, as [`CallContext::roots`]. The user's folders are listed by real path and by name.
 pub fn roots(workspace: &Workspace) -> Vec<&Path> {
     let project = workspace.project.as_ref().map(|mount| [mount.path.as_path(), Path::new(PROJECT)]);
     let folders = workspace.folders.iter().flat_map(|folder| [folder.path.as_path(), Path::new(&folder.at)]);
@@ -103,7 +103,7 @@ impl Policy {
         Self { rules, checks: Vec::new() }
     }
 
-    /// Adds a check to the first layer. It has to be added again after the rules are reloaded.
+    /// Adds a check to the first layer. The check has to be added again after the rules are reloaded.
     #[must_use]
     pub fn with_check(mut self, check: Arc<dyn Check>) -> Self {
         self.checks.push(check);
@@ -115,10 +115,10 @@ impl Policy {
         &self.rules
     }
 
-    /// Returns the verdict on one call, with its reasons. A panic while it is judged denies the call. For a path that
-    /// leads through a link, the stricter of two verdicts counts: on the path as written, and on the target of the
-    /// link. A tool that looks into a file is also judged as reading it, so that no tool shows what `read_file` would
-    /// not.
+    /// Returns the verdict on one call, with its reasons. A panic while the call is judged denies the call. For a path
+    /// that leads through a link, the stricter of two verdicts applies: on the path as written, and on the target of
+    /// the link. A tool that looks into a file is also judged as reading it, so that no tool shows what `read_file`
+    /// would not.
     pub fn judge(&self, facts: &CallContext<'_>) -> Explanation {
         let as_written = self.judge_reading(facts);
         let Some(followed) = facts.followed else { return as_written };
@@ -127,7 +127,7 @@ impl Policy {
     }
 
     /// The stricter of the verdicts on the call and on reading the path that it names. Files and folders are not
-    /// distinguished: in practice, a folder that may not be read contains nothing that may be.
+    /// distinguished: in practice, a folder that may not be read contains nothing that may be read.
     fn judge_reading(&self, facts: &CallContext<'_>) -> Explanation {
         let named = self.judge_form(facts);
         let name = facts.tool.name.as_str();
@@ -153,14 +153,15 @@ impl Policy {
         })
     }
 
-    /// Returns true if the call may show the contents of a file that it finds, or errors in it. The path of the file is
-    /// in the arguments of `facts`. Reading it must be allowed without a question, and the call itself must not be
-    /// denied for it. A search checks this for each file, so the second condition is only evaluated if it can differ.
+    /// Returns true if the call may show the contents of a file that it finds, or errors in the file. The path of the
+    /// file is in the arguments of `facts`. Reading the file must be allowed without a question, and the call itself
+    /// must not be denied for the file. A search checks this for each file, so the second condition is only evaluated
+    /// if it can differ.
     pub fn may_show(&self, facts: &CallContext<'_>) -> bool {
         let tool = read_tool();
         let read = self.judge_form(&CallContext { tool: &tool, foreign: None, followed: None, ..*facts });
         let denies = || matches!(self.judge_form(facts).verdict, Verdict::Deny { .. });
-        // A call of another tool can be judged differently from reading the file that it names.
+        // A call to another tool can be judged differently from reading the file that it names.
         let is_known = self.rules.tool(&facts.tool.name).is_some() || !self.checks.is_empty();
         let is_set_apart = facts.tool.effect != Effect::Read || is_known && facts.tool.name != READ_TOOL;
         read.verdict == Verdict::Allow && !(is_set_apart && denies())
@@ -179,7 +180,7 @@ impl Policy {
     }
 }
 
-/// A denial of the whole call by the first layer, regardless of rules and grants.
+/// The first layer's denial of the whole call, regardless of rules and grants.
 fn denial(facts: &CallContext<'_>, reason: String) -> Explanation {
     Explanation {
         tool: facts.tool.name.clone(),
@@ -201,7 +202,7 @@ struct Call<'a> {
     section: Option<&'a ToolSection>,
     facts: &'a CallContext<'a>,
     grants: Grants<'a>,
-    /// `None` if they are not a JSON object that can be stored.
+    /// The parsed arguments. `None` if they are not a JSON object that can be stored.
     arguments: Option<Map<String, Value>>,
 }
 
@@ -257,7 +258,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The stricter of the verdicts on the file names in the call and on their real paths on this machine: the name
+    /// The stricter of the verdicts on the file names in the call and on their real host paths: the name
     /// `/folders/config` does not show that the folder is `~/.config`.
     fn by_both_names(
         &self,
@@ -282,7 +283,7 @@ impl<'a> Call<'a> {
         let opinion = strictest(checked.into_iter().chain(self.patterns_against()))
             .or_else(|| self.patterns_in_favour())
             .unwrap_or_else(|| self.by_default());
-        // A grant for a foreign tool applies to that tool, under whichever name models call it.
+        // A grant for a foreign tool applies to that tool, under any name by which models call it.
         let name = self.facts.foreign.map_or(self.facts.tool.name.as_str(), |foreign| &foreign.rule);
         let call = match (&self.arguments, self.facts.tool.effect) {
             (Some(arguments), Effect::Execute | Effect::Network) if !arguments.is_empty() => {
@@ -350,7 +351,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns true if the call changes nothing but files of the session's own state.
+    /// Returns true if the call only changes files in the session's own state.
     fn changes_only_state(&self) -> bool {
         let real = self.facts.roots.iter().copied().chain(self.facts.memories);
         self.arguments.as_ref().is_some_and(|args| files::only_state(&self.facts.tool.name, args, real))
@@ -402,7 +403,7 @@ impl<'a> Call<'a> {
         }
         let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest();
         let grant = wanted.iter().find(possible).and_then(NeededText::exact);
-        // Wider rules for commands come from `by_prefix` or are written by hand. Our other tools have nothing between
+        // Wider rules for commands come from `by_prefix` or are written by hand. Our other tools have no rule between
         // one call and all calls.
         let of_other = if self.facts.foreign.is_some() { wanted.get(1..).unwrap_or_default() } else { &[] };
         let wider = of_other.iter().filter(possible).filter_map(NeededText::exact).collect();

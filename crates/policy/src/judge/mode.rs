@@ -9,7 +9,7 @@ use agentd_core::{
 use super::{Call, SHELL_TOOL};
 use crate::{checker::files, command::Part, opinion::LayerVerdict};
 
-/// Reason of a denial, also shown to the model.
+/// Reason for a denial, also shown to the model.
 const PLANNING: &str = "the session is in plan mode, which changes nothing";
 /// The rule as shown to the user.
 const PLAN_RULE: &str = "the session's mode is plan";
@@ -44,8 +44,8 @@ impl Call<'_> {
         LayerVerdict::by_default(Verdict::Ask { risk: Risk::Medium, reason }, "the session's confirm_exec is on")
     }
 
-    /// Denies a call that is not read-only while the session plans, whatever allowed it. Other verdicts are returned
-    /// unchanged.
+    /// Denies a call that is not read-only while the session plans, whatever allowed the call. Other verdicts are
+    /// returned unchanged.
     pub(super) fn in_plan(&self, explanation: Explanation) -> Explanation {
         let is_denied = matches!(explanation.verdict, Verdict::Deny { .. });
         if self.facts.settings.mode != SessionMode::Plan || is_denied || self.is_read_only(&explanation) {

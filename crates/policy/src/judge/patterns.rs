@@ -1,6 +1,6 @@
-//! Matches the patterns of the rule files against the texts of a call, and offers rules by prefix in addition to the
-//! exact one. They are offered for programs whose further words select what to build, test or record, and name nothing
-//! to run. Users write any others by hand.
+//! Matches the patterns in the rule files against the strings in a call, and offers rules by prefix in addition to the
+//! exact rule. Rules by prefix are offered for programs whose further words select what to build, test or record, and
+//! name nothing to run. Users write any others by hand.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::{
     opinion::LayerVerdict,
 };
 
-/// Arguments that describe the subject of a call, which patterns that allow are matched against. The content written to
-/// a file says nothing about the subject.
+/// Arguments that describe the subject of a call, against which allowing patterns are matched. The content written to a
+/// file says nothing about the subject.
 const SUBJECTS: [&str; 10] =
     ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "url", "name", "query"];
 /// Values up to this length, in bytes, are also matched together with their keys, such as `password: …`.
@@ -24,8 +24,8 @@ const MAX_KEYED_VALUE: usize = 256;
 const MAX_PATH: usize = 4096;
 
 impl Call<'_> {
-    /// Verdicts of patterns that match any text of the arguments. A call without any text counts as an empty one, so
-    /// that a pattern that matches everything matches it.
+    /// Verdicts of patterns that match any string in the arguments. A call without any string is matched as an empty
+    /// string, so that a pattern that matches everything matches the call.
     pub(super) fn patterns_against(&self) -> Vec<LayerVerdict> {
         let mut found = Vec::new();
         let against = |text: &str| self.sections().flat_map(|section| section.against(text)).collect::<Vec<_>>();
@@ -33,7 +33,7 @@ impl Call<'_> {
         let mut match_text = |text: &str| {
             has_no_text = false;
             found.extend(against(text));
-            // Commands are parsed elsewhere; they are not paths.
+            // Commands are parsed elsewhere and are not paths.
             let Some(plain) = normalized(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
             // In the session's tree, `/outputs/a` is `outputs/a`.
             for form in [plain.as_str(), plain.trim_start_matches('/')] {
@@ -67,8 +67,8 @@ impl Call<'_> {
         found
     }
 
-    /// The full name of a relative path that means the mounted project: one without a leading slash that does not begin
-    /// with a name of the session's tree.
+    /// The full name of a relative path that means the mounted project: a path without a leading slash that does not
+    /// begin with a name in the session's tree.
     fn in_project(&self, path: &str) -> Option<String> {
         let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
         let first = path.split('/').find(|part| !part.is_empty() && *part != ".")?;
@@ -92,7 +92,7 @@ impl Call<'_> {
     }
 }
 
-/// Normalises a path, if the text is one: a rule about `outputs/a` also applies to `outputs//./a` and `outputs/x/../a`.
+/// Normalises a string that is a path: a rule about `outputs/a` also applies to `outputs//./a` and `outputs/x/../a`.
 /// URLs are skipped, because two slashes are significant there.
 fn normalized(text: &str) -> Option<String> {
     if text.len() > MAX_PATH || text.contains('\n') || text.contains("://") || !text.contains('/') {
@@ -110,7 +110,7 @@ fn normalized(text: &str) -> Option<String> {
     Some(format!("{root}{}", parts.join("/")))
 }
 
-/// Visits every text of a value, alone and, if it is short, together with its key.
+/// Visits every string in a value, alone and, if short, together with its key.
 fn texts(key: Option<&str>, value: &Value, match_forms: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => {
@@ -129,14 +129,14 @@ fn texts(key: Option<&str>, value: &Value, match_forms: &mut impl FnMut(&str)) {
 const ALONE: &str = "black ctest eslint flake8 gofmt isort jest mkdir mypy ninja nox phpunit prettier pylint pyright \
     pytest rspec rubocop rustfmt tox tsc vitest";
 /// Words that make a rule by prefix together with one of the words after the colon. `*` stands for the name of a script
-/// of the project.
+/// in the project.
 const WITH_NEXT: &str = "./gradlew: assemble build check test; ./mvnw: compile package test verify; bun: test; bun run: *; \
     cargo: bench build check clippy doc fmt nextest test; cmake --build: *; deno: check fmt lint test; \
     dotnet: build format test; git: add commit status; go: build fmt test vet; golangci-lint: run; \
     gradle: assemble build check test; mix: compile format test; mvn: compile package test verify; npm: test; npm run: *; \
     pnpm: test; pnpm run: *; ruff: check format; swift: build test; yarn: test; yarn run: *; zig: build";
 
-/// The rule by prefix that is offered for this command, if there is one.
+/// The rule by prefix that is offered for this command, if any.
 pub(super) fn prefix_rule(part: &Part) -> Option<String> {
     let part = carriers::without_wrappers(part);
     let text = part.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");

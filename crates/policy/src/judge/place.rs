@@ -18,7 +18,7 @@ use crate::{
     opinion::{LayerVerdict, shortened, strictest},
 };
 
-/// The name of the workspace, the default folder of commands that see no project.
+/// The name of the workspace, the default folder for commands without a project.
 const WORKSPACE: &str = "/";
 
 /// The start folder of a command.
@@ -29,26 +29,26 @@ pub(super) struct StartLocation<'a> {
     pub(super) other_names: Vec<String>,
     /// True if the start folder is unknown, so that no rule can apply.
     is_unknown: bool,
-    /// True if git would obey configuration there that anyone may have written.
+    /// True if git would obey configuration in the folder that anyone may have written.
     has_foreign_config: bool,
-    /// Verdict on any action there, as if each word that names a file named the folder.
+    /// Verdict on any action in the folder, as if each word that names a file named the folder.
     pub(super) secret: Option<LayerVerdict>,
-    /// Verdict on reading there.
+    /// Verdict on reading in the folder.
     pub(super) reading: Option<LayerVerdict>,
 }
 
 impl Call<'_> {
-    /// Determines where the command starts.
+    /// Determines the folder in which the command starts.
     pub(super) fn start_location<'p>(&'p self, command: &str, arguments: &'p Map<String, Value>) -> StartLocation<'p> {
         let named = ["directory", "cwd"].iter().find_map(|key| arguments.get(*key)).and_then(Value::as_str);
         let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
         let default = if is_mounted { PROJECT } else { WORKSPACE };
         let real = self.facts.start.map(|start| start.name.as_str());
-        // If the call names a folder, both names count: the written one, and the one that links lead to.
+        // If the call names a folder, both names are judged: the name as written, and the name to which links lead.
         let both = || named.into_iter().chain(real.filter(|_| named.is_some()));
         let folder = real.filter(|real| named.is_some() || *real != default).or(named);
         StartLocation {
-            // The real name. The name in the call may mean another folder in another session, or later.
+            // The real name, because the name in the call may mean another folder in another session, or later.
             folder,
             other_names: self
                 .facts
@@ -74,8 +74,8 @@ impl Call<'_> {
         (opinion.verdict != Verdict::Allow).then_some(opinion)
     }
 
-    /// Returns true if parts may run in another folder than the one that rules for the start folder mean. Changing to
-    /// the current folder does not count.
+    /// Returns true if parts may run in a folder other than the one that rules for the start folder mean. Changing to
+    /// the current folder is ignored.
     pub(super) fn leaves(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
         let is_start = |folder: &str| {
             self.facts.start.is_some_and(|start| start.paths.iter().any(|path| Path::new(folder) == path))
@@ -83,7 +83,7 @@ impl Call<'_> {
         location.is_unknown || pipelines.iter().flatten().any(|part| leaves_folder(part, is_start))
     }
 
-    /// Returns true if all parts run in the default folder or below it, and not in a guarded folder. The last part may
+    /// Returns true if all parts run in or below the default folder, and not in a guarded folder. The last part may
     /// change the folder, since nothing runs after it.
     pub(super) fn descends(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
         let Some(start) = self.facts.start.filter(|_| location.folder.is_none() && !location.is_unknown) else {
@@ -103,8 +103,8 @@ impl Call<'_> {
         running.iter().all(|part| !leaves_folder(part, is_below))
     }
 
-    /// Returns true if git would obey configuration that anyone may have written: it works in a folder other than the
-    /// session's own, possibly below one of them.
+    /// Returns true if git would obey configuration that anyone may have written: git works in a folder other than the
+    /// session's own, possibly in a subfolder of these.
     pub(super) fn uses_foreign_config(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
         location.has_foreign_config
             || pipelines.iter().flatten().any(|part| leaves_folder(part, |folder| self.is_root(folder)))
@@ -115,12 +115,12 @@ impl Call<'_> {
     }
 }
 
-/// Arguments of a call that reads there.
+/// Arguments for a call that reads in `folder`.
 fn path(folder: &str) -> Map<String, Value> {
     Map::from_iter([("path".to_owned(), json!(folder))])
 }
 
-/// Returns true if a part changes the folder for the parts after it, to one for which `is_same` is false.
+/// Returns true if a part changes the folder for later parts, to a folder for which `is_same` is false.
 fn leaves_folder(part: &Part, is_same: impl Fn(&str) -> bool) -> bool {
     let names = || part.arguments().iter().flat_map(|word| super::command::pieces(&word.text));
     let changes =
@@ -132,17 +132,17 @@ pub(super) fn changes_folder(part: &Part) -> bool {
     matches!(part.program(), "cd" | "pushd" | "popd")
 }
 
-/// Names of variables that no program reads. Lowercase names and names of one letter are allowed too.
+/// Names of variables that no program reads. Lowercase names and names of one letter are also allowed.
 const OWN_NAMES: &str = "BRANCH COMMIT COUNT DATE HASH HEAD OUT RESULT REV SHA STATUS TAG";
 /// Arguments of `set` that make a line stop earlier, or print more.
 const SWITCHES: &str = "-e -u -x -eu -ex -eux -euo -euxo -o pipefail";
 
-/// Reason of a question, also shown to the model.
+/// Reason for a question, also shown to the model.
 const BESIDE_GIT: &str = "git writes to the repository, which is read-only for unreviewed commands; use separate calls";
 
 impl Call<'_> {
-    /// Approves the parts that need no rule next to a covered one, and names those that do in their questions. Returns
-    /// true if a rule by prefix covers a part.
+    /// Approves the parts that need no rule next to a covered part, and names the parts that need one in their
+    /// questions. Returns true if a rule by prefix covers a part.
     pub(super) fn judge_beside(&self, pipelines: &[Vec<Part>], judged: &mut [PartVerdict]) -> bool {
         let prefix_rule = |judged: &PartVerdict| judged.granted_by.clone().filter(|rule| rule.ends_with(" *"));
         let Some(rule) = judged.iter().find_map(prefix_rule) else { return false };
@@ -175,8 +175,8 @@ impl Call<'_> {
         true
     }
 
-    /// Makes unapproved parts ask if git records in the same line. They run with the repository closed, in which git
-    /// could not record. Parts with an exact approval can run alongside it.
+    /// Makes unapproved parts require a question if git records in the same line. They run with the repository closed,
+    /// in which git could not record. Parts with an exact approval can run alongside git.
     pub(super) fn ask_beside_git(
         &self,
         pipelines: &[Vec<Part>],

@@ -31,8 +31,8 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Missing in libc. The number is the same on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// Blocked with `EPERM`, whatever their arguments: they inspect or change other processes, mounts, keys, the kernel, or
-/// the machine.
+/// Blocked with `EPERM`, whatever their arguments: these calls inspect or change other processes, mounts, keys, the
+/// kernel, or the host.
 const FORBIDDEN: &[i64] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -87,8 +87,8 @@ const FORBIDDEN_BY_ARCH: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_
 #[cfg(not(target_arch = "x86_64"))]
 const FORBIDDEN_BY_ARCH: &[i64] = &[];
 
-/// Blocked where the user's other processes are reachable: shared memory, queues and semaphores that are identified by
-/// a number.
+/// Blocked if the user's other processes are reachable: shared memory, queues and semaphores that are identified by a
+/// number.
 const SHARED: &[i64] = &[
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -105,8 +105,8 @@ const SHARED: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// Blocked with `ENOSYS`, so that programs use a fallback. Their arguments cannot be inspected by a filter; those that
-/// watch files also reveal names in folders that may not be listed.
+/// Blocked with `ENOSYS`, so that programs use a fallback. A filter cannot inspect their arguments; calls that watch
+/// files also reveal names in folders that may not be listed.
 const UNKNOWN: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_inotify_init1,
@@ -122,9 +122,9 @@ const UNKNOWN_BY_ARCH: &[i64] = &[libc::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
 const UNKNOWN_BY_ARCH: &[i64] = &[];
 
-/// Blocked as if no file had any: extended attributes by path. Landlock allows reading and changing them for every file
-/// that can be named. Access through an open file requires the right to open it. The last four are missing in libc:
-/// `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
+/// Extended attributes by path. Blocked as if no file had any attributes. Landlock allows reading and changing them for
+/// every file that can be named. Access through an open file requires the right to open it. The last four are missing
+/// in libc: `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_getxattr,
     libc::SYS_lgetxattr,
@@ -140,7 +140,7 @@ const ATTRIBUTES: &[i64] = &[
     466,
 ];
 
-/// Changes of owner, mode, times and attributes, which Landlock does not cover. Blocked for read-only commands if no
+/// Changes to owner, mode, times and attributes, which Landlock does not restrict. Blocked for read-only commands if no
 /// file system is mounted read-only.
 const CHANGES: &[i64] = &[
     libc::SYS_fchmod,
@@ -164,13 +164,13 @@ fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
     calls.into_iter().map(|call| (*call, Vec::new())).collect()
 }
 
-/// Filters all further system calls. Returns false if the kernel or the architecture does not support it.
+/// Filters all further system calls. Returns false if the kernel or the architecture does not support filters.
 pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     let Some(processor) = processor() else { return Ok(false) };
     let programs = (|| {
         let mut rules = forbidden(policy.network)?;
         if !namespaces {
-            // They reach outside processes by process ID, or by a number that both sides know.
+            // Calls in `SHARED` reach outside processes by process ID, or by a number that both sides know.
             rules.extend(always(SHARED));
             rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
             if policy.read_only {
@@ -186,7 +186,7 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     for program in programs.iter().chain(&foreign()) {
         match apply_filter(program) {
             Ok(()) => {}
-            // A kernel without filters. Callers that need them check what is in force.
+            // A kernel without filters. Callers that need filters check what is in force.
             Err(seccompiler::Error::Seccomp(error))
                 if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
             {
@@ -208,8 +208,8 @@ fn processor() -> Option<TargetArch> {
     }
 }
 
-/// Builds a filter. It also kills every process that calls the kernel in the mode of another architecture, such as
-/// 32-bit.
+/// Builds a filter. The filter also kills every process that calls the kernel in the mode of another architecture, such
+/// as 32-bit.
 fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgram, BackendError> {
     let refuse = SeccompAction::Errno((error as i32).cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, processor)?.try_into()
@@ -231,7 +231,7 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
 }
 
 /// Blocks setting the setuid and setgid bits, which let everyone run a program as the user or with one of the user's
-/// groups: another user of the machine might be waiting for one. Either bit is sufficient.
+/// groups: another user of the host might be waiting for such a program. Either bit is sufficient.
 fn setid_bits() -> Result<Rules, BackendError> {
     const SETID: [i32; 2] = [0o4000, 0o2000];
     const TMPFILE: i32 = 0o20_000_000; // part of `O_TMPFILE`, without its other bits
@@ -290,8 +290,8 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
     NAMESPACES.into_iter().map(|flag| SeccompRule::new(vec![has(0, flag)?])).collect()
 }
 
-/// With network access: blocks every family except the internet's, and netlink beyond what looking up an address needs.
-/// Local sockets stay closed: they lead to the session bus, key agents, and the daemon.
+/// With network access: blocks every family except the internet's, and netlink beyond address lookups. Local sockets
+/// stay closed: they lead to the session bus, key agents, and the daemon.
 fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
     let other = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| is(0, Is::Ne, family));
     Ok(vec![
@@ -365,7 +365,7 @@ pub(super) fn clone_tree(opened: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(io::Error::other)?) })
 }
 
-/// Attaches such a copy at a path.
+/// Attaches a detached tree at a path.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     let path = c_path(path)?;
@@ -412,7 +412,7 @@ pub(super) fn make_read_only(path: &Path, below: Submounts) -> io::Result<()> {
 }
 
 /// Makes the kernel kill this process when its parent dies. The signal is tied to the parent's thread, and our parents
-/// have only one. A parent that died earlier is noticed through the control socket.
+/// have only one thread. A parent that died earlier is noticed through the control socket.
 pub(super) fn die_with_parent() -> Step<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(step("set the parent-death signal"))
 }
@@ -423,8 +423,8 @@ pub(super) fn die_with(parent: Pid) -> Step<()> {
     if getppid() == parent { Ok(()) } else { Err("the keeper died early".to_owned()) }
 }
 
-/// Drops every capability except these from the bounding set, permanently. Without the right to drop them, the process
-/// has none to lose.
+/// Drops every capability except those in `allowed` from the bounding set, permanently. Without the right to drop them,
+/// the process has none to lose.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn drop_capabilities(allowed: &[u64]) {
     const HIGHEST: u64 = 63;
@@ -438,8 +438,8 @@ pub(super) fn drop_capabilities(allowed: &[u64]) {
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn close_on_exec() {
     const FIRST: libc::c_uint = 3;
-    // SAFETY: nothing is closed before the program is replaced, and the call takes numbers only. Kernels that do not
-    // support it fall back to what Rust and the daemon do anyway: every descriptor is opened close-on-exec.
+    // SAFETY: nothing is closed before the program is replaced, and the call only takes numbers. Kernels that do not
+    // support the call fall back to what Rust and the daemon do anyway: every descriptor is opened close-on-exec.
     unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 

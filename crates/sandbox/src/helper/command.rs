@@ -1,5 +1,5 @@
-//! The process that becomes the command. Folders that are closed to it are removed from its search path: a shell takes
-//! the first program with a name, and stops there even if it may not be run.
+//! The process that becomes the command. Folders that are closed to the command are removed from its search path: a
+//! shell takes the first program with a name, and stops there even if that program may not be run.
 
 use std::{
     env,
@@ -62,7 +62,7 @@ fn confine(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> St
     calls::close_on_exec();
     program.folder.enter(if namespaces.is_some() { &policy.names } else { &[] })?;
     let counted = limit(&policy.limits, namespaces)?;
-    // Landlock does not cover owners and modes, so the right to change them is only kept if everything else is
+    // Landlock does not restrict owners and modes, so the right to change them is only retained if everything else is
     // read-only.
     calls::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
     nix::sys::prctl::set_no_new_privs().map_err(step("drop privileges"))?;
@@ -77,7 +77,7 @@ const SEPARATE_COUNTS: (u32, u32) = (5, 14);
 
 /// Sets the limits. Returns true if the number of processes is limited as configured.
 fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
-    // Otherwise, all processes of the user would be counted. Those of root never are.
+    // Otherwise, all of the user's processes would be counted. Root's processes are never counted.
     let is_separate = namespaces.is_some_and(|namespaces| namespaces.own_user)
         && !nix::unistd::geteuid().is_root()
         && kernel() >= SEPARATE_COUNTS;

@@ -1,5 +1,5 @@
-//! Landlock: limits the files that can be reached, by whatever path. Files that hold keys are searched for before each
-//! command, to hide them.
+//! Landlock: limits the files that can be reached, by any path. Before each command, files that contain keys are
+//! searched for, in order to hide them.
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
@@ -24,7 +24,7 @@ use crate::{
     secrets::{self, SecretName},
 };
 
-/// The newest ABI that was tested. Older kernels provide what they have.
+/// The newest ABI that was tested. Older kernels enforce the part that they support.
 const TESTED_ABI: ABI = ABI::V7;
 
 /// Allows what the policy lists and nothing else. Returns the version of the Landlock ABI, or 0 without Landlock.
@@ -41,7 +41,7 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     // Scripts may create pipes, but not devices or sockets.
     let write = AccessFs::from_all(TESTED_ABI)
         & !(AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
-    // With namespaces, hidden paths are mounted over instead.
+    // With namespaces, other mounts hide these paths instead.
     let real = policy.hidden.iter().filter(|_| !namespaces).filter_map(|path| path.canonicalize().ok());
     let hidden: Vec<PathBuf> = real.collect();
     for path in &policy.read {
@@ -58,7 +58,7 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
         for fresh in FRESH {
             rules = allow_one(rules, Path::new(fresh), write)?;
         }
-        // These folders contain nothing but readable folders.
+        // The parent folders of names contain nothing but readable folders.
         let parents = policy.names.iter().filter_map(|name| name.name.parent()).filter(|path| *path != Path::new("/"));
         for parent in parents.collect::<BTreeSet<_>>() {
             rules = allow_one(rules, parent, AccessFs::ReadDir.into())?;
@@ -71,8 +71,8 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     })
 }
 
-/// Allows a path with everything below. If it contains something hidden that cannot be mounted over, allows each of its
-/// other entries.
+/// Allows a path with everything below. If the path contains something hidden that cannot be mounted over, allows each
+/// of its other entries.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
@@ -145,17 +145,18 @@ fn allow_opened(
         .map_err(|error| format!("could not allow {}: {error}", path.display()))
 }
 
-/// Maximum number of entries of one listed folder that are searched, in breadth-first order. Larger folders are
-/// packages of some program. This many take about 20 ms if the system has them in its cache.
+/// Maximum number of searched entries per listed folder, in breadth-first order. Larger folders are packages of some
+/// program. This many take about 20 ms if the system has them in its cache.
 const MAX_ENTRIES: usize = 20_000;
-/// Time limit for everything deeper than [`DEPTH`] in listed folders: a command waits for it, and a disk may be slow.
+/// Time limit for everything deeper than [`DEPTH`] in listed folders: a command waits for the search, and a disk may be
+/// slow.
 const TIME_LIMIT: Duration = Duration::from_millis(500);
 /// Depth below a listed folder down to which names are searched without a time limit.
 const DEPTH: usize = 4;
 /// Maximum size of keys and of settings written by hand, in bytes.
 const MAX_BYTES: u64 = 256 * 1024;
 
-/// Files that hold keys.
+/// Files that contain keys.
 #[derive(Debug, Default)]
 pub(super) struct KeyFiles {
     /// Files that are hidden completely.
@@ -182,7 +183,7 @@ pub(super) fn search(policy: &Policy) -> KeyFiles {
             pending.push_back(Folder { path: listed, depth: 1, listed: pending.len() });
         }
     }
-    // The shallow folders of all listed paths come first, so that none uses up the time of another.
+    // The shallow folders of all listed paths come first, so that no path uses up the time of another.
     let started = Instant::now();
     let mut entries_left = vec![MAX_ENTRIES; pending.len()];
     while let Some(Folder { path: folder, depth, listed }) = pending.pop_front() {
@@ -221,7 +222,7 @@ pub(super) fn search(policy: &Policy) -> KeyFiles {
 struct Folder {
     path: PathBuf,
     depth: usize,
-    /// Index of the listed folder that it belongs to.
+    /// Index of the listed folder that contains this folder.
     listed: usize,
 }
 

@@ -1,5 +1,6 @@
-//! The keeper waits for the command, reaps orphans, holds the control socket, and kills what is left. For a command
-//! that reaches only listed hosts, it creates a network with one address, where the daemon's proxy accepts connections.
+//! The keeper waits for the command, reaps orphans, holds the control socket, and kills remaining processes. For a
+//! command that may only reach listed hosts, the keeper creates a network with one address, where the daemon's proxy
+//! accepts connections.
 
 use std::{
     io::{IoSlice, Read as _},
@@ -29,22 +30,22 @@ use super::{
 };
 use crate::config::{END_REQUEST, GATEWAY_PORT, Report, SOCKET_MARK};
 
-/// Time for remaining children to end by themselves, as the ends of pipelines do.
+/// Time for remaining children to exit, as the ends of pipelines do.
 const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
 /// Time limit for killed children to end. Only a hung disk takes longer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same limit if they are killed one by one, and new ones may be forked meanwhile.
+/// Time limit if children are killed one by one, and new ones may be forked meanwhile.
 const SLOW_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs the command to its end and reports how it ended.
+/// Runs the command to its end and reports the outcome.
 pub(super) fn run(socket: &UnixStream, program: &Program, namespaces: Option<Namespaces>) -> Step<()> {
     let namespaces = namespaces.map(|namespaces| {
         let own_proc = mount_proc();
         let own_limit = own_proc && program.policy.limits.processes.is_some_and(limit_processes);
         Namespaces { own_proc, own_limit, ..namespaces }
     });
-    // Blocked before the fork, so that no end is missed.
+    // Blocked before the fork, so that no child's end is missed.
     let mut ends = SigSet::empty();
     ends.add(Signal::SIGCHLD);
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ends), None).map_err(step("block signals"))?;
@@ -94,7 +95,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Gives remaining processes a moment to end by themselves, then kills them repeatedly until none is left.
+    /// Gives remaining processes a moment to exit, then kills them repeatedly until none is left.
     fn wait_for_all(&mut self) {
         let grace = Instant::now() + ORPHANS_GRACE;
         while self.ended.is_some() && self.collect(false) {
@@ -114,7 +115,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Reaps all processes that have ended. Returns true if there are more.
+    /// Reaps all processes that have ended. Returns true if others remain.
     fn collect(&mut self, killing: bool) -> bool {
         while let Ok(Some(_)) = self.signals.read_signal() {}
         loop {
@@ -156,10 +157,11 @@ impl Keeper<'_> {
         }
     }
 
-    /// Signals the processes of the command. They may already be gone.
+    /// Signals the command's processes. They may already be gone.
     fn signal(&self, signal: Signal) {
         if self.is_isolated {
-            // From the first process of a namespace, this reaches all others in it and no process outside.
+            // From the first process in a namespace, this signal reaches all other processes in it and no process
+            // outside.
             let _ = kill(Pid::from_raw(-1), signal);
             return;
         }

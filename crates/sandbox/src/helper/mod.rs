@@ -1,14 +1,14 @@
 //! The helper: a process with one thread that confines itself and becomes the command.
 //!
-//! There are up to three processes. The daemon starts the *outer* one. With namespaces, it forks the *keeper*, the
-//! first process of a new process table. Without them, it is the keeper itself and adopts every orphan. The keeper
-//! forks the *command*, holds the control socket, reaps processes, and kills the rest when the command has ended or the
-//! control socket has closed.
+//! There are up to three processes. The daemon starts the *outer* one. With namespaces, the outer process forks the
+//! *keeper*, the first process of a new process table. Without namespaces, the outer process is itself the keeper and
+//! adopts every orphan. The keeper forks the *command*, holds the control socket, reaps processes, and kills the rest
+//! when the command has ended or the control socket has closed.
 //!
 //! - `root`: user, mount and process namespaces; mounts, the names of the session's folders, and replaced files.
 //! - [`mod@keeper`]: waits and kills; a private network with only the daemon's proxy.
 //! - [`mod@command`]: limits, privileges, files, system calls, and then the program, in this order, because each step
-//!   needs what the next one removes. It also looks up the program.
+//!   needs rights that the next step removes. Also looks up the program.
 //! - `files`: Landlock, and the files with keys that are hidden.
 //! - `calls`: seccomp, and system calls without a wrapper.
 
@@ -46,7 +46,7 @@ const MAX_POLICY: u64 = 1024 * 1024;
 /// Result of a step. The error is a sentence for the log.
 type Step<T> = Result<T, String>;
 
-/// Prefixes an error with what was attempted.
+/// Prefixes an error with the attempted action.
 fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ {
     move |error| format!("could not {attempted}: {error}")
 }
@@ -115,7 +115,7 @@ fn outer(socket: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString
     let found = files::search(&policy);
     policy.hidden.extend(found.hidden);
     if !policy.namespaces {
-        // Without namespaces, the reduced text cannot be mounted in its place.
+        // Without namespaces, the reduced text cannot be mounted in place of the file.
         policy.hidden.extend(found.reduced.iter().map(|(path, _)| path.clone()));
     }
     let line = command
@@ -123,7 +123,7 @@ fn outer(socket: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString
         .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
         .collect::<Step<Vec<_>>>()?;
     let environment = environment.into_iter().filter(|(name, value)| !leads_to_hidden(name, value, &policy)).collect();
-    // Detaches from the daemon's terminal, if it has one.
+    // Detaches from the daemon's terminal, if any.
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
     let namespaces = if policy.namespaces { Some(root::enter(&policy, &found.reduced)?) } else { None };
@@ -157,7 +157,7 @@ fn outer(socket: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString
     }
 }
 
-/// Returns true for a variable that points git to a hidden file. Git would fail with it.
+/// Returns true for a variable that points git to a hidden file. Git would fail with such a variable.
 fn leads_to_hidden(name: &OsString, value: &OsString, policy: &Policy) -> bool {
     name == "GIT_CONFIG_GLOBAL" && !policy.namespaces && {
         let real = Path::new(value).canonicalize();
@@ -168,7 +168,7 @@ fn leads_to_hidden(name: &OsString, value: &OsString, policy: &Policy) -> bool {
 }
 
 /// Protects our memory and descriptors from processes of the same user. This is only a second barrier: Landlock already
-/// forbids it.
+/// forbids such access.
 fn harden() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
@@ -181,7 +181,7 @@ fn fork_alone() -> Step<ForkResult> {
 }
 
 fn read_policy(mut socket: &UnixStream) -> Step<Policy> {
-    // Reads exactly the policy, because what follows it is for the keeper.
+    // Reads exactly the policy, because the bytes after it are for the keeper.
     let mut length = [0; 4];
     socket.read_exact(&mut length).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => "no policy received".to_owned(),
@@ -208,7 +208,7 @@ impl Folder {
         Ok(Self { identity: identity()?, path })
     }
 
-    /// Enters the folder again by its current name. After mounting, its path leads to another view of it.
+    /// Enters the folder again by its current name. After mounting, the path leads to another view of the folder.
     fn enter(&self, names: &[Name]) -> Step<()> {
         let path = places::named(names, &self.path).unwrap_or_else(|| self.path.clone());
         std::env::set_current_dir(path).map_err(step("enter the folder to start in"))?;

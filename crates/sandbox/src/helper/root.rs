@@ -1,8 +1,8 @@
-//! Namespaces of a command: a file system that is read-only except for a few folders, with a fresh `/tmp`, and a new
-//! root with the entries of the machine's root and the session's folders under their names.
+//! Namespaces for a command: a file system that is read-only except for a few folders, with a fresh `/tmp`, and a new
+//! root with the entries of the host's root and the session's folders under their names.
 //!
-//! The machine's root cannot be extended, so a new one is built in memory from the current mounts, and replaces it.
-//! Some files are replaced by others: settings without their keys, and a wrapper for git.
+//! The host's root cannot be extended, so a new root is built in memory from the current mounts, and replaces the old
+//! root. Some files are replaced by others: settings without their keys, and a wrapper for git.
 
 use std::{
     fs, io,
@@ -32,7 +32,7 @@ use crate::{
     places::FRESH,
 };
 
-/// The folder where the new root is built. Its content is already part of the new root by then.
+/// The folder in which the new root is built. Its content is already part of the new root by then.
 const BUILD_FOLDER: &str = "/tmp";
 
 /// Mount options of the new root, which contains only mount points and links.
@@ -44,8 +44,8 @@ enum Entry {
     Mount { tree: OwnedFd, folder: bool },
 }
 
-/// Replaces the root with one that also has these names. Everything else must already be mounted: a name shows what is
-/// visible at its real path, including what is hidden or read-only there.
+/// Replaces the root with a root that also has these names. Everything else must already be mounted: a name shows what
+/// is visible at its real path, including what is hidden or read-only there.
 pub(super) fn replace_root(names: &[Name]) -> Step<()> {
     if names.is_empty() {
         return Ok(());
@@ -72,7 +72,7 @@ pub(super) fn replace_root(names: &[Name]) -> Step<()> {
     calls::make_read_only(Path::new("/"), Submounts::Exclude).map_err(step("make the root read-only"))
 }
 
-/// The entries of the machine's root, except those that have or contain one of these names.
+/// The entries of the host's root, except those that have or contain one of these names.
 fn entries(names: &[Name]) -> io::Result<Vec<(PathBuf, Entry)>> {
     let mut entries = Vec::new();
     for found in fs::read_dir("/")? {
@@ -117,7 +117,7 @@ fn build(entries: &[(PathBuf, Entry)]) -> io::Result<()> {
     Ok(())
 }
 
-/// Mount options of a fresh folder, which is in memory.
+/// Mount options of a fresh folder in memory.
 const FRESH_OPTIONS: &str = "mode=1777,size=512m,nr_inodes=100k";
 
 /// Mount options of a hidden folder, which only contains the mount points of paths that are mounted again inside it.
@@ -126,7 +126,7 @@ const HIDDEN_OPTIONS: &str = "mode=0755,size=64k";
 /// Features of the namespaces that were created.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Namespaces {
-    /// True if `/proc` was mounted again. That fails if the system hides parts of its own.
+    /// True if `/proc` was mounted again. The mount fails if the system hides parts of its own `/proc`.
     pub(super) own_proc: bool,
     /// True if processes of the same user outside are counted separately.
     pub(super) own_user: bool,
@@ -138,18 +138,18 @@ pub(super) struct Namespaces {
 enum MountContent {
     /// An empty folder in memory.
     Fresh,
-    /// The tree that was visible there before.
+    /// The tree that was visible at the path before.
     Tree { tree: OwnedFd, writable: bool },
     /// Nothing: the path is hidden.
     Hidden { folder: bool },
 }
 
-/// Creates the namespaces and all mounts except `/proc`, which the first process in them has to mount.
+/// Creates the namespaces and all mounts except `/proc`, which the first process in the namespaces has to mount.
 pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Namespaces> {
     let mut own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
     own.set(CloneFlags::CLONE_NEWNET, policy.gateway);
     let (user, group) = (geteuid(), getegid());
-    // Root needs no user namespace, and without one the files of all users keep their owners.
+    // Root needs no user namespace, and without a user namespace the files of all users keep their owners.
     let own_user = !(user.is_root() && unshare(own).is_ok());
     if own_user {
         unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("create namespaces"))?;
@@ -169,11 +169,11 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     } else if !reduced.is_empty() {
         return Err(format!("there is no {}, which is needed to hide keys from commands", FRESH[0]));
     }
-    // Only now, because the session's own tree may have to be mounted below a hidden folder.
+    // Only done now, because the session's own tree may have to be mounted below a hidden folder.
     for (path, _) in layers.iter().filter(|(_, content)| matches!(content, MountContent::Hidden { folder: true })) {
         calls::make_read_only(path, Submounts::Exclude).map_err(step("make hidden paths read-only"))?;
     }
-    // Last, because a name shows what is visible at the real path by now.
+    // Done last, because a name shows what is visible at the real path by now.
     replace_root(&policy.names)?;
     Ok(Namespaces { own_proc: false, own_user, own_limit: false })
 }
@@ -198,7 +198,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, MountContent)>> {
         policy.read.iter().chain(&policy.write).filter_map(|path| fs::canonicalize(path).ok()).collect();
     for hidden in &policy.hidden {
         let Ok(path) = fs::canonicalize(hidden) else { continue };
-        // Only if it would be visible: everything else is inaccessible anyway. A path may be listed by a link.
+        // Hidden only if it would be visible: everything else is inaccessible anyway. A path may be listed by a link.
         let is_visible = listed.iter().any(|listed| path.starts_with(listed));
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
         if is_visible && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
@@ -243,15 +243,15 @@ fn create_mount_point(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts a `/proc` with only the processes of the namespace. Called by its first process.
+/// Mounts a `/proc` with only the processes in the namespace. Called by its first process.
 pub(super) fn mount_proc() -> bool {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     let none: Option<&str> = None;
     mount(Some("proc"), "/proc", Some("proc"), flags, none).is_ok()
 }
 
-/// Since this version, `pid_max` belongs to the process table. Before, it belongs to the machine and must not be
-/// changed.
+/// Since this version, `pid_max` belongs to the process table. In older versions, it belongs to the host and must not
+/// be changed.
 const OWN_PID_MAX: (u32, u32) = (6, 14);
 /// The smallest value that the kernel accepts.
 const MIN_PID_MAX: u64 = 301;
@@ -276,7 +276,7 @@ pub(super) fn kernel() -> (u32, u32) {
 const NAME: &str = ".agentd";
 const STAGE_OPTIONS: &str = "mode=0755,size=8m";
 
-/// Locations of git on common systems. Git runs its parts through the one in its own folder.
+/// Locations of git on common systems. Git runs its parts through the git program in its own folder.
 const GITS: [&str; 6] = [
     "/usr/bin/git",
     "/usr/local/bin/git",
@@ -286,11 +286,11 @@ const GITS: [&str; 6] = [
     "/usr/local/lib/git-core/git",
 ];
 
-/// Replaces files by these texts, and git by its wrapper. The file system is already in the command's view, and
+/// Replaces files with these texts, and git with its wrapper. The file system is already in the command's view, and
 /// read-only.
 ///
 /// # Errors
-/// Returns an error if a text could not be mounted in its place, because a key could be read then.
+/// Returns an error if a text could not be mounted in place of its file, because a key could be read then.
 pub(super) fn replace_files(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     let stage = Path::new(FRESH[0]).join(NAME);
     fs::create_dir(&stage)?;
@@ -298,7 +298,7 @@ pub(super) fn replace_files(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     for (number, (path, text)) in reduced.iter().enumerate() {
         let source = stage.join(format!("settings{number}"));
         fs::write(&source, text)?;
-        // A file covered by something hidden cannot be read either.
+        // A file under a hidden mount cannot be read either.
         if let Ok(target) = path.canonicalize() {
             mount_file(&source, &target)?;
         }
@@ -326,13 +326,13 @@ pub(super) fn replace_files(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     calls::make_read_only(&stage, Submounts::Exclude)
 }
 
-/// Mounts a file over another one, read-only.
+/// Mounts a file over another file, read-only.
 fn mount_file(source: &Path, target: &Path) -> io::Result<()> {
     mount_over(source, target)?;
     calls::make_read_only(target, Submounts::Exclude)
 }
 
-/// Mounts a file over another one.
+/// Mounts a file over another file.
 fn mount_over(source: &Path, target: &Path) -> nix::Result<()> {
     let none: Option<&str> = None;
     mount(Some(source), target, none, MsFlags::MS_BIND, none)

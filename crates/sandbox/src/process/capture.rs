@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Captured part of a stream so far.
+/// Part of a stream captured so far.
 #[derive(Debug)]
 pub(super) struct Capture {
     head: Vec<u8>,
@@ -22,7 +22,7 @@ pub(super) struct Capture {
     live: LiveTail,
 }
 
-/// Captured output of a command's stream.
+/// Captured output from a command's stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CapturedOutput {
     /// The text, with a note where bytes were left out; empty if the output is not text.
@@ -47,9 +47,9 @@ pub enum OutputForm {
 /// Output that is not text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binary {
-    /// Description of its format, such as `a PNG image`.
+    /// Description of the format, such as `a PNG image`.
     pub what: &'static str,
-    /// Its file extension; empty if unknown.
+    /// File extension of the format; empty if unknown.
     pub ending: &'static str,
     /// The whole content; `None` if it exceeds the capture limit.
     pub content: Option<Vec<u8>>,
@@ -75,7 +75,7 @@ impl Capture {
     /// Reads until the stream ends. Cancel safe: bytes that were read stay captured.
     pub(super) async fn drain(&mut self, mut stream: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; 64 * 1024];
-        // A read error counts as the end of the stream.
+        // A read error is treated as the end of the stream.
         loop {
             tokio::select! {
                 read = stream.read(&mut buffer) => match read {
@@ -122,9 +122,9 @@ impl Capture {
 }
 
 /// Returns the encoding of a command's output, or its format if it is not text. Programs write UTF-8 with an occasional
-/// invalid byte, so other encodings are only considered if there are many.
+/// invalid byte, so other encodings are only considered if there are many invalid bytes.
 fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
-    /// Maximum number of invalid or control bytes in any text; in a long one, a share of all.
+    /// Maximum number of invalid or control bytes in any text; in long text, a share of all bytes.
     const MAX_INVALID: usize = 16;
     const PART: usize = 20;
     let mut invalid = 0;
@@ -132,7 +132,7 @@ fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str>
         let is_control = |byte: &&u8| matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
         invalid += chunk.valid().as_bytes().iter().filter(is_control).count() + chunk.invalid().len();
     }
-    // Lists of git, find and sort with `-z`: names that end in NUL.
+    // Lists written by git, find and sort with `-z`: names that end in NUL.
     let nuls = bytes.iter().filter(|byte| **byte == 0).count();
     if invalid == nuls && nuls * 4 < bytes.len() {
         return Ok(UTF_8);
@@ -202,7 +202,7 @@ impl LiveTail {
         }
     }
 
-    /// Waits until pending lines may be reported, and reports them. Never completes if there are none. Cancel safe.
+    /// Waits until pending lines may be reported, and reports them. Never completes without pending lines. Cancel safe.
     pub(super) async fn report_due(&mut self) {
         if self.lines.is_empty() {
             return pending().await;

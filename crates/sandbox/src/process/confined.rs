@@ -17,7 +17,7 @@ use crate::{
     secrets::project_secrets,
 };
 
-/// The private folder of such a program: fresh, and removed with it.
+/// The private folder of a confined program: fresh, and removed with the program.
 const HOME: &str = "/tmp";
 
 /// Starts programs in the sandbox, where they can change nothing and have no network.
@@ -34,8 +34,8 @@ pub struct ConfinedPrograms {
 }
 
 impl ConfinedPrograms {
-    /// Creates a starter for this sandbox. The variables are those of commands, and `root` is created if necessary.
-    /// Files count as secrets if `is_secret` or this crate classifies their names as such.
+    /// Creates a starter for this sandbox. The variables are those for commands, and `root` is created if necessary.
+    /// Files are treated as secrets if `is_secret` or this crate classifies their names as secret.
     pub fn new(
         sandbox: Arc<Sandbox>,
         environment: BTreeMap<String, String>,
@@ -119,7 +119,7 @@ fn start_error(message: impl Into<String>, lasting: bool) -> ConfineError {
     ConfineError { message: message.into(), lasting }
 }
 
-/// Describes how a program ended.
+/// Describes the end of a program.
 fn program_end(report: io::Result<Report>) -> ProgramEnd {
     let ended = |how: String| ProgramEnd { how, lasting: false };
     match report {

@@ -1,6 +1,6 @@
 //! Starts a command, reads its output, waits for it, and kills its leftover processes.
 //!
-//! In the sandbox, the keeper ends a command on a request over the control socket. Without one, the command is a
+//! In the sandbox, the keeper ends a command on a request over the control socket. Without a sandbox, the command is a
 //! process group, and its strays are searched for.
 
 use std::{
@@ -51,21 +51,21 @@ pub struct Script {
     pub folder: OwnedFd,
     /// The complete environment of the command.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Time limit after which it is ended.
+    /// Time limit after which the command is ended.
     pub timeout: Duration,
-    /// Maximum number of captured bytes of each stream.
+    /// Maximum number of captured bytes per stream.
     pub output_cap: usize,
-    /// Form of its standard output. Standard error is always text.
+    /// Form of the standard output. Standard error is always text.
     pub output: OutputForm,
-    /// Limits on what it may change. A read-only command does not run without a sandbox.
+    /// Limits on what the command may change. A read-only command does not run without a sandbox.
     pub confinement: Confinement,
     /// Paths that a guarded command cannot change.
     pub closed: Arc<[PathBuf]>,
-    /// Receives its last lines while it runs.
+    /// Receives the command's last lines while it runs.
     pub progress: CallProgress,
 }
 
-/// Returns the command line to run a text with bash, without start-up files.
+/// Returns the command line to run `text` with bash, without start-up files.
 pub fn bash(text: String) -> Vec<OsString> {
     let mut command: Vec<OsString> = ["bash", "--noprofile", "--norc", "-c"].map(OsString::from).into();
     command.push(text.into());
@@ -75,10 +75,10 @@ pub fn bash(text: String) -> Vec<OsString> {
 /// Reason why a command did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// It could not be started.
+    /// The command could not be started.
     #[error("could not start the command: {0}")]
     Io(#[from] io::Error),
-    /// The sandbox could not confine it, and refused.
+    /// The sandbox could not confine the command, and refused it.
     #[error("the sandbox did not let the command run: {0}")]
     Refused(String),
 }
@@ -86,15 +86,15 @@ pub enum RunError {
 /// Outcome of a command that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// By itself, with this exit code.
+    /// The command exited with this code.
     Code(i32),
-    /// By a signal that was not ours.
+    /// A signal that was not ours ended the command.
     Signal(i32),
-    /// At its time limit.
+    /// The command was ended at its time limit.
     TimedOut,
-    /// By cancellation of the turn.
+    /// The command was ended because the turn was cancelled.
     Cancelled,
-    /// With the sandbox's helper, which was killed from outside.
+    /// The command ended with the sandbox's helper, which was killed from outside.
     Lost,
 }
 
@@ -103,20 +103,20 @@ pub enum CommandEnd {
 pub struct FinishedCommand {
     /// Outcome of the command.
     pub ended: CommandEnd,
-    /// Its captured standard output.
+    /// Captured standard output of the command.
     pub stdout: CapturedOutput,
-    /// Its captured standard error.
+    /// Captured standard error of the command.
     pub stderr: CapturedOutput,
-    /// Time from its start to its end.
+    /// Time from start to end of the command.
     pub duration: Duration,
-    /// Number of processes that it left running and that were killed.
+    /// Number of processes that the command left running and that were killed.
     pub strays: usize,
 }
 
 /// Runs a command to its end, in the sandbox if there is one.
 ///
 /// # Errors
-/// Returns an error if it cannot be started. Dropping the future kills it and its children.
+/// Returns an error if the command cannot be started. Dropping the future kills the command and its children.
 pub async fn run(
     script: Script,
     workspace: &Workspace,
@@ -142,7 +142,7 @@ pub async fn run(
             Ok(report) => (report, None),
             Err(stopped) => (pipe_reader.until(guard.end(TERM_GRACE)).await, Some(stopped)),
         };
-        // All writers are gone, so this ends once the remaining output is read.
+        // All writers are gone, so the read ends once the remaining output has been read.
         pipe_reader.read_for(PIPE_GRACE).await;
         (report, stopped)
     };
@@ -169,7 +169,7 @@ async fn run_unconfined(script: Script, cancel: &CancellationToken) -> io::Resul
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (timeout, cap, output, progress) = (script.timeout, script.output_cap, script.output, script.progress.clone());
     let mut child = spawn(script, &mark)?;
-    // It has called `setsid`, so its process ID is that of its group.
+    // The child has called `setsid`, so its process ID is that of its group.
     let leader = child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1).map(Pid::from_raw);
     let group = Group { leader };
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
@@ -186,10 +186,10 @@ async fn run_unconfined(script: Script, cancel: &CancellationToken) -> io::Resul
                 stopped
             }
         };
-        // The pipes still contain what was written before the end; children in the background may keep them open.
+        // The pipes still contain output written before the end; children in the background may keep them open.
         pipe_reader.read_for(PIPE_GRACE).await;
         let strays = tokio::task::spawn_blocking(move || kill_strays(&mark)).await.unwrap_or_default();
-        // Processes that removed the mark but stayed in the group are killed too.
+        // Processes that removed the mark but stayed in the group are also killed.
         group.kill();
         pipe_reader.read_for(PIPE_GRACE).await;
         (ended, strays)
@@ -253,7 +253,7 @@ async fn end(child: &mut Child, group: &Group) {
     group.signal(Signal::SIGTERM);
     if tokio::time::timeout(TERM_GRACE, child.wait()).await.is_err() {
         group.signal(Signal::SIGKILL);
-        // After SIGKILL, only a hung disk can delay the end. That is not waited for.
+        // After SIGKILL, only a hung disk can delay the end, which is not waited for.
         let _ = tokio::time::timeout(TERM_GRACE, child.wait()).await;
     }
 }
@@ -290,11 +290,11 @@ fn in_own_session(command: &mut Command, folder: OwnedFd) {
     }
 }
 
-/// Kills the group when it is dropped, so that an abandoned call leaves nothing running.
+/// Kills the group when dropped, so that an abandoned call leaves nothing running.
 ///
-/// The group's ID stays in use while the group has a member. Once it is empty, the ID could be reused for an unrelated
-/// session, but only after the kernel has gone through all IDs. Signalling a group shortly after its leader has ended
-/// therefore reaches its own members or none.
+/// The group's ID stays in use while the group has a member. Once the group is empty, its ID could be reused for an
+/// unrelated session, but only after the kernel has gone through all IDs. Signalling a group shortly after its leader
+/// has ended therefore reaches its own members or none.
 #[derive(Debug)]
 struct Group {
     leader: Option<Pid>,
@@ -321,11 +321,11 @@ impl Drop for Group {
     }
 }
 
-/// Kills every process that carries the mark, and returns their number. Reads `/proc`, so it may block.
+/// Kills every process that has the mark, and returns their number. Reads `/proc`, so it may block.
 fn kill_strays(mark: &str) -> usize {
-    /// A process can fork during the search, but each round kills all that the last one found.
+    /// A process can fork during the search, but each round kills all processes that the last round found.
     const ROUNDS: usize = 20;
-    /// Number of further rounds for processes that show no environment. Most of them never had one.
+    /// Number of further rounds for processes that show no environment. Most of them never had an environment.
     const EXTRA_ROUNDS: usize = 3;
     let mark = format!("{}={mark}", MARK);
     let mut killed = std::collections::BTreeSet::new();
@@ -336,10 +336,10 @@ fn kill_strays(mark: &str) -> usize {
         }
         for process in scan.carriers {
             killed.insert(process);
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = nix::sys::signal::kill(Pid::from_raw(process), Signal::SIGKILL);
         }
-        // Dying processes carry their mark for a moment.
+        // Dying processes retain their mark for a moment.
         std::thread::sleep(std::time::Duration::from_millis(1 + round as u64));
     }
     killed.len()

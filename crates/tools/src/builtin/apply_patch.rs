@@ -1,7 +1,7 @@
 //! `apply_patch`: changes several files at once, all or none.
 //!
-//! Everything is read, placed, encoded and checked before the first write. If a write fails anyway, the earlier ones
-//! are reverted.
+//! All files are read, and all changes are placed, encoded and checked, before the first write. If a write fails
+//! anyway, the earlier writes are reverted.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     patch: String,
 }
 
-/// Change of one file.
+/// Change to one file.
 pub(super) struct Step {
     pub(super) path: ToolPath,
     pub(super) target: Target,
@@ -259,7 +259,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Edits of the hunks. Hunks that do not fit are recorded, as far as the file may be quoted.
+    /// Converts hunks to edits. Hunks that do not fit are recorded, as far as the file may be quoted.
     fn edits(&mut self, path: &ToolPath, document: &Document, hunks: &[Hunk]) -> Option<patch::Edits> {
         match patch::apply(document.text(), hunks) {
             Ok(edits) => return Some(edits),
@@ -331,7 +331,7 @@ pub(super) fn apply_steps(job: &Job, steps: &[Step], heading: &str) -> Result<To
     Ok(output)
 }
 
-/// Reverts the completed steps in reverse order, and adds the outcome to the failure.
+/// Reverts the completed steps in reverse order, and adds the outcome to the failure message.
 fn roll_back_all(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Failure) -> Failure {
     let mut stuck = Vec::new();
     for (step, created) in done.iter().rev() {

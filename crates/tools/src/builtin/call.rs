@@ -1,5 +1,5 @@
-//! Call of a built-in tool with its services, and the trait that each tool implements. Also stores renames that were
-//! shown to the user, so that exactly these run, whatever a language server would return by then.
+//! Call to a built-in tool with its services, and the trait that each tool implements. Also stores renames that were
+//! shown to the user, so that exactly the shown edits run, whatever a language server would return later.
 
 use std::{
     collections::BTreeMap,
@@ -32,33 +32,33 @@ use tokio_util::sync::CancellationToken;
 
 use super::documents::Passwords;
 
-/// Settings of the tools.
+/// Settings for the tools.
 #[derive(Debug, Clone)]
 pub struct ToolboxConfig {
-    /// Returns the user's time zone. Called for each call, because users travel. The composition root passes
-    /// `TimeZone::system`; nothing below it reads the environment.
+    /// Returns the user's time zone. Called for each tool call, because users travel. The composition root passes
+    /// `TimeZone::system`; no lower layer reads the environment.
     pub time_zone: fn() -> TimeZone,
-    /// Time limit of commands that name none.
+    /// Time limit for commands that set none.
     pub command_timeout: Duration,
     /// Configured limits, by tool and name.
     pub tool_limits: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Environment of commands whose client sends none. Overrides the defaults (`PATH`, `LANG`, …).
+    /// Environment for commands whose client sends none. Overrides the defaults (`PATH`, `LANG`, …).
     pub environment: BTreeMap<String, String>,
     /// Further variables, which the client's environment overrides.
     pub standing: BTreeMap<String, String>,
-    /// Sandbox of commands. Without one they have the daemon's permissions.
+    /// Sandbox for commands. Without a sandbox, commands have the daemon's permissions.
     pub sandbox: Option<Arc<Sandbox>>,
-    /// Treatment of files with hard links outside of a writable project, before a command that may write.
+    /// Treatment of files with hard links outside a writable project, before a command that may write.
     pub hard_links: HardLinks,
-    /// Skills, whose programs are available to commands that use them.
+    /// Skills, whose programs are available to commands that use the skill.
     pub skills: Option<SkillStore>,
-    /// Reader of documents. Without one, only text is read.
+    /// Reader for documents. Without a reader, only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
-    /// Reader of code. Without one there is no code index.
+    /// Reader for code. Without a reader, there is no code index.
     pub code: Option<Arc<dyn CodeReader>>,
     /// Access to the web, if any.
     pub web: Option<Arc<dyn Web>>,
-    /// Language servers. Without them no tool asks one.
+    /// Language servers. Without them, no tool can query a language server.
     pub languages: Option<Arc<dyn Languages>>,
     /// Maximum number of concurrent calls that work on files, in all sessions together.
     pub parallel_file_calls: usize,
@@ -88,7 +88,7 @@ impl ToolboxConfig {
     }
 }
 
-/// Settings of the tools, and their state between calls.
+/// Settings for the tools, and their state between calls.
 #[derive(Debug)]
 pub(crate) struct ToolServices {
     pub(crate) config: ToolboxConfig,
@@ -98,7 +98,7 @@ pub(crate) struct ToolServices {
     pub(crate) workers: Arc<Semaphore>,
 }
 
-/// Call of a tool.
+/// Call to a tool, with its context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) services: &'a ToolServices,
@@ -111,32 +111,32 @@ pub(crate) type PathsOf<A> = fn(&Jail, &A) -> Result<Vec<ToolPath>, Failure>;
 
 /// Built-in tool, implemented by the type of its arguments.
 pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
-    /// Name, which has a row in the table of tools.
+    /// Name, which has a row in the tool table.
     const NAME: &'static str;
     /// Paths of tools that change only the files named in their arguments.
     const PATHS: Option<PathsOf<Self>> = None;
 
-    /// Specification of the tool for models.
+    /// Tool specification for models.
     fn spec(row: &ToolRow, _: &ToolboxConfig) -> ToolSpec {
         ToolSpec::of::<Self>(row.name, row.effect)
     }
 
-    /// Runs a call of the tool.
+    /// Runs a call to the tool.
     fn run(self, call: Call<'_>) -> impl Future<Output = Result<ToolOutput, Failure>> + Send;
 
-    /// Preview for a question to the user. Changes nothing.
+    /// Preview for the approval prompt. Changes nothing.
     fn preview(self, _: Call<'_>) -> impl Future<Output = Result<Option<String>, Failure>> + Send {
         async { Ok(None) }
     }
 }
 
 impl<'a> Call<'a> {
-    /// Reader of documents, if one is configured.
+    /// Document reader, if one is configured.
     pub(crate) fn knowledge(self) -> Result<&'a Arc<dyn Knowledge>, Failure> {
         available(&self.services.config.knowledge, "document tools are not available")
     }
 
-    /// Reader of code, if one is configured.
+    /// Code reader, if one is configured.
     pub(crate) fn code(self) -> Result<&'a Arc<dyn CodeReader>, Failure> {
         available(&self.services.config.code, "the code index is not available")
     }
@@ -151,7 +151,7 @@ impl<'a> Call<'a> {
         available(&self.services.config.languages, "language servers are not available")
     }
 
-    /// Runs work on a blocking thread, once one is free. The work is cancelled if the future is dropped.
+    /// Runs work on a blocking thread, once a thread is free. The work is cancelled if the future is dropped.
     pub(crate) async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce(&Job) -> Result<T, Failure> + Send + 'static,
@@ -174,7 +174,7 @@ impl<'a> Call<'a> {
         result.await.unwrap_or_else(|_| Err(defect()))
     }
 
-    /// Runs work that may also change the session's state files. These changes are stored with the result, so they are
+    /// Runs work that may also change the session's state files. State changes are stored with the result, so they are
     /// not reported as file changes.
     pub(crate) async fn write<A: Send + 'static>(
         self,
@@ -199,7 +199,7 @@ fn available<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&
     part.as_ref().ok_or_else(|| Failure::new(ToolErrorCode::UnknownTool, missing))
 }
 
-/// Failure of a call that panicked.
+/// Failure for a call that panicked.
 pub(crate) fn defect() -> Failure {
     tracing::error!("a tool panicked");
     Failure::tool("internal error in the tool; try a different approach")
@@ -222,10 +222,10 @@ pub(crate) struct PlannedRename {
     pub(crate) rewrites: Vec<SourceRewrite>,
 }
 
-/// Identity of a shown call. It includes the arguments, because the user may change them.
+/// Identity of a shown call. Includes the arguments, because the user may change them.
 type ShownCall = (SessionId, CallId, String);
 
-/// Renames that were shown and have not run yet, by their call.
+/// Renames that were shown and have not run yet, by call.
 #[derive(Debug, Default)]
 pub(crate) struct ShownRenames(Mutex<Vec<(ShownCall, PlannedRename)>>);
 

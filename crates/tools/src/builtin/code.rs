@@ -1,8 +1,8 @@
 //! Source code tools: `find_symbol`, `outline`, `repo_map` and `search_code`. Resolves the folder of a call, and
 //! formats answers for models.
 //!
-//! Answers come from a process that has parsed untrusted text. Each path in them is parsed like a path in a call, and
-//! judged by the rules, before anything of its file is shown.
+//! Answers come from a process that has parsed untrusted text. Each path in an answer is parsed like a path in a call,
+//! and judged by the rules, before anything from its file is shown.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -27,19 +27,19 @@ use super::call::{Call, Tool};
 /// Maximum length of a query or name, in bytes.
 const MAX_QUERY: usize = 2000;
 
-/// Folder of the user that a call searches.
+/// User folder that a call searches.
 #[derive(Debug, Clone)]
 struct CodeScope {
     /// Real path of the folder.
     folder: PathBuf,
-    /// Path of the folder for tools.
+    /// Path of the folder, as tools write it.
     root: ToolPath,
-    /// File or folder below it to search; empty for everything.
+    /// Relative path of the file or folder to search; empty for everything.
     below: String,
 }
 
 impl CodeScope {
-    /// Resolves a path to its folder; the project's if no path is given.
+    /// Resolves a path to its folder. Without a path, the folder is the project's.
     async fn of(call: Call<'_>, written: Option<String>) -> Result<Self, Failure> {
         call.code()?;
         call.work(move |job| Self::prepare(job, written)).await
@@ -52,25 +52,25 @@ impl CodeScope {
         };
         let folder =
             mounted(job.files.jail.workspace(), &path).ok_or_else(|| no_code(job.files.jail.workspace(), &path))?;
-        // If it is not a file either, this gives the right error.
+        // If the path is not a file either, this returns the right error.
         if !job.files.is_folder(&path)? {
             job.files.open_file(&path)?;
         }
         Ok(Self { folder, root: ToolPath::root(path.place()), below: path.rest().to_owned() })
     }
 
-    /// Path of the searched file or folder for tools.
+    /// Path of the searched file or folder, as tools write it.
     fn shown(&self) -> String {
         self.path(&self.below).unwrap_or_else(|| self.root.clone()).to_string()
     }
 
-    /// Path of an answer for tools. `None` if no call could name it.
+    /// Converts a path in an answer to a tool path. `None` if no call could name it.
     fn path(&self, below: &str) -> Option<ToolPath> {
         let path = below.split('/').fold(self.root.clone(), |path, name| path.entry(name));
         ToolPath::parse(&path.written()).ok().filter(|again| *again == path)
     }
 
-    /// Asks the reader of code about the folder.
+    /// Asks the code reader about the folder.
     async fn ask(&self, call: Call<'_>, question: CodeQuestion) -> Result<(CodeAnswer, CodeIndexState), Failure> {
         let (context, progress) = (call.context, call.context.progress.clone());
         let progress_reporter: OnCodeProgress = Arc::new(move |CodeProgress { done, total }| {
@@ -89,7 +89,7 @@ impl CodeScope {
     }
 }
 
-/// Real path of the user's folder that contains a path.
+/// Real path of the user folder that contains a path.
 fn mounted(workspace: &Workspace, path: &ToolPath) -> Option<PathBuf> {
     match path.place() {
         PathPlace::Project => workspace.project.as_ref().map(|mount| mount.path.clone()),
@@ -108,7 +108,7 @@ fn no_code(workspace: &Workspace, path: &ToolPath) -> Failure {
     Failure::path(format!("code search covers the project and added folders only: {hint}"))
 }
 
-/// Paths of answers, if the rules allow them to be shown.
+/// Paths in answers, if the rules allow them to be shown.
 struct ShownPaths<'a> {
     scope: &'a CodeScope,
     reading: &'a ReadRules,
@@ -120,7 +120,7 @@ impl<'a> ShownPaths<'a> {
         Self { scope, reading: &context.reading, cache: HashMap::new() }
     }
 
-    /// Path of a file as it is shown. `None` if it may not be shown.
+    /// Path of a file as shown to the model. `None` if it may not be shown.
     fn show(&mut self, below: &str) -> Option<String> {
         if let Some(cache) = self.cache.get(below) {
             return cache.clone();
@@ -153,7 +153,7 @@ fn finish(shown: &str, index: &CodeIndexState) -> ToolOutput {
     ToolOutput::ok(shown)
 }
 
-/// Describes the searched files, when nothing was found.
+/// Describes the searched files, for a search without results.
 fn describe_scope(scope: &CodeScope, index: &CodeIndexState) -> String {
     let files = text::count(index.within, "file");
     match (scope.below.is_empty(), index.within) {
@@ -165,7 +165,7 @@ fn describe_scope(scope: &CodeScope, index: &CodeIndexState) -> String {
     }
 }
 
-/// Line of a file as a single line of limited length, without control characters.
+/// Formats a line of a file as a single line of limited length, without control characters.
 fn one_line(line: &str) -> String {
     const MAX_CHARS: usize = 200;
     let plain: String =
@@ -182,7 +182,7 @@ fn check_length(field: &str, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Failure for an answer that does not match the question: the reader is broken.
+/// Failure for an answer that does not match the question, which means that the reader is broken.
 fn unexpected_answer() -> Failure {
     Failure::tool("the code index returned an unexpected answer; use grep")
 }

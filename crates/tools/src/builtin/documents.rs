@@ -29,14 +29,14 @@ use agentd_workspace::{
 };
 use futures_util::future::BoxFuture;
 
-/// Number of bytes of a file that are checked to detect its kind.
+/// Number of bytes at the beginning of a file that are checked to detect its kind.
 const HEAD: u64 = 8 * 1024;
 /// Maximum number of listed documents that could not be searched.
 const MAX_NAMED: usize = 5;
 
 /// File that a call reads or searches.
 pub(super) enum PreparedFile<Q> {
-    /// Result of reading or searching a text.
+    /// Result of reading or searching the text.
     Text(ToolOutput),
     /// Document, and the requested part or query.
     Document(OpenDocument, Q),
@@ -58,8 +58,8 @@ pub(super) fn document(
     }
 }
 
-/// File of a path. If the path leads into an archive, such as `uploads/all.zip!/report.pdf`, also the path inside it.
-/// An existing file of exactly this name takes precedence.
+/// Finds the file of a path. If the path leads into an archive, such as `uploads/all.zip!/report.pdf`, also returns the
+/// path inside the archive. An existing file of exactly this name takes precedence.
 pub(super) fn locate(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
     let Some((archive, inner)) = in_archive(written) else { return Ok((job.files.resolve_path(written)?, None)) };
     if let Ok(path) = job.files.resolve_path(written)
@@ -70,7 +70,7 @@ pub(super) fn locate(job: &Job, written: &str) -> Result<(ToolPath, Option<Strin
     Ok((job.files.resolve_path(archive)?, Some(inner.to_owned())))
 }
 
-/// Document inside an archive, if a path in it is given.
+/// Selects a document inside an archive, if the path inside is given.
 pub(super) fn with_inner(document: OpenDocument, inner: Option<String>) -> OpenDocument {
     match inner {
         Some(inner) => OpenDocument { name: format!("{}!/{inner}", document.name), inner: Some(inner), ..document },
@@ -78,7 +78,7 @@ pub(super) fn with_inner(document: OpenDocument, inner: Option<String>) -> OpenD
     }
 }
 
-/// First bytes of a file, which is rewound afterwards.
+/// Reads the first bytes of a file, and then rewinds it.
 fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
     let failed = |error| Failure::io(&format!("read {path}"), &error);
     let mut head = Vec::new();
@@ -87,9 +87,9 @@ fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
     Ok(head)
 }
 
-/// Checks that a file can be searched line by line. If it is neither text nor a known document, it is rejected with its
-/// kind, since "nothing found" would be misleading. A file that can only be identified by its whole content is returned
-/// as a document, so that the reader rejects it.
+/// Checks that a file can be searched line by line. A file that is neither text nor a known document is rejected with
+/// its kind, since "nothing found" would be misleading. A file that can only be identified by its whole content is
+/// returned as a document, so that the reader rejects it.
 pub(super) fn searchable(
     knowledge: &dyn Knowledge,
     path: &ToolPath,
@@ -97,7 +97,7 @@ pub(super) fn searchable(
 ) -> Result<Option<OpenDocument>, Failure> {
     const ARCHIVES: [&[u8]; 2] = [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
     let (name, head) = (path.to_string(), head(path, &mut opened)?);
-    // It may be a document by now, if it was replaced since the last check.
+    // The file may have been replaced by a document since the last check.
     let may_be = ARCHIVES.iter().any(|begin| head.starts_with(begin)) || knowledge.is_document(&name, &head);
     if may_be && let Some(file) = opened.content.into_file() {
         return Ok(Some(OpenDocument::new(name, file)));
@@ -109,8 +109,7 @@ pub(super) fn searchable(
     Err(Failure::tool(format!("{name} cannot be searched: {reason}")))
 }
 
-/// Reports progress of reading a document: immediately at first, then at most once a second, and less often the longer
-/// it takes.
+/// Reports reading progress: immediately at first, then at most once a second, and less often the longer reading takes.
 pub(super) fn progress_reporter(progress: &CallProgress, doing: &'static str) -> OnProgress {
     const AT_LEAST: Duration = Duration::from_secs(1);
     let (progress, begun) = (progress.clone(), Instant::now());
@@ -181,7 +180,7 @@ fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor
     format!("{shown}; continue with offset={number}{row}{column}, or use search_file")
 }
 
-/// Formats finds for a model.
+/// Formats search hits for a model.
 pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     let mut shown = String::new();
     for (number, hit) in finds.hits.iter().enumerate() {
@@ -208,7 +207,7 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         shown.push_str(&format!("[{note}]\n"));
     }
     for (name, reason) in finds.broken.iter().take(MAX_NAMED) {
-        // The hint follows the semicolon. It is shown for a single document, not repeated for many.
+        // The hint follows the semicolon. It is shown for a single document, and not repeated for many.
         let reason =
             if finds.broken.len() == 1 { reason.as_str() } else { reason.split("; ").next().unwrap_or(reason) };
         shown.push_str(&format!("[{name} could not be searched completely: {reason}]\n"));
@@ -243,10 +242,10 @@ pub(super) fn failed(doing: &str, error: &KnowledgeError) -> Failure {
 
 /// Maximum number of password questions for one document in one call.
 const MAX_ATTEMPTS: usize = 3;
-/// Maximum number of stored passwords of one session. The oldest is dropped first.
+/// Maximum number of stored passwords per session. The oldest is dropped first.
 const MAX_PASSWORDS: usize = 32;
 
-/// Passwords given by users, by session.
+/// Passwords entered by users, by session.
 #[derive(Debug, Default)]
 pub(crate) struct Passwords(Mutex<VecDeque<(SessionId, Password)>>);
 
@@ -277,7 +276,8 @@ impl Passwords {
     }
 }
 
-/// Runs `act` on a document. If it needs a password, tries those known in the session, then asks the user.
+/// Runs `act` on a document. If the document needs a password, tries the session's stored passwords, then asks the
+/// user.
 pub(super) async fn unlock<'a, T>(
     context: &ToolContext,
     passwords: &Passwords,
@@ -320,7 +320,7 @@ pub(super) async fn unlock<'a, T>(
     }
 }
 
-/// Question for a password. Each attempt has a different text, so that an answer belongs to exactly one question.
+/// Password prompt. Each attempt has a different text, so that an answer belongs to exactly one prompt.
 fn question(name: &str, tried: usize) -> Ask {
     let wrong = match tried {
         0 => String::new(),

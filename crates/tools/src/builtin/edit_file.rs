@@ -1,6 +1,6 @@
 //! `edit_file`: replaces an exact piece of a file without changing any other byte. `write_file`: writes a whole file. A
 //! replaced file keeps its encoding, byte order mark and line ends, since the model wrote plain text and saw none of
-//! them.
+//! these.
 
 use std::borrow::Cow;
 
@@ -43,7 +43,7 @@ struct PlannedEdit {
     target: Target,
     before: Document,
     after: RevisedText,
-    /// Lines of the replacements.
+    /// Line numbers of the replacements.
     lines: Vec<usize>,
 }
 
@@ -135,7 +135,7 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
     Ok(PlannedEdit { path, target, before, after, lines })
 }
 
-/// Line of each start, counted from 1. The starts must be in order, so one pass is enough.
+/// Line number of each start, counted from 1. The starts must be in order, so one pass is enough.
 fn line_numbers(text: &str, starts: &[usize]) -> Vec<usize> {
     let (mut line, mut from) = (1, 0);
     starts
@@ -155,7 +155,7 @@ fn lookalike(written: &str, stored: &str) -> Option<(char, char)> {
     differing.filter(|(written, stored)| written.is_ascii() != stored.is_ascii())
 }
 
-/// Error that quotes the most similar place, so that the next attempt can match it.
+/// Error that quotes the most similar text, so that the next attempt can match it.
 fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
     const MAX_LINES: usize = 20_000;
     const MAX_WIDTH: usize = 200;
@@ -261,7 +261,7 @@ fn preview_write(job: &Job, args: WriteFile) -> Result<String, Failure> {
         Some(before) if *before == content => format!("{path} already has this content"),
         Some(before) => diff::written(&path, Some(before), &args.content),
         None => {
-            // The file is not read, so its size and time identify its version.
+            // The file is not read, so its version is identified by size and time.
             let changed = existing.changed.map(|at| format!(" (last changed {at})")).unwrap_or_default();
             let summary = format!("{}{changed} are replaced", text::size(existing.size));
             diff::replaced(&path, &summary, &args.content)
@@ -284,7 +284,7 @@ fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
     let path = job.files.resolve_for_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
     let (content, preserved) = as_before(&path, &target, &args.content)?;
-    // The encoding of the file may need more bytes for the text.
+    // The text may need more bytes in the encoding of the file.
     if content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(content.len()));
     }

@@ -1,5 +1,5 @@
 //! `find_files`: finds files by a glob on their paths, newest first. `list_workspace_files`: lists files with their
-//! sizes. Also globs, and the note about files that a search skipped.
+//! sizes. Also implements globs, and the note about files that a search skipped.
 
 use std::{collections::BTreeMap, ops::ControlFlow, time::SystemTime};
 
@@ -39,7 +39,7 @@ impl Tool for FindFiles {
     }
 }
 
-/// Glob of a file tool.
+/// Glob for file tools.
 pub(crate) struct PathGlob {
     matcher: GlobMatcher,
     names_only: bool,
@@ -64,7 +64,8 @@ impl PathGlob {
         Ok(Self { matcher: glob.compile_matcher(), names_only: !pattern.contains('/') })
     }
 
-    /// Returns true if the glob matches the name, or the path relative to the workspace, to its place or to `start`.
+    /// Returns true if the glob matches the name, or the path relative to the workspace, to the path's root or to
+    /// `start`.
     pub(crate) fn matches(&self, path: &ToolPath, start: &ToolPath) -> bool {
         if self.names_only {
             return self.matcher.is_match(path.name());
@@ -138,7 +139,7 @@ impl NewestFiles {
     }
 }
 
-/// Files that were not searched, or not completely, by reason.
+/// Number of files that were not searched, or not completely, by reason.
 #[derive(Debug, Default)]
 pub(super) struct UnsearchedFiles(BTreeMap<&'static str, usize>);
 
@@ -195,7 +196,7 @@ fn list(job: &Job, args: ListFiles) -> Result<ToolOutput, Failure> {
     let mut listing = Listing { lines: Vec::new(), max: job.limits.list_entries, full: false };
     let beside = if start == ToolPath::root(PathPlace::Own) { job.files.beside() } else { Vec::new() };
     for place in job.files.places(&start).into_iter().chain(beside) {
-        // If the project was not named, its first level is enough.
+        // If the call did not name the project, its first level is enough.
         let aside = place != start;
         let max_depth = args.depth.unwrap_or(if aside { 1 } else { DEFAULT_DEPTH });
         if aside || place.place() != PathPlace::Own && place.is_root() {

@@ -27,7 +27,7 @@ use super::{
     find_files::{PathGlob, UnsearchedFiles},
 };
 
-/// Maximum length of a line. A file is not searched beyond a longer one, which is hardly human-written text.
+/// Maximum length of a line. A file is not searched beyond a longer line, which is hardly human-written text.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE_CHARS: usize = 400;
 /// Number of characters shown before a match in a longer line.
@@ -85,7 +85,7 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         .line_terminator(LineTerminator::crlf())
         .before_context(args.context)
         .after_context(args.context)
-        // Binary files are detected before. A NUL inside a text is an ordinary character.
+        // Binary files are detected earlier. A NUL inside text is an ordinary character.
         .binary_detection(BinaryDetection::none())
         .bom_sniffing(false)
         .heap_limit(Some(MAX_LINE_BYTES))
@@ -107,7 +107,7 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
                     return Ok(ControlFlow::Continue(()));
                 }
                 // A file that the call did not name, and that the rules do not allow to be read, is skipped before it
-                // is opened. A mere hit would already reveal something about it.
+                // is opened. A mere hit would already reveal something about the file.
                 if job.reading.allow(&found.path.to_string()) {
                     return search.file(&found.path);
                 }
@@ -192,7 +192,7 @@ impl Search<'_> {
     }
 }
 
-/// Text that ends when the turn is cancelled, at the deadline, or where binary data begins.
+/// Reader that ends when the turn is cancelled, at the deadline, or where binary data begins.
 struct StoppableReader<'a> {
     text: TextReader<'a>,
     job: &'a Job,
@@ -217,7 +217,7 @@ impl Read for StoppableReader<'_> {
     }
 }
 
-/// Hits of the search so far.
+/// Hits found so far.
 #[derive(Default)]
 struct Hits {
     shown: String,
@@ -279,13 +279,14 @@ impl Hits {
     }
 }
 
-/// Start of a line, shortened if necessary.
+/// Beginning of a line, shortened if necessary.
 fn beginning(line: &str) -> String {
     let (start, more) = text::first_chars(line.trim_end_matches(['\r', '\n']), MAX_LINE_CHARS);
     format!("{start}{}", if more { "…" } else { "" })
 }
 
-/// Matching line. If it is too long, the text around the first match, with the columns of that match and the next.
+/// Formats a matching line. If the line is too long, shows the text around the first match, with the columns of that
+/// match and the next.
 fn around_match(matcher: &RegexMatcher, bytes: &[u8]) -> String {
     let column = |at: usize| String::from_utf8_lossy(&bytes[..at]).chars().count() + 1;
     let line = String::from_utf8_lossy(bytes);

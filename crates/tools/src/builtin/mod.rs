@@ -1,6 +1,5 @@
-//! Built-in tools, each with its arguments, its implementation and its preview for the user. The comments of the
-//! arguments are read by models ([`ToolSpec::of`]). Further properties of a tool are in its row of
-//! `agentd_core::tool_table`.
+//! Built-in tools, each with its arguments, its implementation and its preview for the user. Models read the comments
+//! on the arguments ([`ToolSpec::of`]). Further properties of a tool are in its row of `agentd_core::tool_table`.
 
 use agentd_core::{
     tool::{ToolOutput, ToolSpec},
@@ -28,7 +27,7 @@ mod search_documents;
 mod source_places;
 mod web;
 
-/// All tools, sorted by name like their rows.
+/// All tools, sorted by name like the rows.
 pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<apply_patch::Args>(),
     Builtin::of::<source_places::Definition>(),
@@ -57,17 +56,17 @@ pub(crate) static TOOLS: [Builtin; 22] = [
 /// Files that a call changes. `None` if its arguments do not name them.
 type ChangedPaths = Option<Result<Vec<ToolPath>, Failure>>;
 
-/// Future of a tool's work on a call.
+/// Future for a tool's work on a call.
 type ToolFuture<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// Tool with the type of its arguments erased.
 pub(crate) struct Builtin {
     pub(crate) name: &'static str,
-    /// Specification of the tool for models.
+    /// Tool specification for models.
     pub(crate) spec: fn(&ToolRow, &ToolboxConfig) -> ToolSpec,
     /// Runs a call, given the schema of its arguments.
     pub(crate) run: for<'a> fn(Call<'a>, &Value) -> ToolFuture<'a, ToolOutput>,
-    /// Preview for a question to the user, if there is anything to show.
+    /// Preview for the approval prompt, if there is anything to show.
     pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> ToolFuture<'a, Option<String>>,
     /// Files that a call changes. `None` if its arguments do not name them.
     pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> ChangedPaths,
@@ -94,7 +93,7 @@ impl Builtin {
         }
     }
 
-    /// Row of the tool in the table of tools.
+    /// The tool's row in the tool table.
     pub(crate) fn row(&self) -> Option<&'static ToolRow> {
         ToolRow::named(self.name)
     }

@@ -1,8 +1,8 @@
 //! `read_url`: reads a web page or document as Markdown.
 //!
 //! Pages are parsed like all documents, in a process without other permissions, so no page can harm the daemon, however
-//! deeply it is nested. The parts that every page of a site repeats are removed before, in time linear in the size of
-//! the page.
+//! deeply nested. The parts that every page of a site repeats are removed first, in time linear in the size of the
+//! page.
 
 use std::{fs::File, io::Write as _, ops::Range, time::Duration};
 
@@ -23,11 +23,11 @@ use super::{
 
 /// Byte order mark of UTF-8.
 const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
-/// Number of bytes of an answer that are checked to detect its kind.
+/// Number of bytes at the beginning of an answer that are checked to detect its kind.
 const HEAD: usize = 8 * 1024;
-/// Maximum number of characters of a server's text that are shown with an error.
+/// Maximum number of characters of a server's text that an error shows.
 const SHOWN_OF_ERROR: usize = 500;
-/// Number of bytes by which a page may exceed twice its length because of absolute URLs in its links.
+/// Number of bytes by which absolute URLs in links may make a page longer than twice its length.
 const SPARE_FOR_LINKS: usize = 64 * 1024;
 /// Time limit for parsing a page, since a malicious page may take forever.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,7 +57,8 @@ impl Tool for Args {
         let first = self.offset.unwrap_or(1);
         let (name, content) = match &answer.text {
             Some(text) if !is_page(&answer.media_type, text) => return Ok(as_it_is(&answer, text)),
-            // With the mark, the encoding that the page declares is ignored. It no longer applies.
+            // With the byte order mark, the encoding that the page declares is ignored. That declaration no longer
+            // applies.
             Some(text) => ("page.html".to_owned(), [UTF8_BOM, readable(text).as_bytes()].concat()),
             None => {
                 // The extension identifies documents that cannot be recognised by their bytes.
@@ -95,7 +96,7 @@ impl Tool for Args {
     }
 }
 
-/// In-memory file with these bytes.
+/// Creates an in-memory file with these bytes.
 fn memory_file(content: &[u8]) -> Result<File, Failure> {
     let failed = |error: std::io::Error| Failure::io("buffer the response", &error);
     let created = rustix::fs::memfd_create("agentd-page", rustix::fs::MemfdFlags::CLOEXEC);
@@ -105,7 +106,7 @@ fn memory_file(content: &[u8]) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Returns true if a browser would treat this text as a page.
+/// Returns true if a browser would display this text as a page.
 fn is_page(media_type: &str, text: &str) -> bool {
     let begins = |word: &str| text.trim_start().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     match media_type {
@@ -127,7 +128,7 @@ fn status_failure(answer: &WebAnswer) -> Failure {
     Failure::new(ToolErrorCode::Tool, message)
 }
 
-/// Shows a text that is not a page unchanged.
+/// Shows text that is not a page unchanged.
 fn as_it_is(answer: &WebAnswer, text: &str) -> ToolOutput {
     let mut shown = format!("{}\n{}", web::head(answer), web::framed(&answer.url, text));
     cut(answer, &mut shown);
@@ -161,7 +162,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     let is_page = answer.text.is_some();
     let mut content = String::new();
     for part in &parts {
-        // Pages of a document get their labels. Sections of a web page are our own division and get none.
+        // Pages of a document get labels. Sections of a web page are our own division and get no labels.
         if !is_page {
             content.push_str(&format!("--- {} ---\n", part.label));
         }
@@ -200,7 +201,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
 }
 
 /// Converts all links to absolute URLs, so that they can be followed. On a page with a long URL, many short links could
-/// exceed everything else: once the limit is reached, the rest stays unchanged.
+/// outgrow the rest of the page: once the limit is reached, the remaining links stay unchanged.
 fn with_whole_links(markdown: &str, base: &Url) -> String {
     let limit = markdown.len().saturating_mul(2).saturating_add(SPARE_FOR_LINKS);
     let mut whole = String::with_capacity(markdown.len());
@@ -234,7 +235,7 @@ const RAW: [&str; 4] = ["script", "style", "template", "textarea"];
 const MAIN_ELEMENTS: [&str; 2] = ["main", "article"];
 /// Minimum length of main content, in bytes without white space.
 const MIN_MAIN_BYTES: usize = 200;
-/// Main content must be at least one in this many parts of the page's text.
+/// Main content must be at least one part in this many of the page's text.
 const MIN_MAIN_PART: usize = 5;
 
 /// Main content of the page; the whole page if it cannot be determined.
@@ -268,7 +269,7 @@ pub(super) fn readable(page: &str) -> String {
     readable
 }
 
-/// Tag with its position, its lower-case name, and whether it is a closing one.
+/// Tag with its position, its lower-case name, and a flag for closing tags.
 struct Tag {
     range: Range<usize>,
     name: String,
@@ -424,12 +425,12 @@ mod page_tests {
         check(&whole, &["<title>T</title>", "Whales"], &["menu", "more", "ad<", "imprint"]);
         let main = format!("<title>T</title><div>before</div><main id=x><nav>menu</nav>{text}</main><div>behind</div>");
         check(&main, &["<title>T</title>", "Whales"], &["before", "behind", "menu"]);
-        // Two articles are a list, without a single main one.
+        // Two articles are a list without a single main article.
         check(&format!("<p>before</p><article>{text}</article><article>b</article>"), &["before", "Whales"], &[]);
-        // A page that has little else consists of its menu.
+        // A page that contains little else consists of its menu.
         check("<nav><a>one</a></nav><p>short</p>", &["one", "short"], &[]);
         check(&format!("<main>tiny</main><p>{text}</p>"), &["tiny", "Whales"], &[]);
-        // Unclosed elements stay, and text that only looks like a tag is not one.
+        // Unclosed elements stay, and text that only looks like a tag is not treated as a tag.
         check(&format!("<nav>open <p>{text}</p>"), &["open", "Whales"], &[]);
         check(&format!("<script>'<nav>'</script><!-- <nav> --><p>{text}</p></nav>"), &["Whales"], &[]);
         check(&format!("<p>1 < 2 {text}</p><"), &["1 < 2"], &[]);

@@ -45,14 +45,14 @@ const MAX_COMMAND: usize = 100 * 1024;
 /// Name of the tool.
 pub(crate) const NAME: &str = "run_bash_command";
 
-/// Limit under `limits` in `tools.yaml`: the maximum time that a command may ask for, in seconds.
+/// Limit under `limits` in `tools.yaml`: the maximum time that a command may request, in seconds.
 pub(crate) const LIMIT: &str = "max_seconds";
-/// Valid values of this limit.
+/// Valid values for `LIMIT`.
 pub(crate) const SECONDS: RangeInclusive<u64> = 1..=86_400;
-/// Maximum time if the limit is not set or invalid, in seconds.
+/// Maximum time if the limit is unset or invalid, in seconds.
 pub(crate) const DEFAULT_SECONDS: u64 = 600;
 
-/// Maximum time of a command. At least the default time limit of commands.
+/// Maximum time of a command. At least the default command timeout.
 pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
     let set = config.tool_limits.get(NAME).and_then(|limits| limits.get(LIMIT)).copied();
     let seconds = set.filter(|seconds| SECONDS.contains(seconds)).unwrap_or(DEFAULT_SECONDS);
@@ -139,14 +139,14 @@ fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> 
     Ok((args, directory, folder.into_std_file().into()))
 }
 
-/// Start folder of a command, for the rules.
+/// Resolves the start folder of a command, for the rules.
 pub(crate) async fn start(call: Call<'_>, args: Args) -> Result<Option<StartFolder>, Failure> {
     let start = call.work(move |job| start_of(job, &args)).await?;
     let names = names(&call.context.workspace, call.services.config.sandbox.as_deref()).await;
     Ok(start_folder(&call.context.workspace, &start, &names))
 }
 
-/// Additional names of folders in the sandbox of commands.
+/// Additional names of folders in the command sandbox.
 async fn names(workspace: &Workspace, sandbox: Option<&Sandbox>) -> Vec<Name> {
     OptionFuture::from(sandbox.map(|sandbox| sandbox.names(workspace))).await.unwrap_or_default()
 }
@@ -160,7 +160,7 @@ fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
     job.files.follow(&start)
 }
 
-/// The start folder under all names valid in the command. `None` if it is not on the disk, where no command can start.
+/// The start folder under all names valid in the command. `None` if it is not on disk, where no command can start.
 fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Option<StartFolder> {
     let root = match start.place() {
         PathPlace::Own => &workspace.root,
@@ -181,8 +181,8 @@ fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Opti
 }
 
 /// Start folder of a command that names none: the client's folder if it is in the project, otherwise the project, or
-/// the workspace if there is no project. Instructions of skills name their scripts relative to the workspace, so a
-/// command that uses such a script starts there.
+/// the workspace if there is no project. Skill instructions name their scripts relative to the workspace, so a command
+/// that uses such a script starts there.
 fn usual_start(job: &Job, command: &str) -> ToolPath {
     let project = ToolPath::root(PathPlace::Project);
     let is_there = |path: &ToolPath| job.files.is_folder(path).is_ok_and(|is_folder| is_folder);
@@ -266,7 +266,7 @@ async fn run(
     Ok(output)
 }
 
-/// Ensures that a command's writes in the user's folders change nothing outside of them.
+/// Ensures that a command's writes in the user's folders change nothing outside these folders.
 async fn keep_in_mounts(
     workspace: &Workspace,
     treatment: HardLinks,

@@ -1,4 +1,4 @@
-//! `search_documents`: searches the documents of a session, and returns finds with the places to cite. `search_file`:
+//! `search_documents`: searches a session's documents, and returns hits with the positions to cite. `search_file`:
 //! searches one file, using the index for documents, and line by line for text.
 
 use std::{
@@ -34,7 +34,7 @@ use super::{
     grep,
 };
 
-/// Default number of finds.
+/// Default number of hits per search.
 const DEFAULT_HITS: usize = 10;
 /// Time after which a search starts no further documents.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -107,9 +107,9 @@ struct Search {
     /// Open documents to be searched next.
     documents: Vec<OpenDocument>,
     finds: Option<DocumentFinds>,
-    /// Number of documents before the next ones.
+    /// Number of documents before `documents`.
     next: usize,
-    /// Number of documents that remain after these.
+    /// Number of documents that remain after `documents`.
     beyond: usize,
     /// Number of documents that the rules do not allow to be read without asking.
     withheld: usize,
@@ -162,7 +162,7 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
         let Ok(opened) = job.files.open_file(path) else { return Ok(()) };
         match documents::document(knowledge, path, opened)? {
             Ok(document) => documents.push(document),
-            // Not a document, despite its name. The reader reports that.
+            // Not a document, despite its name. The reader reports the mismatch.
             Err(opened) if left_out(&path.to_string()).is_none() => {
                 let named = |file| OpenDocument::new(path.to_string(), file);
                 documents.extend(opened.content.into_file().map(named));
@@ -203,9 +203,9 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
     Ok(Search { documents, cut: left.cut, beyond, next, withheld, unsearched, ..Search::default() })
 }
 
-/// Default number of finds in one file.
+/// Default number of hits in one file.
 const DEFAULT_HITS_IN_FILE: usize = 8;
-/// Maximum number of finds.
+/// Maximum number of returned hits.
 const MAX_HITS: usize = 50;
 
 /// Searches one file and returns the places to cite: the page of a PDF, the slide, the sheet and its cells, the
@@ -282,7 +282,7 @@ fn check_query(query: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Regular expression for lines with any of the words or phrases.
+/// Regular expression that matches lines with any of the words or phrases.
 fn pattern(query: &str, regex: bool) -> String {
     if regex {
         return query.to_owned();

@@ -29,7 +29,7 @@ use super::{
 const MAX_LINE: usize = 200;
 /// Maximum number of bytes read from a file to show its lines.
 const MAX_FILE: u64 = 4 << 20;
-/// Maximum number of shown places or diagnostics.
+/// Maximum number of shown locations or diagnostics.
 const MAX_SHOWN: usize = 100;
 
 /// Place of a symbol.
@@ -94,7 +94,7 @@ impl Tool for Diagnostics {
             Some(file) => (file.name(), call.languages()?.diagnostics(file).await?),
             None => {
                 let mut all = call.languages()?.last_diagnostics(Arc::clone(&call.context.workspace)).await;
-                // The call names none of these files, so the rules apply to each.
+                // The call names no files, so the rules apply to each file in the result.
                 all.retain(|finding| call.context.reading.allow(&finding.file));
                 ("the recently queried files".to_owned(), all)
             }
@@ -126,7 +126,7 @@ async fn prepare_for<A: Send + 'static, T: Send + 'static>(
     call.work(move |job| prepare(job, args, &*languages)).await
 }
 
-/// Shows places found by a language server.
+/// Formats locations found by a language server.
 async fn show_places(call: Call<'_>, found: Vec<SourceLocation>, none: &str) -> Result<ToolOutput, Failure> {
     if found.is_empty() {
         return Ok(ToolOutput::ok(none));
@@ -134,7 +134,7 @@ async fn show_places(call: Call<'_>, found: Vec<SourceLocation>, none: &str) -> 
     call.work(move |job| show(job, found)).await.map(ToolOutput::ok)
 }
 
-/// File of a path, if a language server handles it.
+/// The file at a path, if a language server handles it.
 fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
     let name = path.to_string();
     let file = job.files.jail.workspace().source_file(&name).ok_or_else(|| {
@@ -146,7 +146,7 @@ fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceF
     Err(Failure::tool(format!("no language server for {name} is installed; use grep, or run the compiler")))
 }
 
-/// Position named by the arguments of a call.
+/// Position named by the call's arguments.
 fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<SourcePosition, Failure> {
     let PlaceArgs { path, line, symbol, column } = args;
     let file = file(job, &job.files.resolve_path(&path)?, languages)?;
@@ -160,7 +160,7 @@ fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<Sour
     Ok(SourcePosition { file, line, at })
 }
 
-/// Formats places, with their lines if these may be read.
+/// Formats locations, with their lines if these may be read.
 fn show(job: &Job, places: Vec<SourceLocation>) -> Result<String, Failure> {
     let mut lines: BTreeMap<String, BTreeMap<u32, String>> = BTreeMap::new();
     for place in places.iter().take(MAX_SHOWN).filter(|place| place.is_own) {
@@ -229,7 +229,7 @@ impl Tool for RenameSymbol {
         call.write(planned, |job, planned| apply_steps(job, &plan(job, &planned)?, "Renamed")).await
     }
 
-    /// Shows a rename, and stores it until it runs.
+    /// Shows a rename, and stores it until the call runs.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         let planned = self.planned(call).await?;
         let plan_of = planned.clone();
@@ -273,7 +273,7 @@ fn plan(job: &Job, planned: &PlannedRename) -> Result<Vec<Step>, Failure> {
 fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failure> {
     job.check()?;
     let SourceRewrite { file, edits } = rewrite;
-    // The call names only one of the files, so the rules must allow each change.
+    // The call names only one of the files, so the rules must allow each changed file.
     if !job.reading.allow_change(file) {
         return Err(Failure::path(format!(
             "the rename would change {file}, which the rules do not allow; nothing was changed"

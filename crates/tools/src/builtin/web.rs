@@ -53,12 +53,12 @@ pub(super) fn head(answer: &WebAnswer) -> String {
     sanitize(&head)
 }
 
-/// Text of a page between marks, so that it is not mistaken for the user's or our own.
+/// Frames a page's text between marks, so that it is not mistaken for the user's text or our own.
 pub(super) fn framed(url: &str, text: &str) -> String {
     untrusted::framed(UntrustedSource::Web, url, text)
 }
 
-/// Binary content, attached to the answer. The engine stores it in a file and names that file.
+/// Binary content, attached to the answer. The engine stores the content in a file and names that file.
 pub(super) fn data(name: &str, answer: &WebAnswer) -> ToolData {
     let path = answer.url.split(['?', '#']).next().unwrap_or_default();
     let named = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);

@@ -1,4 +1,4 @@
-//! Converts hunks to edits of a text.
+//! Converts hunks to text edits.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::{
     place::{FileLines, HunkPlace, Likeness, PlaceError},
 };
 
-/// Result of applying hunks to a text.
+/// Result of applying hunks to text.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Edits {
-    /// Byte ranges of the text with their replacements, in order.
+    /// Byte ranges of the original text with their replacements, in order.
     pub(crate) edits: Vec<(Range<usize>, String)>,
     /// Number of added and removed lines.
     pub(crate) added: usize,
@@ -27,10 +27,10 @@ struct Block {
     added: Vec<String>,
 }
 
-/// Places hunks in a text whose lines end with `\n`.
+/// Applies hunks to text whose lines end with `\n`.
 ///
 /// # Errors
-/// A description of each hunk that does not fit.
+/// Returns a description of each hunk that does not fit.
 pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     let file = FileLines::of(text);
     let mut blocks: Vec<Block> = Vec::new();
@@ -69,7 +69,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     Ok(result)
 }
 
-/// Adds the changes of a hunk, and returns the line after it.
+/// Adds the changes from a hunk, and returns the line after the hunk.
 fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut Vec<Block>) -> usize {
     let mut indents = Indents::of(file, hunk, place);
     let mut at = place.at;
@@ -95,8 +95,8 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut 
     at
 }
 
-/// Maps the indentation of the patch to that of the file. Otherwise, a line added to code whose indentation the model
-/// got wrong would be wrong as well, which changes the meaning in some languages.
+/// Maps the patch's indentation to the file's. Otherwise, a line added to code whose indentation the model got wrong
+/// would also be wrong, which changes the meaning in some languages.
 struct Indents<'l> {
     /// Pairs of indentation in the patch and in the file, most recent last.
     mappings: Vec<(&'l str, &'l str)>,
@@ -121,7 +121,7 @@ impl<'l> Indents<'l> {
         }
     }
 
-    /// Records a line, which takes precedence over more distant ones.
+    /// Records a line, which takes precedence over more distant lines.
     fn pass(&mut self, line: &'l str, patch: &'l str) {
         if !self.mappings.is_empty() {
             self.note(line, patch);
@@ -191,7 +191,7 @@ pub(super) struct Misfit<'h> {
 }
 
 impl Misfit<'_> {
-    /// Describes the problem, with the lines of the file if they help.
+    /// Describes the problem, with lines of the file if they help.
     pub(super) fn describe(&self, file: &FileLines<'_>) -> String {
         let header = if self.hunk.header.is_empty() {
             String::new()
@@ -260,7 +260,7 @@ impl Misfit<'_> {
         format!("does not match: {first}. The file from line {}:{shown}", at + skip + 1)
     }
 
-    /// Returns true if the new lines of the hunk are in the file already.
+    /// Returns true if the file already has the new lines of the hunk.
     fn is_applied(&self, file: &FileLines<'_>) -> bool {
         let new: Vec<&str> = self.hunk.new_lines().map(|line| Likeness::Tail.of(line)).collect();
         let worth = new.iter().any(|line| !line.is_empty()) && new.len() <= 200;
@@ -272,9 +272,9 @@ impl Misfit<'_> {
                 .any(|lines| lines.iter().zip(&new).all(|(line, new)| Likeness::Tail.of(line) == *new))
     }
 
-    /// Position where most lines of the hunk match, or the line most similar to its first meaningful one.
+    /// Position at which most lines of the hunk match, or the line most similar to the hunk's first meaningful line.
     fn nearest(&self, file: &FileLines<'_>, old: &[&str]) -> Option<usize> {
-        /// Maximum numbers of compared lines of the file and of the hunk.
+        /// Maximum number of compared lines in the file and in the hunk.
         const MAX_LINES: usize = 20_000;
         const MAX_OLD: usize = 40;
         let expected = self.expected.unwrap_or(self.from);

@@ -1,4 +1,4 @@
-//! Parsers for unified diffs and for patches between `*** Begin Patch` and `*** End Patch`. Counts and line numbers of
+//! Parsers for unified diffs and for patches between `*** Begin Patch` and `*** End Patch`. Counts and line numbers in
 //! a diff may be wrong, because models are bad at both.
 
 use agentd_workspace::{failure::Failure, text};
@@ -43,7 +43,7 @@ pub(crate) fn parse(patch: &str) -> Result<Vec<FilePatch>, Failure> {
     Ok(files)
 }
 
-/// Lines of a file before its hunks.
+/// Header lines of a file, before its hunks.
 #[derive(Debug, Default)]
 struct Head {
     /// True if it begins with `diff --git`.
@@ -63,7 +63,7 @@ struct Head {
 fn parse_unified(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
     let mut files = Vec::new();
     loop {
-        // Text before the header of a file is for humans: a commit message, `Index:`, `===`.
+        // Text before a file's header is for humans: a commit message, `Index:`, `===`.
         while let Some(line) = lines.peek() {
             if is_head(&lines) {
                 break;
@@ -85,12 +85,12 @@ fn parse_unified(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
     }
 }
 
-/// Returns true if the header of a file begins at the next line.
+/// Returns true if a file's header begins at the next line.
 fn is_head(lines: &Lines<'_>) -> bool {
     lines.peek().is_some_and(|line| line.starts_with("diff --git ")) || is_names(lines)
 }
 
-/// Returns true if the next two lines are the `---` and `+++` of a file.
+/// Returns true if the next two lines are the `---` and `+++` lines of a file.
 fn is_names(lines: &Lines<'_>) -> bool {
     let begins = |by: usize, with: &str| lines.ahead(by).is_some_and(|line| line.starts_with(with));
     begins(0, "--- ") && begins(1, "+++ ")
@@ -143,7 +143,7 @@ fn extended(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failur
     Ok(())
 }
 
-/// Name in `a/NAME b/NAME`. It is used only if no other line has the name.
+/// Name in `a/NAME b/NAME`, used only if no other line has the name.
 fn git_name(names: &str) -> Option<String> {
     if names.starts_with('"') {
         let old = patch::name(names).ok()?;
@@ -222,7 +222,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
     Ok(hunk)
 }
 
-/// Returns true if the next lines are names and not the removed line `-- x` and the added line `++ y`. The counts
+/// Returns true if the next lines are file names and not the removed line `-- x` and the added line `++ y`. The counts
 /// decide, or the line after both.
 fn ends_before_names(lines: &Lines<'_>, old_left: usize, new_left: usize) -> bool {
     match (old_left, new_left) {

@@ -1,11 +1,11 @@
-//! Parses patches and places their hunks in a file.
+//! Parses patches and finds the positions of their hunks in a file.
 //!
 //! - `forms`: parsers for both forms, unified diffs and `*** Begin Patch`. The first line decides.
-//! - `place`: finds the position of a hunk. Its lines may differ in white space and line number, but none is ever
-//!   omitted. Existing patch libraries require every byte and line number to be right, or drop context until something
-//!   matches.
-//! - `apply`: turns hunks into edits of a text, so that unchanged lines keep their bytes, and describes hunks that do
-//!   not match for the model.
+//! - `place`: finds the position of a hunk. Hunk and file may differ in white space and line number, but no line is
+//!   ever omitted. Existing patch libraries require every byte and line number to be right, or drop context until
+//!   something matches.
+//! - `apply`: turns hunks into text edits, so that unchanged lines keep their bytes, and describes hunks that do not
+//!   match for the model.
 
 mod apply;
 mod forms;
@@ -40,14 +40,14 @@ pub(crate) enum Change {
 pub(crate) struct Hunk {
     /// Header line of the hunk, for error messages.
     pub(crate) header: String,
-    /// First line according to the header, from 0.
+    /// First line according to the header, counted from 0.
     pub(crate) start: Option<usize>,
-    /// Anchor lines above it, outermost first.
+    /// Anchor lines above the hunk, outermost first.
     pub(crate) anchors: Vec<String>,
     pub(crate) lines: Vec<Line>,
-    /// True if it must end at the end of the file.
+    /// True if the hunk must end at the end of the file.
     pub(crate) at_end: bool,
-    /// True if the last line has no line end, before and after.
+    /// True if the last line has no line end, before and after the change.
     pub(crate) open_end: (bool, bool),
 }
 
@@ -77,7 +77,7 @@ impl Hunk {
         self.lines.iter().filter(|line| line.kind != LineKind::Removed).map(|line| line.text.as_str())
     }
 
-    /// Returns true if it changes anything.
+    /// Returns true if the hunk changes anything.
     pub(crate) fn changes(&self) -> bool {
         self.lines.iter().any(|line| line.kind != LineKind::Context) || self.open_end.0 != self.open_end.1
     }
@@ -91,8 +91,8 @@ pub(super) struct Lines<'p> {
 }
 
 impl<'p> Lines<'p> {
-    /// Splits a patch into lines. A `\r` before a line end belongs to the line end, because the file decides about its
-    /// line ends.
+    /// Splits a patch into lines. A `\r` before a line end belongs to the line end, because the file determines the
+    /// kind of its line ends.
     pub(super) fn of(patch: &'p str) -> Self {
         let mut lines: Vec<&str> = patch.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
         if lines.last() == Some(&"") {
@@ -164,10 +164,10 @@ pub(super) fn drop_blank_tail(hunk: &mut Hunk, mut lost: usize) {
     }
 }
 
-/// Header of a hunk: `@@ -12,3 +12,4 @@ section`, or `@@` and a line of the file.
+/// Header of a hunk: `@@ -12,3 +12,4 @@ section`, or `@@` and a line from the file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Header {
-    /// First line, from 1, and number of lines, before and after.
+    /// First line, from 1, and number of lines, before and after the change.
     pub(super) ranges: Option<[(usize, usize); 2]>,
     /// Text after `@@`, if there are no numbers.
     pub(super) anchor: Option<String>,
@@ -201,7 +201,7 @@ fn range(word: &str, sign: char) -> Option<(usize, usize)> {
     Some((start.parse().ok()?, count.parse().ok()?))
 }
 
-/// Parses the file name of a header: quoted as in git, or up to a tab and a timestamp.
+/// Parses the file name in a header: quoted as in git, or up to a tab and a timestamp.
 pub(super) fn name(written: &str) -> Result<String, Failure> {
     let Some(quoted) = written.strip_prefix('"') else {
         return Ok(written.split('\t').next().unwrap_or_default().trim_end().to_owned());

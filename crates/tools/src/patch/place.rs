@@ -1,8 +1,8 @@
 //! Finds the position of a hunk in a file.
 //!
-//! All of its old lines must be there in sequence: exactly, or else without trailing white space, or else without
-//! indentation too. If there are several positions, the one nearest to the line number is used. Without a line number
-//! the hunk is rejected, because a guess could damage the file.
+//! All old lines of the hunk must be in the file in sequence: exactly, or else without trailing white space, or else
+//! also without indentation. If there are several positions, the one nearest to the line number is used. Without a line
+//! number the hunk is rejected, because a guess could damage the file.
 
 use std::{
     cell::OnceCell,
@@ -11,7 +11,7 @@ use std::{
 
 use super::Hunk;
 
-/// Required similarity of lines.
+/// Required similarity of compared lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Likeness {
     Exact,
@@ -37,7 +37,7 @@ impl Likeness {
 #[derive(Debug)]
 pub(super) struct FileLines<'t> {
     pub(super) lines: Vec<&'t str>,
-    /// Hashes that compare lines, by likeness. Computed when first needed.
+    /// Hashes for comparing lines, by likeness. Computed when first needed.
     keys: [OnceCell<Vec<u64>>; 3],
 }
 
@@ -52,15 +52,15 @@ pub(super) struct HunkPlace {
 /// Reason why a hunk has no position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PlaceError {
-    /// Its lines do not occur.
+    /// The lines of the hunk do not occur.
     Missing,
-    /// Its lines occur only above those of the previous hunk.
+    /// The lines of the hunk occur only above those of the previous hunk.
     Above { at: usize },
-    /// Its lines occur at all of these positions, and nothing selects one.
+    /// The lines of the hunk occur at all of these positions, and nothing selects one.
     Several { at: Vec<usize> },
     /// The line after `@@` does not occur.
     NoAnchor { anchor: String },
-    /// It only adds lines and has no position.
+    /// The hunk only adds lines and has no position.
     Nowhere,
 }
 
@@ -69,7 +69,7 @@ impl<'t> FileLines<'t> {
         Self { lines: text.split_terminator('\n').collect(), keys: Default::default() }
     }
 
-    /// Finds the position of a hunk at the line `from` or below it. `expected` is the likely position.
+    /// Finds the position of a hunk at or after the line `from`. `expected` is the likely position.
     pub(super) fn place(&self, hunk: &Hunk, from: usize, expected: Option<usize>) -> Result<HunkPlace, PlaceError> {
         let old: Vec<&str> = hunk.old().collect();
         let anchored = self.anchored(&hunk.anchors, from)?;
@@ -181,8 +181,8 @@ impl<'t> FileLines<'t> {
     }
 }
 
-/// Selects the position nearest to `expected`. The error has all positions if none is nearest, and the result is `None`
-/// if there are none.
+/// Selects the position nearest to `expected`. If no position is nearest, the error has all of them. Returns `None` if
+/// there are no positions.
 fn nearest(places: &[usize], expected: Option<usize>) -> Option<Result<usize, Vec<usize>>> {
     let several = || Some(Err(places.to_vec()));
     match (places, expected) {

@@ -33,7 +33,7 @@ pub(crate) struct Bench {
     pub(crate) folders: WorkspaceFolders,
     pub(crate) toolbox: BuiltinToolbox,
     pub(crate) context: ToolContext,
-    /// Parent folder of the workspace and the project. Anything else in it is outside.
+    /// Parent folder of the workspace and the project. Everything else in this folder is outside.
     pub(crate) outside: tempfile::TempDir,
 }
 
@@ -113,7 +113,7 @@ impl Bench {
         fs::read(self.real(path)).unwrap()
     }
 
-    /// Creates a file outside that no tool may reach.
+    /// Creates a file outside the workspace that no tool may reach.
     pub(crate) fn secret(&self) -> PathBuf {
         let path = self.outside.path().join("secret.txt");
         fs::write(&path, SECRET).unwrap();
@@ -124,7 +124,7 @@ impl Bench {
         self.call_raw(tool, &arguments.to_string()).await
     }
 
-    /// Calls a tool like a turn does: links are resolved first, if the call has any.
+    /// Calls a tool like a turn does: links in the arguments are resolved first.
     pub(crate) async fn call_raw(&self, tool: &str, arguments: &str) -> ToolOutput {
         let call = written(tool, arguments);
         match self.toolbox.follow(&self.context, &call).await {
@@ -150,14 +150,14 @@ impl Bench {
         self.toolbox.preview(&self.context, &written(tool, &arguments.to_string())).await
     }
 
-    /// Text of a call that must succeed.
+    /// Output text of a call that must succeed.
     pub(crate) async fn ok(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert_eq!(output.error, None, "{}", output.text);
         output.text
     }
 
-    /// Text of a call that must fail with this code.
+    /// Output text of a call that must fail with this code.
     pub(crate) async fn fails(&self, tool: &str, arguments: Value, code: ToolErrorCode) -> String {
         let output = self.call(tool, arguments).await;
         assert_eq!(output.error, Some(code), "{}", output.text);
@@ -176,13 +176,13 @@ pub(crate) fn written(tool: &str, arguments: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: tool.to_owned(), arguments: arguments.to_owned() }
 }
 
-/// Returns true if a process runs. A zombie has ended, even if its exit code was not collected yet.
+/// Returns true if a process is running. A zombie has ended, even if its exit code has not been collected.
 pub(crate) fn runs(process: u32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
 }
 
-/// Polls until the condition is true, with a limit for a loaded machine.
+/// Polls until the condition is true, with a time limit that suits a loaded machine.
 pub(crate) async fn eventually(description: &str, mut condition: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(30);
     while !condition() {
@@ -232,7 +232,7 @@ pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Runs `run` while another thread swaps something continuously.
+/// Runs `run` while another thread calls `swap` continuously.
 pub(crate) async fn while_swapping<T>(swap: impl Fn() + Send + 'static, run: impl Future<Output = T>) -> T {
     let done = Arc::new(AtomicBool::new(false));
     let swapping = std::thread::spawn({
@@ -259,7 +259,7 @@ pub(crate) fn deep_tree(at: &Path, levels: usize) {
     folder.write("a", "needle").unwrap();
 }
 
-/// Runs a property test. All cases share the bench, because creating one costs more than a case.
+/// Runs a property test. All cases share the bench, because creating a bench costs more than a case.
 pub(crate) fn check_property<S: Strategy>(
     cases: u32,
     strategy: &S,

@@ -1,4 +1,4 @@
-//! Files with unsaved text in the client: the requests that tools send, and the use of the answers.
+//! Files with unsaved text in the client: the requests that tools send, and their use of the answers.
 
 use std::{fmt, sync::Mutex};
 

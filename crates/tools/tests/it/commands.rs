@@ -1,4 +1,4 @@
-//! Tests of `run_bash_command`: its output, the processes that it ends, and what it hides.
+//! Tests of `run_bash_command`: its output, the processes that it ends, and the variables that it hides.
 
 use super::*;
 
@@ -137,7 +137,7 @@ async fn cancelled_or_dropped_call_leaves_no_process() {
 #[tokio::test]
 async fn commands_run_concurrently() {
     let bench = Bench::new().await;
-    // Each command waits for a file that the other creates, so they would never end one after the other.
+    // Each command waits for a file that the other creates, so run one after the other, neither would end.
     let meet = |mine: &str, other: &str| json!({"command": format!("touch temp/{mine}; until [ -e temp/{other} ]; do sleep 0.02; done"), "timeout_s": 60});
     let (left, right) =
         tokio::join!(bench.call("run_bash_command", meet("a", "b")), bench.call("run_bash_command", meet("b", "a")));

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Encoding, and lines that are typical for it.
+/// Encoding, and lines that are typical for the encoding.
 struct Script {
     /// Label of the encoding, with `+bom` for a byte order mark.
     name: &'static str,
@@ -127,7 +127,7 @@ fn edit_changes_only_its_own_bytes() {
             if number == case.at {
                 after = before.clone();
                 before.extend(script.encode(&old));
-                // Line ends in the new text are like the one after the edit.
+                // Line ends in the new text are like the line end after the edit.
                 let near = if number + 1 < case.lines.len() || case.last_ends { end(number) } else { end(number - 1) };
                 after.extend(script.encode(&new.join(near)));
             } else {

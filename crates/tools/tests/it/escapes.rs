@@ -1,4 +1,4 @@
-//! Known ways out of the sandbox. Each is tried with all protections of the kernel and with fewer.
+//! Known ways out of the sandbox. Each is tried with all kernel protections and with fewer.
 
 use std::os::{
     fd::{AsRawFd as _, IntoRawFd as _},
@@ -48,7 +48,7 @@ async fn project_replaced_by_a_link_is_not_followed() {
         fs::create_dir_all(away.join("deep")).unwrap();
         fs::write(away.join("deep/secret.txt"), SECRET).unwrap();
         let outer = bench.real("/project");
-        // Another session may see the same, if its project is inside the project of the first one.
+        // Another session may see the same file, if its project is inside the first session's project.
         for inner in ["inner", "inner/deep"] {
             let path = outer.join(inner).canonicalize().unwrap();
             let workspace = Workspace { project: Some(Mount { path, writable: true }), ..bench.workspace().clone() };
@@ -86,7 +86,7 @@ async fn rlimits_of_outside_processes_cannot_be_set() {
     for bench in each_strength(Project::None).await {
         let other = tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
         let pid = other.id().unwrap();
-        // A CPU time limit could end another process, and so could one on the helper.
+        // A CPU time limit on another process, or on the helper, could end that process.
         for target in [pid.to_string(), "os.getppid()".to_owned()] {
             let body = format!("import os, resource as r\nr.prlimit({target}, r.RLIMIT_NOFILE, (0, 0))");
             let output = bench.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
@@ -96,7 +96,7 @@ async fn rlimits_of_outside_processes_cannot_be_set() {
         let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
         let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
         assert!(!files.contains(" 0 "), "{files}");
-        // Its own limits can be changed.
+        // The limits of the command's own process can be changed.
         bench.allowed("ulimit -n 100; test $(ulimit -n) = 100; nice -n 5 true").await;
     }
 }
@@ -107,7 +107,7 @@ async fn system_v_shared_memory_is_inaccessible() {
         return;
     }
     let library = |body: &str| format!("/usr/bin/python3 -c 'import ctypes, sys; l = ctypes.CDLL(None)\n{body}'");
-    // Created by another program of the same user.
+    // Created by another process of the same user.
     let made =
         std::process::Command::new("bash").args(["-c", &library("print(l.shmget(0, 4096, 0o1600))")]).output().unwrap();
     let id = String::from_utf8(made.stdout).unwrap().trim().to_owned();
@@ -190,11 +190,11 @@ async fn session_with_removed_permissions_is_reopened() {
         let closing = "echo y > outputs/y; chmod 000 uploads; cd /; chmod 000 \"$WORKSPACE\"";
         bench.sh(closing).await;
         assert_eq!(mode(&root), 0, "{namespaces}");
-        // In the same turn, for every tool.
+        // Access is restored in the same turn, for every tool.
         let listed = bench.call("list_workspace_files", json!({})).await;
         assert!(listed.error.is_none() && listed.text.contains("outputs"), "{}", listed.text);
         bench.allowed("cat outputs/y").await;
-        // At the beginning of the next turn, also for subfolders.
+        // Access is restored at the beginning of the next turn, also to subfolders.
         let workspace = bench.folders.open(bench.context.session_id, None.into()).await.unwrap();
         bench.context.workspace = Arc::new(workspace);
         assert_eq!(mode(&uploads), 0o700);
@@ -230,7 +230,7 @@ async fn fork_bomb_is_limited_and_cleaned_up() {
             config.limits.cpu_seconds = Some(20);
         })
         .await;
-        // Without a process namespace only the depth of the recursion limits it.
+        // Without a process namespace, only the recursion depth limits the number of processes.
         let bomb = format!(
             "f() {{ test $1 = 0 || {{ f $(($1 - 1)) & f $(($1 - 1)) & }}; exec -a x setsid sleep {number}; }}; f 7"
         );

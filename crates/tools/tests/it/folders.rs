@@ -114,7 +114,7 @@ async fn session_copy_excludes_links_that_lead_outside() {
         ("uploads/a.pdf", "a"),
         ("outputs/deep/er/b.txt", "bb"),
         ("large_tool_results/call_1.txt", "dddd"),
-        // Truncated to its length at that time.
+        // The file is truncated to its length at that time.
         ("conversation_history/one.md", "then"),
     ] {
         assert_eq!(fs::read_to_string(root.join(path)).unwrap(), content);
@@ -166,7 +166,7 @@ async fn uploads_get_unique_names_and_inputs_are_stored_once() {
         assert_eq!(path, expected);
         assert_eq!(bench.content(&path), name.as_bytes());
     }
-    // A link that a command placed under the name is not followed.
+    // A command placed a link under the name. The link is not followed.
     symlink(bench.outside.path().join("new"), bench.real("uploads/link.txt")).unwrap();
     assert_eq!(add("link.txt", "x").await.unwrap(), "uploads/link-2.txt");
     assert!(!bench.outside.path().join("new").exists());
@@ -245,7 +245,7 @@ async fn known_paths_are_bounded_and_ordered() {
     assert_eq!(paths(10).await.unwrap(), expected);
     assert_eq!(paths(3).await.unwrap(), expected[..3]);
 
-    // Project paths are known before the session has a folder, and session files after the project is gone.
+    // Project paths are available before the session has a folder, and session files after the project is gone.
     let bench = Bench::with_project(Project::ReadOnly).await;
     bench.put("/project/README.md", "x");
     let workspace = Workspace { root: bench.workspace().root.join("not-made-yet"), ..bench.workspace().clone() };

@@ -1,4 +1,4 @@
-//! Git does not run programs that a folder configures, even if a command changes its environment.
+//! Git does not run programs that a folder configures, even if a command changes git's environment.
 
 use super::{sandbox::locked, *};
 
@@ -48,7 +48,7 @@ async fn git_runs_no_program_from_the_repository() {
         bench.context.confinement = confinement;
         for invocation in INVOCATIONS {
             for (folder, command) in [("", "status"), ("", "diff --stat"), ("", "log -1"), ("/bare", "status")] {
-                // `git diff` refreshes the index if it is writable, and hooks may run on that.
+                // `git diff` refreshes a writable index, which may run hooks.
                 if command.starts_with("diff") && confinement == Confinement::Usual {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Git in worktrees and submodules of the user, whose repository is outside of the session's folder.
+//! Git in the user's worktrees and submodules, whose repository is outside the session's folder.
 
 use agentd_core::folder::Mounts;
 
@@ -123,7 +123,7 @@ async fn forged_gitdir_file_mounts_nothing() {
         let [_, _] = tree(&at, Kind::Worktree);
         let project = at.join("project");
         let secret = at.join("docs");
-        // All that an archive could unpack into folders of the user: parts of a repository around existing files.
+        // All paths that an archive could unpack into the user's folders: parts of a repository around existing files.
         for folder in ["", "docs", "docs/.git", "docs/worktrees/x", "project/fake"] {
             let folder = at.join(folder);
             fs::create_dir_all(folder.join("objects")).unwrap();

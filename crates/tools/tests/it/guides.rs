@@ -13,7 +13,7 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        // On a disk, because a file system in memory does not cache missing names and cannot answer without blocking.
+        // Uses a disk, because a file system in memory does not cache missing names and cannot answer without blocking.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let config = folder.path().join(".config/agentd");
         let skill_config = SkillConfig { person: config.join("skills"), ..SkillConfig::default() };
@@ -67,7 +67,7 @@ async fn guides_that_are_not_plain_files_are_skipped() {
     fs::create_dir_all(home.path("work/AGENTS.md")).unwrap();
     mkfifo(&home.path("AGENTS.md"));
     assert_eq!(home.texts().await, []);
-    // The user's own file may be a link, because many store their configuration elsewhere.
+    // The user's own file may be a link, because many users store their configuration elsewhere.
     home.path(".config/agentd/x");
     symlink(home.path("secret.txt"), home.path(".config/agentd/AGENTS.md")).unwrap();
     assert_eq!(home.texts().await, [("~/.config/agentd/AGENTS.md".to_owned(), "hunter2".to_owned())]);
@@ -147,8 +147,8 @@ async fn project_folder_guides_are_read_safely() {
     assert_eq!(listed.collect::<Vec<_>>(), expected);
 }
 
-/// Returns the guides that are available without blocking. Others are still looked up and may be cached for the next
-/// call.
+/// Returns the guides that are available without blocking. Other guides are still looked up and may be cached for the
+/// next call.
 fn cached_guides(home: &Home, workspace: &Workspace) -> Option<Guides> {
     home.workspaces.guides(workspace, GuideLimits::default()).now_or_never()
 }
@@ -185,7 +185,7 @@ async fn unchanged_guides_are_served_from_cache() {
     assert_eq!((first.files.len(), first.skills.len(), first.memories.len()), (1, 1, 1), "{first:?}");
     assert_eq!(cached().await, first);
 
-    // Same size and same time.
+    // The file has the same size and time.
     write("two");
     assert_ne!(cached_guides(&home, &workspace), Some(first));
     let second = guides().await;

@@ -147,7 +147,7 @@ async fn hard_link_setting_rejects_or_allows_commands() {
     }
 }
 
-/// Folders for links. The last two are outside of the project.
+/// Folders for links. The last two are outside the project.
 const FOLDERS: [&str; 8] = ["", "a", "a/b", ".git/objects", "node_modules/.pnpm", "c", "../store", "../store/a"];
 /// Number of linked files. The last two have links outside only if they were generated.
 const FILES: usize = 6;
@@ -155,8 +155,8 @@ const FILES: usize = 6;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Afterwards no file of the project has a link outside. Links within the project still share one file, and files
-    /// with links only in the project are unchanged.
+    /// Checks that no project file has a link outside afterwards. Links within the project still share one file, and
+    /// files with links only in the project are unchanged.
     #[test]
     fn project_files_have_no_outside_links_afterwards(
         links in prop::collection::vec((0..FILES, 0..FOLDERS.len()), 0..40),

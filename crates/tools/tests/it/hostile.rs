@@ -46,7 +46,7 @@ fn paths_of(bench: &Bench, wanted: Class) -> Vec<String> {
     corpus(bench).into_iter().filter(|(class, _)| *class == wanted).map(|(_, path)| path).collect()
 }
 
-/// Quotes a name like git, with every byte escaped.
+/// Quotes a name as git does, with every byte escaped.
 fn quoted(mark: &str, path: &str) -> String {
     let octal: String = path.bytes().map(|byte| format!("\\{byte:03o}")).collect();
     format!("\"{mark}{octal}\"")
@@ -66,7 +66,7 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
         format!("diff --git a/x b/y\nrename from uploads/notes.txt\nrename to {bare}\n"),
         format!("diff --git a/x b/y\nrename from {bare}\nrename to outputs/taken.txt\n"),
     ];
-    // This form cannot represent names with line ends.
+    // This form of patch cannot represent names with line ends.
     if path.trim() == path && !path.contains(['\n', '\r']) {
         let inside = |inner: String| format!("*** Begin Patch\n{inner}*** End Patch\n");
         patches.extend([
@@ -159,7 +159,7 @@ async fn odd_names_stay_inside() {
     let before = outside();
     let mut succeeded = 0;
     for (_, path) in all.iter().filter(|(class, _)| *class == Class::Contained) {
-        // Restores the files that the calls of the last path moved.
+        // Restores the files that the calls for the last path moved.
         bench.put("uploads/notes.txt", "code\n");
         let _ = fs::remove_file(bench.real("outputs/taken.txt"));
         for (tool, arguments) in changing(path).into_iter().chain(reading(path)) {
@@ -223,7 +223,7 @@ async fn area_or_root_replaced_by_a_link_is_rejected() {
     let bench = Bench::new().await;
     let away = bench.outside.path().join("away");
     fs::create_dir(&away).unwrap();
-    // A missing area is created again.
+    // A missing area is recreated.
     fs::remove_dir(bench.real("outputs")).unwrap();
     bench.ok("write_file", json!({"path": "outputs/a.txt", "content": "x"})).await;
     fs::remove_dir_all(bench.real("outputs")).unwrap();

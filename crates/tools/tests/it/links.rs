@@ -19,7 +19,7 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Creates a tree in which files of `folder` can be reached through links too.
+/// Creates a tree in which files of `folder` can also be reached through links.
 fn create_links(bench: &Bench, folder: &str) {
     bench.put("outputs/other", "other\n");
     bench.put(&format!("{folder}/.envrc"), "real\n");
@@ -64,13 +64,13 @@ async fn writes_through_links_are_rejected_naming_the_target() {
                 assert_eq!(bench.preview(tool, arguments).await.unwrap_err().text, refused, "preview");
             }
         }
-        // The same for real paths, as commands print them.
+        // Real paths, as commands print them, give the same result.
         let real = bench.real(&format!("{folder}/docs/a.md"));
         let args = json!({"path": real, "content": "changed"});
         let refused = bench.fails("write_file", args, ToolErrorCode::Path).await;
         assert!(refused.contains(&format!("write to {folder}/.envrc itself")), "{refused}");
         assert_eq!(tree(bench.outside.path()), before);
-        // By its own name the file is writable.
+        // The file is writable by its own name.
         bench.ok("write_file", json!({"path": format!("{folder}/.envrc"), "content": "new"})).await;
         assert_eq!(bench.content(&format!("{folder}/.envrc")), b"new");
     }
@@ -111,7 +111,8 @@ async fn link_target_is_reported_before_reading() {
             }
         }
     }
-    // Argument names of other systems are accepted too. Calls that change or run something are not followed.
+    // Argument names from other systems are also accepted. Links are not followed for calls that change or run
+    // something.
     let followed = bench.follow("read_file", json!({"file_path": "/project/docs/a.md"})).await.unwrap();
     assert_eq!(followed.to_string(), "/project/docs/a.md leads to /project/.envrc through a link");
     for (tool, arguments) in changing("/project/docs/a.md") {
@@ -167,7 +168,7 @@ async fn while_exchanging(
     calls: &[(&str, Value)],
 ) -> Vec<String> {
     let swap = move || {
-        // A call may have removed one of them.
+        // A call may have removed one of the two names.
         let _ = renameat2(AT_FDCWD, &one, AT_FDCWD, &two, RenameFlags::RENAME_EXCHANGE);
     };
     while_swapping(swap, async {
@@ -196,7 +197,7 @@ async fn link_placed_during_a_write_is_not_followed() {
     for path in ["/project/top/a.md", "/project/top/new/a.md", "/project/top/sub/a.md"] {
         let (top, swap) = (bench.real("/project/top"), bench.real("/project/swap"));
         for place in [&top, &swap] {
-            // Either may be the link now.
+            // Either path may be the link now.
             let _ = if place.is_symlink() { fs::remove_file(place) } else { fs::remove_dir_all(place) };
         }
         bench.put("/project/top/sub/a.md", "real\n");

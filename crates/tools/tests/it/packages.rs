@@ -1,4 +1,4 @@
-//! Packages of skills: the result and source of an installation, and the reach of an installer.
+//! Skill packages: the result and source of an installation, and the access of an installer.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -57,7 +57,7 @@ exit 0
 
 impl World {
     fn new() -> Self {
-        // Not below `/tmp`, which is fresh for each command.
+        // Not in `/tmp`, which is fresh for each command.
         let world = Self(tempfile::tempdir_in("/var/tmp").unwrap());
         for folder in ["wheels", "bin", "home/.config/pip"] {
             fs::create_dir_all(world.path(folder)).unwrap();
@@ -83,7 +83,7 @@ impl World {
         all
     }
 
-    /// Adds an installer that takes precedence over those of the machine.
+    /// Adds an installer that takes precedence over the host's installers.
     fn installer(&self, script: &str) {
         fs::write(self.path("bin/uv"), format!("{INSTALLER}{script}")).unwrap();
         chmod(&self.path("bin/uv"), 0o755);

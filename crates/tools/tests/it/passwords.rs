@@ -99,7 +99,7 @@ impl Knowledge for Locked {
 
 type Asked = Arc<Mutex<Vec<Ask>>>;
 
-/// Creates a bench with a user who gives these answers, and records the questions.
+/// Creates a bench with a user who gives these answers. The questions are recorded.
 async fn bench(answers: &[Option<&str>]) -> (Bench, Asked) {
     let mut bench = Bench::with(Project::None, |config| config.knowledge = Some(Arc::new(Locked))).await;
     let asked = Asked::default();
@@ -132,7 +132,7 @@ async fn password_is_asked_secretly_once_per_session() {
         let Ask::Question { question, context: Some(context), .. } = &asked[1] else { panic!() };
         assert!(question.contains("uploads/a.pdf") && context.contains("Wrong password (attempt 2 of 3)"), "{context}");
     }
-    // Other documents with the same password need no question, nor do other tools.
+    // Other documents with the same password need no question, and neither do other tools.
     bench.ok("read_file", json!({"path": "uploads/b.pdf"})).await;
     bench.ok("search_file", json!({"path": "uploads/a.pdf", "query": "x"})).await;
     assert_eq!(asked.lock().unwrap().len(), 2);

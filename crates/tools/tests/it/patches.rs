@@ -65,7 +65,7 @@ async fn common_patch_mistakes_are_tolerated() {
         // Context line that lost its space.
         ("a\n\nb\nc\n", "@@ -1,4 +1,4 @@\n a\n\n-b\n+B\n c\n", "a\n\nB\nc\n"),
         ("a\n\nb\nc\n", "@@\n a\n\n-b\n+B\n c\n\n\n", "a\n\nB\nc\n"),
-        // White space at the end of lines. Unchanged lines keep theirs.
+        // White space at the end of lines. Unchanged lines keep their own.
         ("a  \nb\t\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c  \n", "a  \nB\nc\n"),
         // Different indentation, which added lines adopt.
         (
@@ -94,7 +94,7 @@ async fn common_patch_mistakes_are_tolerated() {
         ("", "@@ -0,0 +1,2 @@\n+a\n+b\n", "a\nb\n"),
         ("a\n", "@@ -1,0 +2,1 @@\n+b\n", "a\nb\n"),
         ("a\n", "@@ -0,0 +1,1 @@\n+b\n", "b\na\n"),
-        // Lines that look like the header of a file.
+        // Lines that look like a file header.
         ("-- x\ny\n", "@@ -1,2 +1,2 @@\n--- x\n+++ z\n y\n", "++ z\ny\n"),
     ] {
         becomes(&bench, before, &diff(hunks), after).await;
@@ -304,7 +304,7 @@ fn generated_diff_reproduces_the_new_text() {
             let diff = diff(&before, &after, radius);
             let output = runtime.block_on(bench.call("apply_patch", patch(&diff)));
             prop_assert_eq!(output.error, None, "{}\n{}", diff, output.text);
-            // A file without any line end does not define its kind.
+            // A file without any line end does not determine a kind.
             let expected = if before.contains('\n') { ends(&after) } else { after.clone() };
             prop_assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), expected, "{}", diff);
             Ok(())

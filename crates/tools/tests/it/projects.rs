@@ -107,7 +107,7 @@ async fn trust_survives_restart_until_content_changes() {
     let home = home.restart();
     assert!(home.instructions().await.is_some());
 
-    // Same length and same modification time.
+    // The file has the same length and modification time.
     fs::write(&file, "Be cold.\u{1b}[31m\n").unwrap();
     age(&file);
     assert_eq!(home.instructions().await, None);
@@ -137,7 +137,7 @@ async fn unchanged_project_is_not_reread() {
     home.workspaces.project(&workspace).await;
     let at_once = || home.workspaces.project(&workspace).now_or_never().map(|standing| standing.trust);
     assert_eq!(at_once(), Some(ProjectTrust::Trusted));
-    // Another file in a nested folder.
+    // Adds another file in a nested folder.
     home.write(".agentd/skills/deploy/scripts/run.py", "print(1)");
     assert_ne!(at_once(), Some(ProjectTrust::Trusted));
     assert_eq!(home.workspaces.project(&workspace).await.trust, ProjectTrust::Changed);

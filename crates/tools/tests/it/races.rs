@@ -22,7 +22,7 @@ pub(crate) fn exchange(one: &Path, two: &Path) {
     renameat2(AT_FDCWD, one, AT_FDCWD, two, RenameFlags::RENAME_EXCHANGE).unwrap();
 }
 
-/// Calls of every tool for a file below `folder`.
+/// Calls to every tool for a file in `folder`.
 fn all_tools(folder: &str) -> Vec<(&'static str, Value)> {
     let file = format!("{folder}/a.txt");
     let patch = |inner: String| json!({"patch": format!("*** Begin Patch\n{inner}*** End Patch\n")});
@@ -84,7 +84,7 @@ impl Away {
     }
 }
 
-/// Checks that no file of the workspace has content from outside.
+/// Checks that no file in the workspace has content from outside.
 fn check_inside(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -103,7 +103,7 @@ fn check_inside(folder: &Path) {
 
 #[tokio::test]
 async fn folder_exchanged_with_a_link_is_not_followed() {
-    // The folder itself, and its parent folder: then the link leads to a folder with a subfolder of the same name.
+    // The folder itself, and its parent folder: the link then leads to a folder with a subfolder of the same name.
     for (exchanged, folder) in [
         ("outputs/folder", "outputs/folder"),
         ("/project/folder", "/project/folder"),
@@ -129,7 +129,7 @@ async fn file_exchanged_with_a_link_is_not_followed() {
     let away = Away::beside(&bench, &bench.real("outputs/elsewhere"));
     symlink(away.folder.join("a.txt"), &link).unwrap();
     let path = bench.real("outputs/folder/a.txt");
-    // A tool may have moved or removed one of them.
+    // A tool may have moved or removed one of the two.
     let swap = move || {
         let _ = renameat2(AT_FDCWD, &path, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
     };

@@ -89,7 +89,7 @@ async fn read_only_sandbox_has_no_network() {
 
 #[tokio::test]
 async fn read_only_sandbox_has_private_temporary_files() {
-    // The session is below `/tmp`, which is fresh for each command.
+    // The session is in `/tmp`, which is fresh for each command.
     for base in ["/tmp", "/var/tmp"] {
         let mut bench = locked_in(base, Project::Writable, |_| {}).await;
         bench.context.confinement = Confinement::ReadOnly;
@@ -137,7 +137,7 @@ async fn extended_attributes_are_inaccessible_by_path() {
     let program = |body: &str| format!("/usr/bin/python3 -c 'import os\n{body}'");
     let outside =
         |body: String| std::process::Command::new("bash").args(["-c", &program(&body)]).status().unwrap().success();
-    // File systems without extended attributes have none to leak.
+    // File systems without extended attributes cannot leak them.
     let has_them = outside(format!("os.setxattr(\"{path}\", \"user.secret\", b\"{SECRET}\")"));
     for namespaces in STRENGTHS {
         for confinement in [Confinement::Usual, Confinement::ReadOnly] {

@@ -17,11 +17,11 @@ pub(crate) fn helper() -> PathBuf {
 }
 
 pub(crate) async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
-    // Not below `/tmp`, which is fresh for each command: files outside must be protected without that.
+    // Not in `/tmp`, which is fresh for each command: files outside must be protected without that.
     locked_in("/var/tmp", project, adapt).await
 }
 
-/// Values of `namespaces`: all protections of the kernel, and those left if users cannot create namespaces.
+/// Values of `namespaces`: all kernel protections, and those left if users cannot create namespaces.
 pub(crate) const STRENGTHS: [bool; 2] = [true, false];
 
 /// Creates a bench for each strength.
@@ -132,7 +132,7 @@ async fn tools_and_commands_use_the_same_paths() {
         let written = bench.run("echo made > /project/made.txt; echo more >> src/greet.py; cat made.txt").await;
         assert_eq!(written.contains("stdout:\nmade"), writable, "{written}");
         assert_eq!(bench.real("/project/made.txt").exists(), writable);
-        // Its real path leads to the same folder, with the same permissions.
+        // The folder's real path leads to the same folder, with the same permissions.
         let real = bench.real("/project").display().to_string();
         assert!(bench.run(&format!("ls {real}; echo x > {real}/real.txt")).await.contains("src"));
         assert_eq!(bench.real("/project/real.txt").exists(), writable);
@@ -199,7 +199,7 @@ async fn start_folder_is_known_for_each_path_to_it() {
             let named = named.iter().filter(|_| namespaces).map(PathBuf::from);
             assert_eq!(start.name, name, "{arguments}");
             assert_eq!(start.paths, [real].into_iter().chain(named).collect::<Vec<_>>(), "{arguments}");
-            // The command starts in this folder.
+            // Each path is the folder in which the command starts.
             for path in &start.paths {
                 let command = format!("{}; test . -ef '{}'", arguments["command"].as_str().unwrap(), path.display());
                 let mut arguments = arguments.clone();
@@ -328,7 +328,7 @@ async fn commands_change_nothing_outside() {
             "hostname elsewhere".to_owned(),
         ] {
             // Landlock does not restrict modes and times, so they are not protected without namespaces. `doctor`
-            // reports that.
+            // reports this gap.
             if namespaces || !(command.starts_with("chmod") || command.starts_with("touch -d")) {
                 bench.denied(&command).await;
             }
@@ -452,7 +452,7 @@ async fn locale_is_fixed_and_path_excludes_session_programs() {
         for folder in ["/project/bin", "temp/bin"] {
             program(&bench.real(&format!("{folder}/ls")), "echo planted");
         }
-        // Also through a link.
+        // A link to a session folder is excluded as well.
         let link = bench.outside.path().join("link");
         symlink(bench.real("/project/bin"), &link).unwrap();
         let path = format!(
@@ -467,7 +467,7 @@ async fn locale_is_fixed_and_path_excludes_session_programs() {
         assert!(text.contains("LANG=C.UTF-8") && !text.contains("GBK") && !text.contains("Big5"), "{text}");
         assert!(text.contains("LC_CTYPE=en_US.UTF-8") && text.contains("PATH=/usr/bin:/bin\n"), "{text}");
         assert!(!text.contains("planted"), "{text}");
-        // In GBK the last byte of this letter would absorb the backslash.
+        // In GBK the last byte of this character would absorb the backslash.
         let text = bench.allowed("echo \u{3042}\\; echo two").await;
         assert!(text.contains("\u{3042}; echo two"), "{text}");
     }

@@ -47,7 +47,7 @@ async fn listings_and_searches_are_bounded_in_size_and_time() {
         assert!(text.contains("is not complete: there are too many files"), "{text}");
     }
 
-    // Searches have a time limit too.
+    // Searches also have a time limit.
     let bench = Bench::with(Project::None, limits(|limits| limits.search_time = Duration::ZERO)).await;
     bench.put("uploads/a.txt", "needle\n");
     for (tool, arguments) in [("grep", json!({"pattern": "x"})), ("find_files", json!({"pattern": "*"}))] {

@@ -40,7 +40,7 @@ async fn file_tools_work_on_state_files() {
     let output = bench.step_ok("edit_file", edit).await;
     assert_eq!(output.state_files, [written("notes/plan.md", "one\nthree\n")]);
 
-    // A patch may change both kinds of files and move one to the other.
+    // A patch may change both kinds of files and move a file from one kind to the other.
     bench.put("outputs/a.txt", "a\n");
     let patch = "*** Begin Patch\n*** Update File: /state/notes/plan.md\n@@\n-one\n+1\n*** Update File: outputs/a.txt\n\
                  *** Move to: /state/a.txt\n@@\n-a\n+b\n*** Add File: /state/new.txt\n+n\n*** End Patch";
@@ -75,7 +75,7 @@ async fn failed_call_changes_no_state_file() {
         (json!({"path": "/state", "content": "x"}), "folder"),
         (json!({"path": "/state/b", "content": "x".repeat(256 * 1024 + 1)}), "outputs/"),
         (json!({"path": "/state/../b", "content": "x"}), "`..`"),
-        // The project's folder of that name may be meant.
+        // The call may mean the project's folder of that name.
         (json!({"path": "state/b", "content": "x"}), "/state"),
     ] {
         let output = bench.step("write_file", arguments).await;

@@ -1,4 +1,4 @@
-//! Compilers and interpreters outside of the listed folders, named by variables of the client.
+//! Compilers and interpreters outside the listed folders, named by the client's variables.
 
 use agentd_core::environment::ClientEnvironment;
 
@@ -73,7 +73,7 @@ async fn only_plain_toolchain_folders_are_mounted() {
     for namespaces in STRENGTHS {
         let at = tempfile::tempdir_in("/var/tmp").unwrap();
         let top = at.path().canonicalize().unwrap();
-        // All but the last one look like Java.
+        // All folders except the last look like Java.
         let folders = ["", "home", "home/.ssh", "data/jdk", "plain"].map(|folder| top.join(folder));
         for folder in &folders {
             write(folder, "diary", SECRET);

@@ -1,4 +1,4 @@
-//! Changes of calls are recorded and undone, byte for byte.
+//! File changes by calls are recorded and undone, byte for byte.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ impl Recorder {
         Self { bench, snapshots }
     }
 
-    /// Creates one whose calls are checked for guarded files.
+    /// Creates a bench whose calls are checked for guarded files.
     async fn guarded(config: SnapshotConfig) -> Self {
         let mut recorder = Self::with(Project::Writable, config).await;
         recorder.bench.context.confinement = Confinement::Guarded;
@@ -99,7 +99,7 @@ impl Recorder {
         self.snapshots.undo(call.session_id, &call.workspace, folded(changes), preview).await.unwrap()
     }
 
-    /// Creates a file of the project with a hard link outside. Returns both paths.
+    /// Creates a project file with a hard link outside. Returns both paths.
     fn linked(&self) -> (PathBuf, PathBuf) {
         let (file, outside) = (self.bench.put("/project/a", "old"), self.bench.outside.path().join("cache"));
         fs::hard_link(&file, &outside).unwrap();
@@ -279,7 +279,7 @@ async fn change_after_unchanged_scans_is_detected() {
         recorder.bench.put(&format!("/project/{name}"), "old");
     }
     let before = recorder.tree();
-    // Entries younger than a clock tick are always read again. Another test covers them.
+    // Entries younger than a clock tick are always read again, which another test checks.
     let tick_is_over = std::time::Instant::now() + std::time::Duration::from_millis(40);
     while std::time::Instant::now() < tick_is_over {
         std::thread::yield_now();
@@ -408,7 +408,7 @@ async fn unrecordable_files_are_reported() {
 async fn newly_ignored_files_are_still_undone() {
     let mut recorder = Recorder::new(Project::Writable).await;
     recorder.bench.put("/project/src/deep/main.c", "int main;");
-    // One command ignores the sources, and another one changes them, perhaps after a restart.
+    // One command ignores the sources, and another command changes the sources, perhaps after a restart.
     let first = recorder.record(|bench| drop(bench.put("/project/.gitignore", "src/\ndeep/\n"))).await;
     recorder.restart();
     let second = recorder
@@ -424,7 +424,8 @@ async fn newly_ignored_files_are_still_undone() {
     assert!(!recorder.bench.real("/project/.gitignore").exists() && !recorder.bench.real("/project/build").exists());
 }
 
-/// Files ignored by git are not recorded. If they become visible they are not new: an undo would delete them for good.
+/// Files ignored by git are not recorded. Ignored files that become visible are not new: an undo would delete them for
+/// good.
 #[tokio::test]
 async fn formerly_ignored_files_are_not_new() {
     for is_killed in [false, true] {
@@ -459,7 +460,7 @@ async fn formerly_ignored_files_are_not_new() {
     }
 }
 
-/// A guarded name that links to a folder of the user is removed, but no file in that folder.
+/// A guarded name that links to a user's folder is removed, but no file in that folder.
 #[tokio::test]
 async fn planted_link_is_removed_without_its_target() {
     let recorder = Recorder::guarded(SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
@@ -555,7 +556,7 @@ async fn undo_follows_no_links() {
     let undone = recorder.undo(&changes.files).await;
     assert_eq!(outcomes(&undone), [("outputs/folder/a.txt", UndoOutcome::Failed)], "{undone:?}");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    // Forged paths do not lead out either.
+    // Forged paths do not lead outside either.
     for path in ["../elsewhere/x", "/etc/x", "outputs/../../elsewhere/x"] {
         let forged = FileChange { path: path.to_owned(), ..changes.files[0].clone() };
         assert_eq!(outcomes(&recorder.undo(&[forged]).await), [(path, UndoOutcome::Failed)]);
@@ -604,7 +605,7 @@ async fn hard_linked_file_is_restored_in_place_with_its_mode() {
         assert_eq!(fs::read(path).unwrap(), b"old", "{}", path.display());
         assert_eq!(fs::metadata(path).unwrap().nlink(), 3);
     }
-    // The undo can be undone too.
+    // The undo itself can be undone.
     let redone = recorder.undo(&undone.changes).await;
     assert!(redone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{redone:?}");
     assert_eq!(fs::read(&outside).unwrap(), b"longer than before");
@@ -731,7 +732,7 @@ async fn project_content_is_shared_and_a_full_store_evicts() {
         let own: u64 = files_below(&own).iter().map(|path| path.metadata().unwrap().len()).sum();
         assert!(own < 4096, "the second session stores {own} bytes");
     }
-    // Changes of the second session are undone with contents stored by the first.
+    // Changes made by the second session are undone with contents stored by the first.
     let second = recorder.second().await;
     let changes = recorder.of(&second, |bench| drop(bench.put("/project/d1/f1", "changed"))).await;
     let undone = recorder.undo_of(&second, &changes.files, false).await;
@@ -780,7 +781,7 @@ async fn shared_content_survives_a_removed_session() {
     let undo = recorder.bench.outside.path().join("undo");
     eventually("nothing is left", || files_below(&undo).is_empty()).await;
     recorder.snapshots.remove(second.session_id).await.unwrap();
-    // The removal counts its files at its end, and the next collection waits for that.
+    // The removal counts the session's files at its end, and the next collection waits for the count.
     recorder.snapshots.collect().await.unwrap();
     assert_eq!(recorder.snapshots.bytes_on_disk().await.unwrap(), 0);
 }
@@ -798,7 +799,7 @@ async fn guarded_and_kept_files_are_known_after_a_kill() {
     recorder.restart();
     assert_eq!(paths(&recorder.unfinished(&call).await.files), ["/project/a.txt"]);
 
-    // A checked call without its last step, which renames its scans.
+    // A checked call without its last step, which renames the call's scans.
     recorder.bench.context.confinement = Confinement::Guarded;
     let call = recorder.call();
     let recording = recorder.snapshots.before(&call, None).await.unwrap();
@@ -873,7 +874,7 @@ async fn hooks_and_repositories_are_found_wherever_git_looks() {
             assert_eq!(recorder.bench.content(&format!("/project/{hook}")), b"old", "{at}");
         };
         plants().await;
-        // The same through an included file. A pipe in place of another one does not block the scan.
+        // The same holds for an included file. A pipe in place of another included file does not block the scan.
         let included = project.join(at).with_file_name("hooks.inc");
         fs::rename(project.join(at), included).unwrap();
         fs::write(project.join(at), "[include]\n\tpath = hooks.inc\n").unwrap();
@@ -978,7 +979,7 @@ fn act(folder: &Path, actions: &[Action]) {
             Action::Remove(path) => fs::remove_file(at(*path)).or_else(|_| fs::remove_dir_all(at(*path))),
             Action::Folder(path) => fs::create_dir(at(*path)),
             Action::Link(path, to) => symlink(OsStr::from_bytes(PATHS[*to]), at(*path)),
-            // For a link, this would change the permissions of its target.
+            // For a link, `set_permissions` would change the permissions of the target.
             Action::Mode(path, mode) if !at(*path).is_symlink() => {
                 fs::set_permissions(at(*path), fs::Permissions::from_mode(*mode))
             }
@@ -1045,7 +1046,7 @@ async fn concurrent_changes_are_attributed_and_undone() {
     let undone = recorder.undo_of(&other, &of_other, true).await;
     assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
 
-    // Their parent session undoes all changes.
+    // The parent session of both undoes all changes.
     let parent = SessionId::generate();
     let mut all = Vec::new();
     for (session, changes) in [(context.session_id, of_first), (other.session_id, of_other)] {

@@ -1,5 +1,5 @@
-//! Worktrees of sessions with the git of this machine. No program of the repository runs, no work is lost, and user
-//! files are not touched.
+//! Worktrees of sessions with the host's git. No program in the repository runs, no work is lost, and user files are
+//! not touched.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
@@ -175,7 +175,7 @@ async fn merge_is_rejected_mid_operation_and_ignores_settings() {
     fs::write(world.project.join(".git/worktrees/one/index.lock"), "").unwrap();
     world.apply("one").await.unwrap();
 
-    // It must be a merge even if the settings change that.
+    // Must be a merge even if the settings ask for a squash.
     let world = World::new();
     git(&world.project, &["config", "branch.main.mergeOptions", "--squash"]);
     world.worktree_with("b.txt", "new\n").await;

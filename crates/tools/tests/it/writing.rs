@@ -92,7 +92,7 @@ async fn oversized_content_is_rejected_before_writing() {
     bench.ok("write_file", write(10)).await;
 }
 
-/// An approval never covers content after a truncated preview.
+/// An approval never applies to content after a truncated preview.
 #[tokio::test]
 async fn preview_contains_all_written_content() {
     let bench = Bench::new().await;
@@ -143,7 +143,7 @@ async fn edits_keep_all_other_bytes() {
         ("no newline at end", "end", "the end", false, "no newline at the end"),
         ("aaa", "aa", "b", false, "ba"),
         ("tab\there", "\t", "  ", false, "tab  here"),
-        // With mixed line ends, those of the edited lines are used.
+        // With mixed line ends, the line ends of the edited lines are used.
         ("a\r\nb\nc\r\n", "a\nb\nc", "A\nB\nC", false, "A\r\nB\nC\r\n"),
         ("a\r\nb\nc\r\n", "b", "b\nb", false, "a\r\nb\nb\nc\r\n"),
         ("a\r\nb\nc\r\n", "c", "c\nd", false, "a\r\nb\nc\r\nd\r\n"),
@@ -211,7 +211,7 @@ async fn relative_paths_resolve_to_the_project_if_any() {
     ] {
         assert!(bench.ok(tool, arguments).await.contains("/project/src/main.rs"), "{tool}");
     }
-    // Names of the session's tree keep their meaning, with and without a slash.
+    // Names in the session's tree keep their meaning, with and without a slash.
     for (path, real) in [("outputs/a.md", "outputs/a.md"), ("/outputs/b.md", "outputs/b.md"), ("./temp/c", "temp/c")] {
         bench.ok("write_file", json!({ "path": path, "content": "own" })).await;
         assert_eq!(bench.content(real), b"own");
@@ -254,7 +254,7 @@ async fn ambiguous_path_is_not_written() {
     }
     let text = bench.fails("read_file", json!({"path": "outputs/both.txt"}), ToolErrorCode::Path).await;
     assert!(text.contains("/outputs/both.txt or /project/outputs/both.txt"), "{text}");
-    // The rules apply to a project file that is addressed by a name of the session's tree.
+    // The rules apply to a project file that is addressed by a name in the session's tree.
     let followed = bench.follow("read_file", json!({"path": "outputs/of-project.txt"})).await.unwrap();
     assert_eq!(followed.leads_to, "/project/outputs/of-project.txt");
     bench.ok("write_file", json!({"path": "/outputs/new.txt", "content": "x"})).await;

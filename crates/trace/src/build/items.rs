@@ -71,7 +71,8 @@ impl TurnBuilder<'_> {
         self.arena.span(number).is_open = status == ItemStatus::Unknown;
     }
 
-    /// Completes a message or reasoning. It completes after the usage event of its call, but belongs to that call.
+    /// Completes a message or reasoning. The item completes after the usage event of its call, but belongs to that
+    /// call.
     fn complete_text(&mut self, event: &Event, item: &Item) -> usize {
         let known = self.items.get(&item.id).copied();
         let number = known.unwrap_or_else(|| {
@@ -83,7 +84,7 @@ impl TurnBuilder<'_> {
         number
     }
 
-    /// Records the server of a call. The answer's origin names it; the usage event does not.
+    /// Records a call's server. The origin of the answer names the server; the usage event does not.
     fn note_server(&mut self, item: &Item) {
         let Some((_, address)) = item.origin.as_ref().and_then(|origin| origin.model.rsplit_once('@')) else { return };
         let host = address.split('/').next().unwrap_or_default();
@@ -164,7 +165,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Moves the start of a call to its first activity, because calls of one answer wait for each other.
+    /// Moves the start of a call to its first activity, because calls in one answer wait for each other.
     fn start_tool(&mut self, tool: usize, at: Timestamp) {
         let has_not_started = self.arena.tool(tool).is_some_and(|tool| !tool.ran) && !self.arena.has_children(tool);
         if has_not_started {

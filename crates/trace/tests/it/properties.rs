@@ -24,7 +24,7 @@ fn step() -> impl Strategy<Value = Step> {
     (0..15_u32, 0..3_usize, 0..3_usize, 0..99_u64, any::<bool>(), any::<Option<u64>>(), any::<Option<u64>>())
 }
 
-/// Ids that the steps refer to.
+/// IDs that the steps refer to.
 struct Names {
     items: Vec<ItemId>,
     results: Vec<ItemId>,

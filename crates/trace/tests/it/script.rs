@@ -14,7 +14,7 @@ use agentd_core::{
 };
 use serde_json::{Value, json};
 
-/// Writes the events of successive turns, stamped with its clock.
+/// Writes the events of successive turns, stamped with the script's clock.
 pub(crate) struct Script {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,

@@ -178,7 +178,7 @@ fn later_subagent_turns_are_excluded_from_earlier_turns() {
     let known = BTreeMap::from([(child, turns(&work.events))]);
     let both = turns(&parent.events);
     for (at, expected) in [(0, 1), (1, 2)] {
-        // One turn alone does not show that there is another one.
+        // A single turn does not show that there is another turn.
         let mut trees = [both[at].clone()];
         nest(&mut trees, &known);
         let SpanKind::Subagent(nested) = &trees[0].spans[1].children[0].kind else { panic!("{trees:?}") };

@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 
 use crate::{body, client::Clients, failure, target::Trust};
 
-/// Settings of a search engine.
+/// Settings for a search engine.
 #[derive(Debug, Clone)]
 pub struct SearchConfig {
-    /// Dialect of its requests and responses.
+    /// Dialect for requests and responses.
     pub dialect: Dialect,
     /// URL of the engine.
     pub base_url: Url,
-    /// API key, if it needs one.
+    /// API key, if the engine needs one.
     pub api_key: Option<SecretString>,
-    /// Name of the variable that holds the key, if configured.
+    /// Name of the variable that contains the key, if configured.
     pub key_variable: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub enum Dialect {
     Brave,
     /// The Tavily search API.
     Tavily,
-    /// Any other engine with responses in JSON.
+    /// Any other engine with JSON responses.
     Json(JsonFields),
 }
 
@@ -94,7 +94,7 @@ pub struct JsonFields {
     pub key_header: Option<String>,
 }
 
-/// Maximum number of results of one response.
+/// Maximum number of results in one response.
 const MAX_RESULTS: usize = 20;
 
 /// Error if no engine is configured.
@@ -188,7 +188,7 @@ fn invalid_config(problem: &str) -> WebError {
     WebError::new(ErrorKind::Configuration, format!("invalid web.yaml: {problem}"))
 }
 
-/// Percent-encodes a text as part of a URL.
+/// Percent-encodes text as part of a URL.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -211,7 +211,7 @@ fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebFind>> {
     }
 }
 
-/// Parses a list of results. The caller drops those without a URL.
+/// Parses a list of results. The caller drops results without a URL.
 fn finds(list: &Value, title: &str, url: &str, snippet: &str) -> Option<Vec<WebFind>> {
     let text =
         |find: &Value, name: &str| find.get(name).and_then(Value::as_str).map(without_markup).unwrap_or_default();
@@ -252,7 +252,7 @@ fn key(config: &SearchConfig) -> &str {
     config.api_key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default()
 }
 
-/// Error for a rejected search. The engine's own message is left out, because some repeat the key in it.
+/// Error for a rejected search. The engine's own message is left out, because some engines repeat the key in it.
 fn rejected_search(engine: &Dialect, status: StatusCode) -> WebError {
     let message = format!("{engine} refused the search: {status}");
     match status {

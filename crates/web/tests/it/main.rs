@@ -1,5 +1,5 @@
 //! Tests of the public interface, with servers on loopback. `127.0.0.1` stands for an address that the user allows,
-//! `127.0.0.2` for one that may not be contacted.
+//! `127.0.0.2` for an address that must not be contacted.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

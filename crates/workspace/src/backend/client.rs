@@ -1,9 +1,9 @@
 //! Project files that are open in a client of the turn, such as an editor, with unsaved text.
 //!
 //! The disk decides which files the client is asked about: a path is first opened through the jail, and only a text
-//! file, or one that could be created, qualifies. The client opens the file by its name, like any program. The name
-//! must therefore mean the same file for both, so the folders above it must be unchanged during the request and for a
-//! while before it.
+//! file, or a file that could be created, qualifies. The client opens the file by its name, like any program. The name
+//! must therefore mean the same file for daemon and client, so the folders above the file must be unchanged during the
+//! request and for a while before.
 //!
 //! A client that has disconnected is ignored. If a client refuses or is late, reads use the disk, but writes are
 //! rejected, because the disk may lack the text that the user sees.
@@ -39,7 +39,7 @@ use crate::{
 
 /// Bytes of a file that are checked to detect text.
 const SAMPLE: u64 = 64 * 1024;
-/// Maximum length of a client's reason that is shown, in characters.
+/// Maximum number of characters shown of a client's reason for refusing.
 const MAX_REASON: usize = 300;
 /// Upper bound on the tick of the file system's clock. Two changes within one tick have the same time.
 const TICK: Duration = Duration::from_millis(25);
@@ -65,13 +65,13 @@ enum ClientText {
 }
 
 impl FileClient {
-    /// Client that has files of a call. `None` if only the disk applies.
+    /// Creates the client for a call. `None` if only the disk applies.
     pub(crate) fn of(context: &ToolContext, cancel: CancellationToken) -> Option<Self> {
         let files = context.client_files.clone().filter(|files| files.access().is_some())?;
         Some(Self { files, runtime: Handle::try_current().ok()?, cancel, notes: Arc::default() })
     }
 
-    /// Remarks for the model about written files.
+    /// Notes for the model about written files.
     pub(crate) fn notes(&self) -> Vec<String> {
         lock(&self.notes).clone()
     }
@@ -90,7 +90,7 @@ impl FileClient {
         })
     }
 
-    /// Asks for the current text of a file. The answer counts only if the folders above the file did not change
+    /// Asks for the current text of a file. The answer is only used if the folders above the file did not change
     /// meanwhile.
     fn client_text(&self, jail: &Jail, path: &ToolPath) -> Result<ClientText, Failure> {
         for _ in 0..MAX_ATTEMPTS {
@@ -140,7 +140,7 @@ impl FileClient {
         })
     }
 
-    /// Unsaved text of a file that differs from the disk, in the encoding of the file on the disk.
+    /// Unsaved text of a file that differs from the disk, in the encoding of the file on disk.
     pub(crate) fn unsaved(&self, jail: &Jail, path: &ToolPath) -> Option<Vec<u8>> {
         let mut on_disk = jail.open_file(path).ok().filter(|opened| opened.size <= MAX_CLIENT_FILE as u64)?;
         let mut content = Vec::new();
@@ -159,7 +159,7 @@ impl FileClient {
         Some([&content[..document.charset().bom], &encoded].concat())
     }
 
-    /// Target of a file that is to be written. Goes through the client if it has the file.
+    /// Target of a file to be written. The write goes through the client if it has the file open.
     pub(super) fn target(&self, jail: &Jail, path: &ToolPath, on_disk: Target) -> Result<Target, Failure> {
         let content = match &on_disk.existing {
             Some(ExistingFile { content: Some(content), .. }) if Document::read(content.clone()).is_ok() => {
@@ -173,7 +173,7 @@ impl FileClient {
         let text = match self.client_text(jail, path)? {
             ClientText::Text(text) => text,
             ClientText::OnDisk => return Ok(on_disk),
-            // No text could be lost.
+            // There is no text that could be lost.
             ClientText::Unknown(_) if content.is_none() => return Ok(on_disk),
             ClientText::Unknown(reason) => {
                 return Err(Failure::tool(format!(
@@ -206,7 +206,7 @@ impl FileClient {
     }
 }
 
-/// Client's reason, cleaned and shortened for a model.
+/// Cleans and shortens a client's reason for a model.
 fn refusal(text: &str) -> String {
     let (text, _) = text::first_chars(text.lines().next().unwrap_or_default().trim(), MAX_REASON);
     let text = untrusted::plain(text);
@@ -236,7 +236,7 @@ fn folder_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
     Ok(times)
 }
 
-/// Folder times, once the last change is old enough that another one would be visible.
+/// Returns the folder times, once the last change is old enough that another change would be visible.
 fn settled_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
     for _ in 0..MAX_ATTEMPTS {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -259,7 +259,7 @@ struct ClientSlot {
     client: FileClient,
     jail: Jail,
     path: ToolPath,
-    /// True if the disk had the same text.
+    /// True if the client's text was the same as on disk.
     is_saved: bool,
     on_disk: Target,
 }

@@ -1,13 +1,13 @@
-//! Storage of files, and the storage interface of the file tools.
+//! Storage of files, and the storage interface for the file tools.
 //!
 //! - [`Backend`]: checks, opens and lists files, and opens targets for writing. Every file tool is built from these
-//!   operations: a search is a walk of lists and opens, an edit reads and replaces a [`Target`], an upload replaces
-//!   one.
+//!   operations: a search walks, lists and opens; an edit reads and replaces a [`Target`]; an upload replaces a
+//!   [`Target`].
 //! - [`Jail`]: real folders. `state`: files stored in the journal.
 //! - [`Files`]: the single tree that models see, dispatched to a backend by the first part of a path.
 //!
 //! Paths are parsed before they reach a backend ([`ToolPath`]), so no backend receives `..` or a foreign absolute path.
-//! Only the disk's backend has to deal with links.
+//! Only the disk backend has to deal with links.
 
 pub mod client;
 pub(crate) mod port;
@@ -35,14 +35,14 @@ use crate::{
     target::{self, Target},
 };
 
-/// Single tree that models see: `/state` is in the journal, everything else on the disk.
+/// Single tree that models see: `/state` is in the journal, everything else on disk.
 #[derive(Debug, Clone)]
 pub struct Files {
     /// Access to real folders, for example for the working directory of a command.
     pub jail: Jail,
     state: Arc<StateBackend>,
-    /// Client that has project files open. It is asked only about single text files that are read or written; searches,
-    /// listings and documents use the disk.
+    /// Client that has project files open. The client is only asked about single text files that are read or written;
+    /// searches, listings and documents use the disk.
     client: Option<FileClient>,
 }
 
@@ -74,12 +74,12 @@ impl Files {
         self.client(path).map_or(Ok(None), |client| client.open_unsaved(&self.jail, path))
     }
 
-    /// Remarks for the model about texts given to a client.
+    /// Notes for the model about text written through a client.
     pub fn notes(&self) -> Vec<String> {
         self.client.as_ref().map(FileClient::notes).unwrap_or_default()
     }
 
-    /// Changes of the session's state files, in order.
+    /// Changes to the session's state files, in order.
     pub fn state_changes(&self) -> Vec<StateFileChange> {
         self.state.changes()
     }
@@ -89,7 +89,7 @@ impl Files {
         self.jail.locate(written)
     }
 
-    /// Parses a path of a call that reads.
+    /// Parses a path from a call that reads.
     pub fn resolve_path(&self, written: &str) -> Result<ToolPath, Failure> {
         self.jail.resolve_path(written, OpenPurpose::Read)
     }
@@ -99,7 +99,7 @@ impl Files {
         written.map_or_else(|| Ok(ToolPath::root(PathPlace::Own)), |written| self.resolve_path(written))
     }
 
-    /// Parses a path of a call that writes.
+    /// Parses a path from a call that writes.
     pub fn resolve_for_write(&self, written: &str) -> Result<ToolPath, Failure> {
         self.jail.resolve_path(written, OpenPurpose::Write)
     }
@@ -114,7 +114,7 @@ impl Files {
         if path.place() == PathPlace::State { Ok(path.clone()) } else { self.jail.follow(path) }
     }
 
-    /// Places outside the session's own tree and the user's folders that are not empty.
+    /// Roots outside the session's own tree and the user's folders that are not empty.
     pub fn beside(&self) -> Vec<ToolPath> {
         let holds = |place: &ToolPath| {
             self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, ListedEntry::Entry(_))))
@@ -178,7 +178,7 @@ impl Backend for Jail {
     }
 }
 
-/// Converts an entry. Unreadable if its name is not UTF-8 or its metadata cannot be read.
+/// Converts a folder entry. Returns `Unreadable` if its name is not UTF-8 or its metadata cannot be read.
 fn dir_entry(entry: &DirEntry) -> ListedEntry {
     let name = entry.file_name();
     if name.as_encoded_bytes().starts_with(b".") {

@@ -11,7 +11,7 @@ pub use agentd_core::files::EntryKind as Kind;
 
 use crate::{failure::Failure, path::ToolPath, target::Target};
 
-/// Storage of the files that tools use.
+/// Storage for the files that tools use.
 pub trait Backend: Send + Sync + Debug {
     /// Returns true for an existing folder, false for a file.
     ///
@@ -53,7 +53,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The file on the disk, if there is one to pass on.
+    /// The file on disk, if the content is not in memory.
     pub fn into_file(self) -> Option<File> {
         match self {
             Self::Disk(file) => Some(file),
@@ -92,7 +92,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Text that is not on the disk.
+    /// Creates an open file from text that is not on disk.
     pub(super) fn in_memory(text: String) -> Self {
         Self { size: text.len() as u64, content: Content::Memory(Cursor::new(text.into_bytes())), modified: None }
     }

@@ -1,6 +1,6 @@
 //! Files stored in the journal.
 //!
-//! A call sees a snapshot taken at its start, plus its own changes. Changes are stored by the session's single writer,
+//! A call sees a snapshot taken at its start, plus its own changes. The session's single writer stores the changes
 //! together with the outcome of a successful call, so a call that fails midway changes nothing here.
 
 use std::{
@@ -41,7 +41,7 @@ impl StateBackend {
         Self { draft: Arc::new(Mutex::new(Draft { files, changes: Vec::new() })), now }
     }
 
-    /// Changes of this call, in order.
+    /// Changes made by this call, in order.
     pub(crate) fn changes(&self) -> Vec<StateFileChange> {
         lock(&self.draft).changes.clone()
     }
@@ -125,7 +125,7 @@ impl Backend for StateBackend {
     }
 }
 
-/// Target of one state file.
+/// Write slot for one state file.
 #[derive(Debug)]
 struct StateSlot {
     draft: Arc<Mutex<Draft>>,

@@ -45,7 +45,7 @@ fn refused<T>(outcome: Result<T, Failure>, part: &str) {
     assert!(failure.text.contains(part), "{failure}");
 }
 
-/// Common tests. `top` is an empty folder of the backend.
+/// Runs the common tests. `top` is an empty folder of the backend.
 fn check(backend: &dyn Backend, top: &ToolPath) {
     let at = |path: &str| path.split('/').fold(top.clone(), |folder, name| folder.entry(name));
     assert!(backend.is_folder(top).unwrap() && names(backend, top).is_empty());
@@ -72,7 +72,7 @@ fn check(backend: &dyn Backend, top: &ToolPath) {
     let large = backend.target(&at("a.txt"), 11).unwrap();
     assert_eq!((large.existing.as_ref().unwrap().content.as_ref(), large.existing.as_ref().unwrap().size), (None, 12));
 
-    // Folders are created with their files.
+    // Folders are created along with their files.
     write(backend, &at("b/c/d.txt"), "deep");
     write(backend, &at("b/e.txt"), "e");
     write(backend, &at("b-e"), "x");

@@ -1,8 +1,9 @@
 //! Initial state of a call: the trees before it, and the paths that it names.
 //!
-//! Calls of several sessions may change the same files at once, as a session and its subagents do. A scan of a whole
-//! tree sees the changes of all calls. Changes reported by one call when it ended belong to no other. A change reported
-//! while another call is still running may be the other's, so it is marked and not reverted alone.
+//! Concurrent calls in several sessions may change the same files, as a session and its subagents do. A scan of a whole
+//! tree sees the changes made by all calls. Changes reported by one call when it ended belong to no other. A change
+//! reported while another call is still running may belong to that call, so the change is marked and not reverted
+//! alone.
 
 use std::{collections::HashMap, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::PathBuf, sync::Arc};
 
@@ -28,7 +29,7 @@ use crate::{
     text,
 };
 
-/// Trees before a call. The call owns them, so that they are not evicted while it runs.
+/// Trees before a call. The call owns the trees, so that they are not evicted while it runs.
 #[derive(Default)]
 pub(super) struct BaseState {
     pub(super) call: CallId,
@@ -37,15 +38,15 @@ pub(super) struct BaseState {
     pub(super) notes: Vec<String>,
     /// Unsaved texts of files that the call may change.
     pub(super) unsaved: UnsavedContents,
-    /// Names in folders that git ignores.
+    /// Entry names in folders that git ignores.
     pub(super) ignored: IgnoredFolders,
     /// Guarded names at the time of the scan.
     pub(super) names: GuardedNames,
-    /// Guard of a call that is checked when it ends.
+    /// Guard for a call that is checked when it ends.
     pub(super) guard: Option<CallGuard>,
-    /// States created by users in other sessions since.
+    /// States created by users in other sessions since the scan.
     pub(super) external: ExternalStates,
-    /// Guarded paths that the call cannot change, and the reason why there may be more.
+    /// Guarded paths that the call cannot change, and the reason why more may exist.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
     /// Heartbeat of the running call; its last beat follows the last scan.
@@ -58,7 +59,7 @@ impl BaseState {
         Self { call, scoped, trees, names, ..Self::default() }
     }
 
-    /// Changes of a tree since the call began. A path that only became visible, for example because its folder is no
+    /// Changes to a tree since the call began. A path that only became visible, for example because its folder is no
     /// longer ignored, is not new.
     pub(super) fn differences(&self, tree: &Tree, now: &Tree) -> Vec<Difference> {
         let mut found = tree.differences(now);
@@ -90,13 +91,13 @@ impl BaseState {
     }
 }
 
-/// Paths of a scoped scan.
+/// Returns the paths in a scoped scan.
 pub(super) fn safe_paths_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
     tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
 }
 
-/// Resolves the paths of a scoped scan. `None` if one is a link, is below a link, or cannot be read: the changes may
-/// then be elsewhere, and everything is scanned.
+/// Resolves the paths for a scoped scan. `None` if a path is a link, is below a link, or cannot be read: the changes
+/// may then be elsewhere, and everything is scanned.
 pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
     let safe_paths: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
     let is_link = |safe_path: &SafePath| {
@@ -106,11 +107,11 @@ pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
             |safe_path| !matches!(root.stamp_of(&safe_path.below), Ok(found) if found.is_none_or(|found| found.kind != Kind::Link)),
         ))
     };
-    // Paths outside of the writable trees cannot be changed.
+    // Paths outside the writable trees cannot be changed.
     safe_paths.iter().all(|safe_path| is_link(safe_path) != Some(true)).then_some(safe_paths)
 }
 
-/// Stored contents of unsaved texts, by the paths of their files.
+/// Stored contents of unsaved texts, by file path.
 pub(super) type UnsavedContents = HashMap<String, (Hash, u64)>;
 
 /// Unsaved texts of these files, in the encoding of the disk.
@@ -130,7 +131,7 @@ pub(super) async fn texts(
     asked.await.unwrap_or_default()
 }
 
-/// Stores the texts. Those that exceed the storage limit are missing in the result.
+/// Stores the texts. Texts that exceed the storage limit are missing in the result.
 pub(super) fn store_texts(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io::Result<UnsavedContents> {
     let mut blob_writer = blobs.blob_writer(false);
     let mut stored = HashMap::new();
@@ -143,18 +144,18 @@ pub(super) fn store_texts(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io:
     Ok(stored)
 }
 
-/// Maximum size of all changes of one call, in bytes. They are one journal entry, and one message to clients, which
-/// read at most 16 MiB.
+/// Maximum size of all changes made by one call, in bytes. The changes are one journal entry, and one message to
+/// clients, which read at most 16 MiB.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Estimated size of a change without its path, in bytes: its states and their hashes.
+/// Estimated size of a change in addition to its path, in bytes: its states and their hashes.
 const BESIDE_PATH: usize = 256;
 
 /// Reduces the changes to `limit`, and returns a note about the omitted ones.
 ///
-/// Undoing a part of a call must not lose what undoing the whole would preserve: moving a folder creates one and
-/// removes another. Deletions and modifications therefore come first, and creations are recorded only below the limit.
-/// One omitted change stays without its states, so that undo reports that it is incomplete.
+/// Undoing a part of a call must not lose data that undoing the whole call would preserve: moving a folder creates a
+/// folder and removes another. Deletions and modifications therefore come first, and creations are recorded only below
+/// the limit. One omitted change is retained without its states, so that undo reports that it is incomplete.
 pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
     let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
     let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };
@@ -175,7 +176,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
     Some(format!("{} changed beyond the limit of {limit} recorded files", text::count(more, "file")))
 }
 
-/// Running calls of all sessions.
+/// Running calls in all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     calls: Vec<RunningCalls>,
@@ -189,7 +190,7 @@ struct RunningCalls {
     call: CallId,
     /// Tree that the call works on.
     root: PathBuf,
-    /// True if the call may change anything, not only the paths that it names.
+    /// True if the call may change anything, rather than only the paths that it names.
     anywhere: bool,
     /// Changes recorded by other calls meanwhile, in order.
     of_others: Vec<FileChange>,
@@ -197,15 +198,14 @@ struct RunningCalls {
     external: ExternalStates,
 }
 
-/// States created outside of calls, by undo or an answer of the user, or by the check of a call. The keys are real
-/// paths.
+/// States created outside of calls, by undo or a user's answer, or by the check of a call. The keys are real paths.
 pub(super) type ExternalStates = HashMap<PathBuf, Option<FileState>>;
 
 /// Changes attributed to a call.
 #[derive(Debug)]
 pub(super) struct OwnChanges {
     pub(super) changes: Vec<FileChange>,
-    /// Changes of other calls that these continue from.
+    /// Changes by other calls from which these continue.
     pub(super) continued_from: Vec<FileChange>,
 }
 
@@ -260,7 +260,7 @@ impl Overlaps {
     }
 }
 
-/// Removes the changes of others. Where those led to the current state, nothing remains.
+/// Removes changes made by other calls. Where such a change led to the current state, nothing remains.
 fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> OwnChanges {
     let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
     for change in of_others.into_iter().filter(FileChange::is_recorded) {
@@ -286,8 +286,8 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> OwnChanges {
     own_changes
 }
 
-/// Starts changes from the states created meanwhile by users and by checks of other calls, and drops changes without an
-/// effect.
+/// Makes changes start at the states that users and checks of other calls created meanwhile, and drops changes without
+/// an effect.
 pub(super) fn from_external(changes: Vec<FileChange>, external: &ExternalStates) -> Vec<FileChange> {
     let begin = |mut change: FileChange| {
         if let Some(state) = real_path(&change).and_then(|path| external.get(&path)) {
@@ -323,7 +323,8 @@ mod tests {
 
     use super::*;
 
-    /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; upper case if they are reported only.
+    /// Checks changes by their initials: `d`eleted, `m`odified, `c`reated; upper case for changes that are only
+    /// reported.
     #[track_caller]
     fn check(before: &str, limit: usize, after: &str) {
         let kinds = [('d', FileChangeKind::Deleted), ('m', FileChangeKind::Modified), ('c', FileChangeKind::Created)];

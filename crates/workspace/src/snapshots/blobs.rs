@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A content is renamed to its hash when it is complete, and verified against its hash when it is read, so a file left
-//! incomplete by a crash is detected and never restored. This module does not know which contents are needed: users of
+//! incomplete by a crash is detected and never restored. This module does not track which contents are needed: users of
 //! contents declare them, and meanwhile hold the [gate](Blobs::gate), which blocks removal.
 
 use std::{
@@ -46,14 +46,14 @@ pub(super) struct Blobs {
     /// Maximum total size in bytes.
     pub(super) limit: u64,
     total: AtomicU64,
-    /// True while the file system seems able to share blocks with the sources of files.
+    /// True while the file system seems able to share blocks between files.
     can_share: AtomicBool,
     packs: Mutex<Packs>,
     /// Contents that were added and may not be synced yet.
     unsynced: Mutex<Vec<String>>,
-    /// Held for reading while contents are needed that nothing on the disk refers to yet.
+    /// Held for reading while contents are needed to which nothing on disk refers yet.
     gate: RwLock<()>,
-    /// Number of removals. A change invalidates cached knowledge of contents.
+    /// Number of removals. A change to it invalidates cached results about stored contents.
     removals: AtomicU64,
 }
 
@@ -107,13 +107,13 @@ impl Blobs {
         lock(&self.packs)
     }
 
-    /// Starts adding contents. With `many`, small ones are written into one file.
+    /// Starts adding contents. With `many`, small contents are written into one file.
     pub(super) fn blob_writer(&self, many: bool) -> BlobWriter<'_> {
         BlobWriter { blobs: self, many, pack: None }
     }
 
-    /// Stores a file by sharing its blocks, if there is space. The hash is that of the stored copy, because the original
-    /// may change meanwhile.
+    /// Stores a file by sharing its blocks, if there is space. The returned hash is that of the stored copy, because
+    /// the original may change meanwhile.
     fn share(&self, source: &File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         if !self.has_capacity(size) {
             return Ok(None);
@@ -165,7 +165,7 @@ impl Blobs {
 
     /// Syncs all added contents to the disk.
     pub(super) fn sync_contents(&self) -> io::Result<()> {
-        // Locked until the sync is done, because others may build on added contents.
+        // Locked until the sync is done, because other calls may build on added contents.
         let mut unsynced = lock(&self.unsynced);
         if unsynced.is_empty() {
             return Ok(());
@@ -175,7 +175,7 @@ impl Blobs {
             rustix::fs::syncfs(&folder)?;
         } else {
             for name in unsynced.iter().filter(|name| !name.is_empty()) {
-                // Missing ones were removed to free space.
+                // Missing contents were removed to free space.
                 if let Some(file) = if_there(File::open(self.folder.join(name)))? {
                     file.sync_data()?;
                 }
@@ -210,10 +210,10 @@ impl Blobs {
         packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
     }
 
-    /// Removes unwanted contents; in a pack, only if they make up at least `percent` percent of it. The caller holds
-    /// [`exclusive`](Self::exclusive). Returns the number of freed bytes.
+    /// Removes unwanted contents; in a pack, only if they make up at least `percent` percent of the pack. The caller
+    /// holds [`exclusive`](Self::exclusive). Returns the number of freed bytes.
     pub(super) fn remove_unwanted(&self, is_wanted: impl Fn(&Hash) -> bool, percent: u64) -> io::Result<u64> {
-        // Incremented first, so that a partial failure leaves no stale knowledge.
+        // Incremented first, so that a partial failure leaves no stale cached results.
         self.removals.fetch_add(1, Ordering::AcqRel);
         let mut removed = 0;
         for entry in fs::read_dir(&self.folder)? {
@@ -241,14 +241,14 @@ pub(super) struct BlobWriter<'a> {
 }
 
 impl BlobWriter<'_> {
-    /// Stores an open file of the given size, or a little more if it grows: the returned size shows that it did. `None`
-    /// if there is no space left.
+    /// Stores an open file of the given size, or a little more if the file grows: the returned size then differs.
+    /// `None` if there is no space left.
     pub(super) fn store_file(&mut self, source: &mut File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         let blobs = self.blobs;
         if size >= SHARE_FROM && blobs.can_share.load(Ordering::Relaxed) {
             match blobs.share(source, size) {
                 Ok(shared) => return Ok(shared),
-                // Another file system, or one without sharing: files are copied from now on.
+                // Another file system, or a file system without sharing: files are copied from now on.
                 Err(_) => blobs.can_share.store(false, Ordering::Relaxed),
             }
         }
@@ -272,7 +272,7 @@ impl BlobWriter<'_> {
                 none => none.insert(PackDraft::new(&self.blobs.folder)?),
             };
             pack.append(hash, content)?;
-            // Counts at once, also for concurrent additions.
+            // Added at once, so that concurrent additions include it.
             self.blobs.total.fetch_add(size, Ordering::Relaxed);
             if pack.length >= packs::MAX_BYTES {
                 self.finish()?;

@@ -1,23 +1,24 @@
-//! Limits of the snapshots of files.
+//! Limits for file snapshots, and folders with git settings.
 
 use std::path::PathBuf;
 
-/// Limits of snapshots, and folders of the user's settings.
+/// Limits for snapshots, and folders with the user's settings.
 #[derive(Debug, Clone)]
 pub struct SnapshotConfig {
     /// Maximum size of a recorded file, in bytes.
     pub max_file_bytes: u64,
-    /// Maximum total size of the contents of all sessions, in bytes. Above it, contents of old turns are removed first.
+    /// Maximum total size of the contents for all sessions, in bytes. Above it, contents from old turns are removed
+    /// first.
     pub max_total_bytes: u64,
     /// Maximum number of files in a recorded tree.
     pub max_files: usize,
-    /// Maximum number of recorded changes of a call. They are one entry of the journal.
+    /// Maximum number of recorded changes per call. The changes are one journal entry.
     pub max_changes: usize,
-    /// Home folder of the user, for `~/` in git configurations.
+    /// The user's home folder, for `~/` in git configurations.
     pub home: Option<PathBuf>,
-    /// Folder of the user's settings.
+    /// Folder with the user's settings.
     pub settings: Option<PathBuf>,
-    /// Git configurations of the user and the machine, which apply to every repository.
+    /// Git configurations of the user and the host, which apply to every repository.
     pub git_configs: Vec<PathBuf>,
 }
 

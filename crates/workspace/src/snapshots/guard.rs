@@ -1,8 +1,8 @@
 //! Finds files that other programs run or obey, by any name.
 //!
-//! A guarded link leads to its file, and a file `.git` to its repository. The targets are guarded like the names that
-//! lead to them, and so is every link on the way. Guards of a call are on the disk before it starts, so that the next
-//! start of the daemon can do the check that a crash prevented.
+//! A guarded link leads to a file, and a file `.git` to a repository. The targets are guarded like the names that lead
+//! to them, and so is every link on the way. The guard for a call is written to disk before the call starts, so that
+//! the next start of the daemon can do the check that a crash prevented.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -31,13 +31,15 @@ use super::{
 use crate::{failure::if_there, path::PathPlace};
 
 const TOO_MANY: &str = "the project has too many or too deep folders that git ignores";
-/// Maximum number of guarded paths that are closed before a command. Further ones are only checked when it ends.
+/// Maximum number of guarded paths that are closed before a command. Further paths are only checked when the command
+/// ends.
 const MAX_CLOSED: usize = 2000;
 
-/// Guard of one call.
+/// Guard for one call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct CallGuard {
-    /// True if the effects of the call are not checked. Only the names are stored, for the scan after a crash.
+    /// True if the effects of the call are not checked. The guard then only stores the names, for the scan after a
+    /// crash.
     #[serde(default)]
     only_names: bool,
     /// True if only git repositories are guarded.
@@ -52,7 +54,7 @@ pub(super) struct CallGuard {
     /// Folders that git ignored before the call.
     #[serde(default)]
     pub(super) left_out: Vec<String>,
-    /// Changes that restore what was set aside, once the call has ended.
+    /// Changes that restore the files that were set aside, once the call has ended.
     pub(super) set_aside: Vec<FileChange>,
 }
 
@@ -62,12 +64,12 @@ pub(super) struct GuardedPaths {
     leads: Vec<Lead>,
     /// Topmost guarded paths, as real paths.
     closed: Vec<PathBuf>,
-    /// Relative hook folders from the user's configuration. They count in every folder, since any can become a
+    /// Relative hook folders from the user's configuration. They apply in every folder, since any folder can become a
     /// repository.
     hooks: Vec<PathBuf>,
     /// New links to folders in caches.
     cache_links: Vec<PathBuf>,
-    /// True if there may be more.
+    /// True if there may be more guarded files.
     pub(super) is_partial: bool,
     /// True if some git configurations were not read.
     pub(super) is_unread: bool,
@@ -76,7 +78,7 @@ pub(super) struct GuardedPaths {
 }
 
 impl CallGuard {
-    /// Creates the guard of a call. A call that names its paths is checked before it runs, not afterwards.
+    /// Creates the guard for a call. A call that names its paths is checked before it runs, not afterwards.
     pub(super) fn of(call: &ToolContext, names_paths: bool) -> Self {
         Self {
             only_names: names_paths || !call.confinement.is_checked(),
@@ -86,8 +88,8 @@ impl CallGuard {
         }
     }
 
-    /// Returns true if the call must be checked. One that was checked before is skipped, because the user may have kept
-    /// some of its changes since.
+    /// Returns true if the call must be checked. A call that was checked before is skipped, because the user may have
+    /// kept some of its changes since then.
     pub(super) fn is_due(&self) -> bool {
         !self.only_names && self.set_aside.is_empty()
     }
@@ -114,14 +116,14 @@ impl CallGuard {
         } else {
             names.covers_outside_caches(below)
         };
-        // An added folder can be a repository, or a part of one.
+        // An added folder can be a repository, or part of a repository.
         let is_of_repository = || {
             let mut parts = tree.path.components();
             let is_part = parts.any(|part| guarded::is_git(part.as_os_str().as_bytes()));
             let is_whole = tree.path.join(HEAD).is_file();
             (is_part || is_whole) && decides(&parts.as_path().join(OsStr::from_bytes(below)))
         };
-        // Everything in an added folder that is hidden, or below a hidden one, is guarded.
+        // Everything in an added folder that is hidden, or in a hidden folder, is guarded.
         let is_hidden = || !self.of_git && matches!(tree.place, PathPlace::Folder(_)) && is_hidden(&tree.path);
         let makes_repository = |lead: &Lead| lead.is_git && lead.path.join(HEAD) == path;
         by_name
@@ -133,7 +135,7 @@ impl CallGuard {
             || !self.of_git && now.cache_links.contains(&path)
     }
 
-    /// Returns true if the scan before the call covered this path, even in folders that git ignores.
+    /// Returns true if the scan before the call included this path, even in folders that git ignores.
     pub(super) fn has_seen(&self, tree: &Tree, below: &[u8], names: &GuardedNames) -> bool {
         let is_of_git = || below.split(|byte| *byte == b'/').any(guarded::is_git);
         names.covers_outside_caches(below) && (!self.of_git || is_of_git()) || self.is_led_to(&self.leads, tree, below)
@@ -149,7 +151,7 @@ impl CallGuard {
         now.unopened.iter().find(|path| !self.unopened.contains(path)).map(PathBuf::as_path)
     }
 
-    /// Stores the guard beside the scan before the call, unless no scan after a crash needs it.
+    /// Stores the guard next to the scan before the call, unless no scan after a crash needs it.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
         if self.only_names && self.names.is_empty() && self.left_out.is_empty() {
             return Ok(());
@@ -157,7 +159,7 @@ impl CallGuard {
         replace(file, &serde_json::to_vec(self)?)
     }
 
-    /// Reads the guard. A call without one is not checked.
+    /// Reads the guard. A call without a guard is not checked.
     pub(super) fn read(file: &Path) -> io::Result<Self> {
         match if_there(fs::read(file))? {
             Some(bytes) => Ok(serde_json::from_slice(&bytes)?),
@@ -172,7 +174,7 @@ pub(super) fn is_hidden(path: &Path) -> bool {
 }
 
 impl GuardedPaths {
-    /// Finds the targets of guarded names in the user's trees. Links in the folders `around` count too.
+    /// Finds the targets of guarded names in the user's trees. Also includes links in the folders `around`.
     pub(super) fn add_scan(
         &mut self,
         roots: &[Root],
@@ -245,9 +247,9 @@ impl GuardedPaths {
         Ok(())
     }
 
-    /// Paths that a command cannot change, and the reason why there may be more that it could.
+    /// Guarded paths to close before a command, and the reason why more may exist.
     pub(super) fn found(&self) -> (Vec<PathBuf>, Option<String>) {
-        // Topmost first; for links, their targets.
+        // Topmost paths first; for links, the targets.
         let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
         let leads = self.leads.iter().map(|lead| &lead.path);
         let mut closed: Vec<PathBuf> = self.closed.iter().chain(leads).filter(is_there).cloned().collect();

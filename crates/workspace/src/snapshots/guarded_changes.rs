@@ -1,4 +1,4 @@
-//! Reverts changes of guarded files after a call that was not reviewed.
+//! Reverts changes to guarded files after a call that was not reviewed.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, sync::Arc};
 
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::exact::{is_missing, split};
 
-/// Maximum number of rounds of scanning and reverting. An unreadable folder may hide another one.
+/// Maximum number of rounds of scanning and reverting. An unreadable folder may hide another unreadable folder.
 const MAX_ROUNDS: usize = 4;
 
 impl SessionRecord {
-    /// Changes since the scan before a call, after changes of guarded files were reverted. Scans again to find more of
-    /// these.
+    /// Changes since the scan before a call, after changes to guarded files were reverted. Each round scans again to
+    /// find more changes to guarded files.
     pub(super) fn changes_checked(
         &mut self,
         before: &BaseState,
@@ -44,7 +44,7 @@ impl SessionRecord {
                 changes.files.append(&mut due);
                 break;
             }
-            // Late changes are reverted too, because no one has reviewed them.
+            // Late changes are also reverted, because no one has reviewed them.
             due.iter_mut().for_each(|change| change.late = false);
             let (recorded, blind): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
             let back = {
@@ -64,8 +64,8 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// Removes new guarded files without storing them, when nothing can be stored any more: a full disk must not let
-    /// one stay.
+    /// Removes new guarded files without storing them, once nothing can be stored any more: a full disk must not let a
+    /// guarded file stay.
     pub(super) fn remove_planted(&self, before: &BaseState, workspace: &Workspace) -> io::Result<()> {
         // If the first scan was incomplete, an unknown file is not necessarily new.
         let Some(guard) = before.guard.as_ref().filter(|_| before.unchecked.is_none()) else { return Ok(()) };
@@ -92,13 +92,13 @@ impl SessionRecord {
         removed
     }
 
-    /// Returns true for a change of a guarded file that makes nothing more run.
+    /// Returns true for a change to a guarded file that makes nothing more run.
     fn may_stay(&self, roots: &[Root], change: &FileChange) -> bool {
         self.is_harmless(change) || self.is_gone_with_its_folder(roots, change)
     }
 
-    /// Returns true for a guarded file that was deleted together with the folder around its guarded name. Nothing is
-    /// obeyed there any more, and undo can restore it.
+    /// Returns true for a guarded file that was deleted together with the folder around its guarded name. Nothing obeys
+    /// files there any more, and undo can restore them.
     fn is_gone_with_its_folder(&self, roots: &[Root], change: &FileChange) -> bool {
         let Some(safe_path) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
             return false;
@@ -140,7 +140,7 @@ fn has_failed(reverted: &FilesReverted, change: &FileChange) -> bool {
     reverted.files.iter().any(|file| file.path == change.path && is_failure(file.outcome))
 }
 
-/// Removes a new guarded file whose content could not be stored. Other kinds of changes cannot be reverted.
+/// Removes a new guarded file whose content could not be stored. Changes of other kinds cannot be reverted.
 fn remove_unstored(roots: &[Root], change: FileChange) -> UndoneFile {
     let safe_path = SafePath::read(&change.path);
     let root = safe_path.as_ref().and_then(|safe_path| roots.iter().find(|root| root.place == safe_path.place));

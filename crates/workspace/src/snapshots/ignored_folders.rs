@@ -1,4 +1,4 @@
-//! Folders of the user that git ignores, and `.git`. Their contents are not stored, so deletions there are only
+//! The user's folders that git ignores, and `.git`. Their contents are not stored, so deletions in them are only
 //! counted.
 //!
 //! Only names are read, level by level and up to a limit, so that a large `node_modules` costs a call little.
@@ -29,14 +29,14 @@ const MAX_IGNORE_FILE: u64 = 256 * 1024;
 
 /// Number of names above which no further folder is read.
 const MAX_NAMES: usize = 20_000;
-/// Maximum number of deleted paths that are listed; the rest is only counted.
+/// Maximum number of deleted paths that are listed; the others are only counted.
 const MAX_LISTED: usize = 20;
 
-/// Names in ignored folders, as far as they were read.
+/// Names in ignored folders, as far as the folders were read.
 #[derive(Default)]
 pub(super) struct IgnoredFolders {
     tops: Vec<SafePath>,
-    /// Names, with true for folders. Includes the ignored folders themselves.
+    /// Names in the folders, with true for folders. Includes the ignored folders themselves.
     names: HashMap<SafePath, bool>,
     /// Folders that were read.
     read: HashSet<SafePath>,
@@ -66,7 +66,7 @@ impl IgnoredFolders {
         Self { tops, names, read }
     }
 
-    /// Only the folders, from their shown paths. Their names are unknown.
+    /// Creates the value from the shown paths of the folders. The names in them are unknown.
     pub(super) fn unread(tops: &[String]) -> Self {
         let tops: Vec<SafePath> = tops.iter().filter_map(|top| SafePath::read(top)).collect();
         Self { names: tops.iter().map(|top| (top.clone(), true)).collect(), read: HashSet::new(), tops }
@@ -92,8 +92,8 @@ impl IgnoredFolders {
         self.tops.iter().map(|top| top.shown(true))
     }
 
-    /// Deletions since then, except of entries in the `recorded` trees. Ignored folders and their direct entries are
-    /// returned as changes, and everything is counted in the note.
+    /// Deletions since the names were read, except of entries in the `recorded` trees. Ignored folders and their direct
+    /// entries are returned as changes, and everything is counted in the note.
     pub(super) fn deletions(&self, roots: &[Root], recorded: &[Arc<Tree>]) -> (Vec<FileChange>, Option<String>) {
         let now = Self::of(roots, self.tops.clone(), |folder, _| self.read.contains(folder));
         let (mut changes, mut counts) = (Vec::new(), BTreeMap::<usize, (usize, bool)>::new());
@@ -106,7 +106,7 @@ impl IgnoredFolders {
             let (is_top, parent_stays) = (*path == self.tops[top], now.names.contains_key(&parent));
             if !is_top && recorded.iter().any(|tree| tree.place == path.place && tree.entries.contains_key(&path.below))
             {
-                // Guarded files are recorded here too, and can be restored.
+                // The recorded trees also have guarded files, which can be restored.
                 continue;
             }
             if !is_top && parent_stays && !now.read.contains(&parent) {
@@ -152,7 +152,7 @@ fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> 
     Ok(found)
 }
 
-/// Returns true for a folder of the user that is a git repository, or was one in the last scan.
+/// Returns true for a user's folder that is a git repository, or was one in the last scan.
 pub(super) fn is_store(known: &Tree, folder: &OwnedFd, path: &[u8], is_plain: bool) -> bool {
     let is = |name: &[u8], kind: Kind| root::stamp_in(folder, name).is_ok_and(|stamp| stamp.kind == kind);
     known.place.is_mounted()
@@ -186,15 +186,15 @@ pub(super) fn read_ignores(folder: &OwnedFd, path: &[u8]) -> Option<Gitignore> {
     builder.build().ok()
 }
 
-/// Harmless keys of a new configuration, and of branches.
+/// Harmless keys in a new configuration, and for branches.
 const OF_CORE: &str =
     "autocrlf bare filemode ignorecase logallrefupdates precomposeunicode repositoryformatversion symlinks";
 const OF_BRANCH: [&str; 3] = ["remote", "merge", "rebase"];
 const OF_REMOTE: [&str; 2] = ["url", "fetch"];
 
-/// Returns true if git runs nothing else with the new configuration than with the old one. The new one may differ in
-/// the upstream branches, or be a first one that only states the origin of the repository. Returns false if a
-/// configuration cannot be parsed with certainty.
+/// Returns true if git runs nothing else with the new configuration than with the old one. The new configuration may
+/// differ in the upstream branches, or be a first configuration that only states the origin of the repository. Returns
+/// false if a configuration cannot be parsed with certainty.
 pub(super) fn runs_no_more(before: Option<&[u8]>, after: &[u8]) -> bool {
     let is_new = before.is_none();
     let rest = |content: &[u8]| {
@@ -241,7 +241,7 @@ fn is_plain(section: &str, line: &str, is_new: bool) -> bool {
     if of("branch").is_some() {
         return OF_BRANCH.contains(&key) && (key == "merge" || !value.contains(['/', ':']));
     }
-    // An address of the form `name::…` names a program.
+    // A URL of the form `name::…` names a program.
     let of_remote =
         of("remote").is_some() && OF_REMOTE.contains(&key) && !value.contains("::") && !value.starts_with('-');
     let is_unsigned = section == "commit" && key == "gpgsign" && value == "false";

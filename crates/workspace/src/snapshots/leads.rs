@@ -21,9 +21,9 @@ use crate::exact::split;
 
 /// Maximum number of links followed for one path, the same as in the kernel.
 const MAX_LINKS: usize = 40;
-/// Maximum number of bytes read of a `.git` file or a git configuration.
+/// Maximum number of bytes read from a `.git` file or a git configuration.
 const MAX_POINTER: u64 = 1 << 20;
-/// Maximum number of lines of git configurations read in one scan.
+/// Maximum number of git configuration lines read in one scan.
 const MAX_LINES: usize = 500_000;
 /// Maximum number of files included by one configuration.
 const MAX_INCLUDED: usize = 200;
@@ -31,9 +31,9 @@ const MAX_INCLUDED: usize = 200;
 pub(super) const SAMPLE: &[u8] = b".sample";
 /// File that identifies a git repository.
 pub(super) const HEAD: &str = "HEAD";
-/// Maximum number of entries of a folder around a tree that are checked for guarded links.
+/// Maximum number of entries per folder around a tree that are checked for guarded links.
 const MAX_ENTRIES: usize = 20_000;
-/// Keys of git configurations whose values do not name anything that git runs.
+/// Git configuration keys whose values do not name anything that git runs.
 const HARMLESS_KEYS: &str = "description template name email url pushurl fetch push merge excludesfile file signingkey";
 
 /// Path that is guarded because a guarded name leads to it.
@@ -42,12 +42,12 @@ pub(super) struct Lead {
     pub(super) path: PathBuf,
     /// True for a git repository.
     pub(super) is_git: bool,
-    /// True if git itself runs or obeys it.
+    /// True if git itself runs or obeys the path.
     pub(super) by_git: bool,
 }
 
 impl Lead {
-    /// Returns true if this guards the path. With `of_git`, only targets that git itself runs or obeys count.
+    /// Returns true if this lead guards the path. With `of_git`, only considers targets that git itself runs or obeys.
     pub(super) fn covers(&self, path: &Path, of_git: bool) -> bool {
         match path.strip_prefix(&self.path) {
             Err(_) => false,
@@ -93,7 +93,7 @@ pub(super) fn decides(below: &Path) -> bool {
 }
 
 /// Returns true if a link leads to a folder in a cache of its tree. Through such a link, editors and git find files
-/// that no check has seen.
+/// that no check has scanned.
 pub(super) fn leads_to_cache(root: &Root, below: &[u8], names: &GuardedNames) -> bool {
     let end = real_path(&root.path.join(OsStr::from_bytes(below)));
     let inner = end.strip_prefix(&root.path).map(|end| end.join(".git"));
@@ -108,7 +108,7 @@ pub(super) fn leads_of(roots: &[Root], root: &Root, below: &[u8], by_git: bool) 
     let own = root.path.join(OsStr::from_bytes(below));
     let by_git = by_git || below.split(|byte| *byte == b'/').any(guarded::is_git);
     let mut leads = leads_to(&own, guarded::is_git(split(below).1), by_git);
-    // A link to a parent folder would guard all of that folder.
+    // A link to a parent folder would guard that whole folder.
     leads.retain(|lead| is_in(roots, &lead.path) && !own.starts_with(&lead.path));
     leads
 }
@@ -125,14 +125,14 @@ fn leads_to(start: &Path, is_git: bool, by_git: bool) -> Vec<Lead> {
     links.chain([Lead { path: end, is_git, by_git }]).collect()
 }
 
-/// Git configurations that apply in the trees, with the hooks, programs and included files that they name. Also guarded
-/// links in the folders around the trees.
+/// Git configurations that apply in the trees, with the hooks, programs and included files that they name. Also
+/// includes guarded links in the folders around the trees.
 #[derive(Debug, Default)]
 pub(super) struct GitConfigs {
     home: Option<PathBuf>,
     /// Home folder and settings folder.
     of_user: Vec<PathBuf>,
-    /// Configurations of the user and the machine, which apply in every repository.
+    /// Configurations of the user and the host, which apply in every repository.
     everywhere: ConfigNames,
     /// Top folders of repositories, with the names in their configurations.
     repositories: BTreeMap<PathBuf, ConfigNames>,
@@ -152,7 +152,7 @@ struct ConfigNames {
 }
 
 impl GitConfigs {
-    /// Reads the configurations of the user and the machine.
+    /// Reads the configurations of the user and the host.
     pub(super) fn of_user(config: &SnapshotConfig) -> Self {
         let of_user = config.home.iter().chain(&config.settings).cloned().collect();
         let mut configs = Self { home: config.home.clone(), of_user, ..Self::default() };
@@ -161,7 +161,7 @@ impl GitConfigs {
         Self { everywhere, ..configs }
     }
 
-    /// Hook folders that a configuration of the user names for every present or future repository.
+    /// Hook folders that a user's configuration names for every present or future repository.
     pub(super) fn hooks_anywhere(&self) -> Vec<PathBuf> {
         let is_plain = |hooks: &PathBuf| hooks.components().all(|part| matches!(part, Component::Normal(_)));
         let hooks =
@@ -176,7 +176,8 @@ impl GitConfigs {
         self.lines >= MAX_LINES
     }
 
-    /// Adds the repositories of a folder and its parents, and guarded links there and in the home and settings folders.
+    /// Adds the repositories of a folder and its parents, and guarded links in these folders and in the home and
+    /// settings folders.
     pub(super) fn add_around(&mut self, start: &Path, names: &GuardedNames) {
         let of_user = self.of_user.clone();
         for folder in start.ancestors().chain(of_user.iter().map(PathBuf::as_path)) {
@@ -209,7 +210,7 @@ impl GitConfigs {
         }
     }
 
-    /// Adds the repository whose top folder this is, or which is this folder.
+    /// Adds the repository that has this top folder, or that is this folder.
     pub(super) fn add_repository(&mut self, top: &Path) {
         if self.repositories.contains_key(top) {
             return;
@@ -231,7 +232,7 @@ impl GitConfigs {
         }
     }
 
-    /// Reads a configuration and the files that it includes.
+    /// Reads a configuration and its included files.
     fn read(&mut self, file: PathBuf, names: &mut ConfigNames) {
         if !names.files.insert(file.clone()) {
             return;
@@ -278,9 +279,9 @@ impl GitConfigs {
         of_home.map_or_else(|| folder.join(named), |(home, below)| home.join(below))
     }
 
-    /// Named files and folders in these trees.
+    /// Named files and folders that are in these trees.
     pub(super) fn leads(&self, roots: &[Root]) -> Vec<Lead> {
-        // A link to a whole tree, or a parent of it, would guard all of it.
+        // A link to a whole tree, or to a parent of it, would guard the whole tree.
         let is_around = |lead: &&Lead| roots.iter().any(|root| root.path.starts_with(&lead.path));
         let mut all: Vec<Lead> = self.leads.iter().filter(|lead| !is_around(lead)).cloned().collect();
         let anywhere = PathBuf::from("/");
@@ -300,7 +301,7 @@ impl GitConfigs {
     }
 }
 
-/// Content of a small file at any path.
+/// Reads a small file at any path.
 fn small(path: &Path) -> Option<Vec<u8>> {
     let folder = open(path.parent()?, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     small_in(&folder, path.file_name()?.as_bytes(), MAX_POINTER)

@@ -1,28 +1,30 @@
-//! Snapshots of the changes that calls make to the files of a session, so that they can be undone.
+//! Snapshots of the changes that calls make to a session's files, so that they can be undone.
 //!
 //! Before and after a call, the trees that a session may change are scanned by metadata. Unchanged files are not
 //! opened, and new contents are stored by hash. The cause of a change does not matter: it may be a tool, a command, or
 //! a program started by a command.
 //!
 //! - [`FileSnapshots`] is the port that the engine calls. `session` is the state of one session, `store` the state
-//!   shared by all.
-//! - `base`: initial state of a call, owned by the call. Unsaved texts of a client count as the old contents that undo
-//!   restores. Also attributes changes to calls if several sessions change the same files at once.
-//! - `ignored_folders`: folders that git ignores or stores its data in; only their names are recorded, not their
-//!   contents. Also recognises harmless settings of git.
+//!   shared by all sessions.
+//! - `base`: initial state of a call, owned by the call. A client's unsaved texts are the old contents that undo
+//!   restores. Also attributes changes to calls if several sessions change the same files concurrently.
+//! - `ignored_folders`: folders that git ignores or in which it stores its data; only names are recorded, not contents.
+//!   Also recognises harmless git settings.
 //! - `root`: access to a tree without following links, and the encoding of paths.
-//! - `tree_scan`, `scan`: scans of metadata and contents. `tree`: a scanned tree, and the differences between two.
-//! - `blobs`, `packs`, `record`: contents and trees on the disk. `record` also lists the contents that a session's
-//!   changes need, and recognises later changes after a crash. `store` has the last scan of each project.
-//! - `guard`: files that other programs run or obey, by any name. `guarded_changes`: reverts changes of them by
-//!   unreviewed commands. `leads`: targets of guarded names.
+//! - `tree_scan`, `scan`: scans of metadata and contents. `tree`: a scanned tree, and the differences between two
+//!   trees.
+//! - `blobs`, `packs`, `record`: contents and trees on disk. `record` also lists the contents that a session's changes
+//!   need, and recognises later changes after a crash. `store` has the last scan of each project.
+//! - `guard`: files that other programs run or obey, by any name. `guarded_changes`: reverts changes that unreviewed
+//!   commands make to guarded files. `leads`: targets of guarded names.
 //! - `config`: limits. `restore`: reverts changes.
 //!
 //! Guarantees and limits: contents of files, links, permissions and folders are restored byte for byte. Owners, times,
-//! access lists and extended attributes are not, nor are pipes, sockets and devices. A change made by another program
-//! during a call cannot be distinguished from the call's own. Files above a size, trees above a number of files and, in
-//! a project, folders that git ignores are not recorded. Gaps that are known before a call are part of its approval.
-//! The rest is reported with its result, including the number of files deleted in ignored folders.
+//! access lists and extended attributes are not, nor are pipes, sockets and devices. A change that another program
+//! makes during a call cannot be distinguished from the call's own changes. Files above a size, trees above a number of
+//! files and, in a project, folders that git ignores are not recorded. Gaps that can be found before a call are part of
+//! its approval. Other gaps are reported with the call's result, including the number of files deleted in ignored
+//! folders.
 
 mod base;
 mod blobs;
@@ -70,8 +72,8 @@ use self::{
 };
 use crate::{backend::client::FileClient, remove::ignore_missing};
 
-/// Number of sessions whose last scans are cached in memory. Others are read from the disk again. A running call has
-/// its own scan, which does not count.
+/// Number of sessions whose last scans are cached in memory. Other scans are read from disk again. A running call has
+/// its own scan, which is not included.
 const IN_MEMORY: usize = 16;
 
 /// Snapshots of all sessions: shared contents, and `{base}/{session}/` for each session. Tools cannot access them.
@@ -85,7 +87,7 @@ pub struct FileSnapshots {
     collecting: Arc<AtomicBool>,
     /// Sessions in memory, least recently used first.
     sessions: Arc<Mutex<Vec<(SessionId, SharedRecord)>>>,
-    /// Running calls of all sessions.
+    /// Running calls in all sessions.
     overlaps: Arc<Mutex<Overlaps>>,
     /// Serialises the checks of calls.
     checks: Arc<Mutex<()>>,
@@ -108,7 +110,7 @@ impl FileSnapshots {
         self.with_store("remove old undo data", |store| store.collect()).await
     }
 
-    /// Total size of the contents of all sessions, in bytes. The other records of each session are small.
+    /// Total size of the contents of all sessions, in bytes. Each session's other records are small.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -136,7 +138,7 @@ impl FileSnapshots {
         Ok(opened)
     }
 
-    /// Schedules a removal of unneeded contents. Requests in the meantime share it.
+    /// Schedules a removal of unneeded contents. Requests made before it starts share the same removal.
     fn collect_soon(&self) {
         if !self.base.is_dir() || self.collecting.swap(true, Ordering::AcqRel) {
             return;
@@ -150,7 +152,7 @@ impl FileSnapshots {
         });
     }
 
-    /// Runs work on the record of a session, on a blocking thread.
+    /// Runs work on a session's record, on a blocking thread.
     fn work<T: Send + 'static>(
         &self,
         session: SessionId,
@@ -179,13 +181,13 @@ impl FileSnapshots {
     ) -> Result<Changes, WorkspaceError> {
         let checks = Arc::clone(&self.checks);
         let recording = self.work(running.session, "record the changes of the call", move |record| {
-            // Files set aside by one check must not count as deleted in another.
+            // Files set aside by one check must not appear as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
             before.external = lock(&running.overlaps).external_states(running.session, &running.call);
             let Changes { files, notes, set_aside } = record.after(&workspace, before)?;
             lock(&running.overlaps).note(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);
-            // The initial state of these was seen by other sessions only.
+            // Only other sessions saw the initial state of these changes.
             record.adopt(own.continued_from)?;
             Ok(Changes { files: own.changes, notes, set_aside })
         });
@@ -200,7 +202,7 @@ impl FileSnapshots {
         };
         sessions.push((session, Arc::clone(&shared)));
         while sessions.len() > IN_MEMORY {
-            // A busy session must stay: two records would write to one folder unaware of each other.
+            // A busy session must stay: two records would write to one folder without coordination.
             let Some(idle) = sessions.iter().position(|(_, shared)| Arc::strong_count(shared) == 1) else { break };
             sessions.remove(idle);
         }
@@ -208,7 +210,7 @@ impl FileSnapshots {
     }
 }
 
-/// Running call, from its first scan until its second one is done or dropped.
+/// Running call, from its first scan until the second scan is done or dropped.
 struct CallInProgress {
     session: SessionId,
     call: CallId,
@@ -234,7 +236,7 @@ impl Snapshots for FileSnapshots {
         let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
         let client = FileClient::of(call, call.cancel.clone());
         async move {
-            // Asked outside of `work`, so that a slow client blocks no one else.
+            // Asked outside `work`, so that a slow client blocks no other session.
             let unsaved = match (client, paths.clone()) {
                 (Some(client), Some(paths)) => base::texts(client, Arc::clone(&workspace), paths).await,
                 _ => HashMap::new(),

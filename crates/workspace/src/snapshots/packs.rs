@@ -1,5 +1,5 @@
 //! Stores many small contents in one file. For a project of twenty thousand files, this is seconds faster than one file
-//! each.
+//! per content.
 //!
 //! A pack is written sequentially, and valid only once its index is complete and synced. An index ends with the hash of
 //! all preceding bytes. Packs without an index, left by a crash, are removed.
@@ -93,8 +93,8 @@ impl Packs {
         File::open(self.path(&name.0, PACK))
     }
 
-    /// Drops unwanted contents from each pack in which they are at least `percent` percent of the bytes. Returns the
-    /// number of freed bytes.
+    /// Drops unwanted contents from each pack in which they make up at least `percent` percent of the bytes. Returns
+    /// the number of freed bytes.
     pub(super) fn remove_unwanted(&mut self, is_wanted: impl Fn(&Hash) -> bool, percent: u64) -> io::Result<u64> {
         let before = self.bytes();
         for pack in 0..self.names.len() {

@@ -1,11 +1,11 @@
-//! Stores scans of trees as files, so that a call's changes can be determined after a crash of the daemon. Numbers are
+//! Stores scans of trees as files, so that a call's changes can be determined after a daemon crash. Numbers are
 //! little-endian, and a file ends with the hash of all preceding bytes.
 //!
-//! A heartbeat during each call helps to recognise later changes after a crash. Processes of calls end with the daemon,
-//! so a change after the last beat was made by something else, most likely the user, who worked before the daemon was
-//! back. The heartbeat is the timestamp of a file and is compared with other timestamps of files: the kernel sets both
-//! from one clock, which no program can change for a single file. It is not synced, because after a failure of the
-//! machine an older beat only makes more changes doubtful.
+//! A heartbeat during each call helps to recognise later changes after a crash. A call's processes end with the daemon,
+//! so a change after the last beat was made by something else, most likely by the user before the daemon was back. The
+//! heartbeat is the timestamp of a file and is compared with timestamps of other files: the kernel sets both from one
+//! clock, which no program can change for a single file. The heartbeat is not synced, because after a host failure an
+//! older beat only makes more changes doubtful.
 
 use std::{
     collections::HashMap,
@@ -41,7 +41,7 @@ const MAGIC: &[u8] = b"agentd snapshot 2\n";
 /// Content of a record.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// True if it covers only single paths.
+    /// True if the record only describes single paths.
     pub(super) scoped: bool,
     pub(super) trees: Vec<Tree>,
 }
@@ -68,7 +68,7 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(&draft, path)
 }
 
-/// Links a file under another name, or writes a record there if it cannot be linked.
+/// Links a file under another name, or writes a record under that name if the file cannot be linked.
 pub(super) fn link<'t>(file: &Path, name: &Path, trees: impl IntoIterator<Item = &'t Tree>) -> io::Result<()> {
     match fs::hard_link(file, name) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(name, false, trees),
@@ -87,7 +87,7 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
         PathPlace::Own => 0,
         PathPlace::Project => 1,
         PathPlace::Memories => 2,
-        // Never written: the state is not on the disk, so it has no tree.
+        // Never written: the state is not on disk, so it has no tree.
         PathPlace::State => 3,
         PathPlace::Folder(_) => 4,
     });
@@ -148,7 +148,7 @@ impl Reader<'_> {
         let path = PathBuf::from(OsString::from_vec(self.bytes()?.to_vec()));
         let unseen = Some(String::from_utf8_lossy(self.bytes()?).into_owned()).filter(|reason| !reason.is_empty());
         let count = self.number()?;
-        // The capacity is bounded by the bytes that are there, not by the claimed count.
+        // The capacity is bounded by the remaining bytes, not by the claimed count.
         let mut entries = HashMap::with_capacity(usize::try_from(count).ok()?.min(self.rest.len() / 64));
         for _ in 0..count {
             entries.insert(self.bytes()?.to_vec(), self.entry()?);
@@ -207,7 +207,7 @@ impl Reader<'_> {
 const NAME: &str = "kept";
 const RECORD: usize = 40;
 
-/// Appends contents to the manifest, which is durable once this returns.
+/// Appends contents to the manifest, which is durable once this function returns.
 pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::Result<()> {
     if contents.is_empty() {
         return Ok(());
@@ -237,7 +237,7 @@ pub(super) fn read_manifest(session: &Path) -> io::Result<Vec<(Hash, u64)>> {
     Ok(bytes.chunks_exact(RECORD).map(record).collect())
 }
 
-/// Time of the last addition in Unix seconds, or `i64::MIN` if there is none.
+/// Time of the last addition in Unix seconds, or `i64::MIN` without additions.
 pub(super) fn age(session: &Path) -> i64 {
     fs::metadata(session.join(NAME)).map_or(i64::MIN, |metadata| metadata.mtime())
 }
@@ -248,8 +248,8 @@ pub(super) fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
     states.filter_map(|state| Some((blobs::read_hash(&state.hash)?, state.size))).collect()
 }
 
-/// Interval of the heartbeat. Changes of a call between the last beat and a crash cannot be distinguished from later
-/// ones.
+/// Interval of the heartbeat. A call's changes between the last beat and a crash cannot be distinguished from later
+/// changes.
 const BEAT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum error of timestamps on file systems with a resolution of one or two seconds, in seconds.
@@ -306,7 +306,7 @@ impl LastSign {
         if !own.is_ok_and(|changed| self.is_after(changed)) {
             return true;
         }
-        // A different file may have come unchanged with a folder that was moved.
+        // A different file may have arrived unchanged with a folder that was moved.
         let is_same = |was: &Stamp| (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
         if now.kind != Kind::Folder && difference.was.as_ref().is_some_and(is_same) {
             return false;

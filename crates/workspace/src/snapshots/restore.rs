@@ -1,9 +1,9 @@
 //! Reverts changes.
 //!
-//! First, every path is checked. A path that is not as the change left it is a conflict, and the wanted contents must
-//! be stored completely. Then the steps are carried out, each file atomically: removals from the inside out,
-//! restorations from the outside in, and finally the permissions of folders, which might block the other steps. Each
-//! path is checked again immediately before it is changed.
+//! First, every path is checked. A path whose state differs from the state after the change is a conflict, and the
+//! wanted contents must be stored completely. Then the steps are carried out, each file atomically: removals from the
+//! inside out, restorations from the outside in, and finally the permissions of folders, which might block the other
+//! steps. Each path is checked again immediately before it is changed.
 
 mod act;
 
@@ -45,7 +45,7 @@ pub(super) fn undo(
     plan.into_report(preview)
 }
 
-/// Verdict on one change.
+/// Verdict on one step.
 enum Verdict {
     /// The step can be done, or was done.
     Do,
@@ -54,7 +54,7 @@ enum Verdict {
     Already,
     Conflict(String),
     Failed(String),
-    /// A folder created by the change is in use by others now. Nothing is done or reported.
+    /// Other processes use the folder that the change created. Nothing is done or reported.
     Leave,
 }
 
@@ -84,7 +84,7 @@ impl Plan<'_> {
         let goes = |step: &Step<'_>| matches!(step.verdict, Verdict::Do) && step.goal().is_none();
         let mut going: BTreeSet<SafePath> =
             self.steps.iter().filter(|step| goes(step)).map(|step| step.safe_path.clone()).collect();
-        // From the inside out, because a remaining inner folder keeps those around it.
+        // Goes from the inside out, because a remaining inner folder keeps the folders around it.
         for step in self.steps.iter_mut().rev() {
             let is_made_folder = step.expected().is_some_and(|state| state.kind == FileKind::Folder)
                 && step.goal().is_none_or(|goal| goal.kind != FileKind::Folder);
@@ -114,7 +114,7 @@ impl Step<'_> {
         self.change.before.as_ref()
     }
 
-    /// State that must be there now.
+    /// State that the path must have now.
     fn expected(&self) -> Option<&FileState> {
         self.change.after.as_ref()
     }
@@ -123,7 +123,7 @@ impl Step<'_> {
 /// Maximum size of contents that are shown as a diff, in bytes.
 const MAX_SHOWN: u64 = 2 * 1024 * 1024;
 
-/// Maximum size of the diffs of one undo, in bytes.
+/// Maximum total size of the diffs in one undo, in bytes.
 const MAX_DIFFS: usize = 1024 * 1024;
 
 /// Steps of an undo, sorted by path.
@@ -167,7 +167,7 @@ impl<'a> Plan<'a> {
         step
     }
 
-    /// Tree of a change, or the reason why it may not be changed.
+    /// Tree that contains the changed path, or the reason why the path must not be changed.
     fn root_of(&self, step: &Step<'_>) -> Result<&'a Root, String> {
         if !step.change.is_recorded() {
             return Err("its earlier content was not recorded, or something else changed it in between".to_owned());
@@ -250,7 +250,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Diff from one content to the other, as long as the size limit allows.
+    /// Diff between two contents, as long as the size limit allows.
     fn diff(&mut self, path: &str, from: Option<&[u8]>, to: Option<&[u8]>) -> Option<String> {
         let shown = match (from, to) {
             (None, None) => return None,

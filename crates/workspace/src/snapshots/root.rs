@@ -1,5 +1,5 @@
-//! Root of one tree, and access below it, folder by folder and without following links, so that a concurrent swap leads
-//! nowhere else.
+//! Root of one tree, and access to the tree, folder by folder and without following links, so that a concurrent swap
+//! cannot redirect the access.
 
 use std::{
     ffi::OsStr,
@@ -44,9 +44,9 @@ pub(super) struct Stamp {
     pub(super) size: u64,
     /// Number of hard links.
     pub(super) links: u64,
-    /// Time of the last change of the content, in seconds and nanoseconds.
+    /// Time of the last content change, in seconds and nanoseconds.
     pub(super) modified: (i64, i64),
-    /// Time of the last change of content or permissions. No program can set it.
+    /// Time of the last change to content or permissions. No program can set it.
     pub(super) changed: (i64, i64),
 }
 
@@ -70,7 +70,7 @@ impl Stamp {
             FileType::Directory => Kind::Folder,
             _ => Kind::Special,
         };
-        // Properties of a folder other than its mode change with every entry, and the entries are recorded themselves.
+        // All properties of a folder except its mode change with every entry, and the entries are recorded themselves.
         let own = |number: u64| if kind == Kind::Folder { 0 } else { number };
         let time = |seconds: i64, nanos: i64| if kind == Kind::Folder { (0, 0) } else { (seconds, nanos) };
         Self {
@@ -109,14 +109,14 @@ impl Root {
             roots.push(Self::open(place, &folder.path)?);
         }
         if let Some(memories) = &workspace.memories {
-            // A missing folder of memories must not stop the recording of the other trees.
+            // A missing memories folder must not stop the recording of the other trees.
             roots.extend(if_there(Self::open(PathPlace::Memories, memories))?);
         }
         Ok(roots)
     }
 
     /// Trees that a command may change. Excludes the shared memories: changes there during a command belong to other
-    /// sessions or the user, and must not be reverted with it.
+    /// sessions or the user, and must not be reverted with the command.
     pub(super) fn of_commands(roots: Vec<Self>) -> Vec<Self> {
         roots.into_iter().filter(|root| root.place != PathPlace::Memories).collect()
     }
@@ -142,7 +142,7 @@ impl Root {
         Ok(folder)
     }
 
-    /// Stamp of a path, if it exists. A path through a link or a file counts as missing.
+    /// Stamp of a path, if it exists. A path through a link or a file is treated as missing.
     pub(super) fn stamp_of(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
         if below.len() > MAX_PATH {
             return Err(io::ErrorKind::InvalidFilename.into());
@@ -155,7 +155,7 @@ impl Root {
         }
     }
 
-    /// Time of the last change, in seconds and nanoseconds; for a folder, including changes of its entries.
+    /// Time of the last change, in seconds and nanoseconds; for a folder, including changes to its entries.
     #[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
     pub(super) fn changed(&self, below: &[u8]) -> io::Result<(i64, i64)> {
         let (folder, name) = split(below);
@@ -178,12 +178,12 @@ impl Root {
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Stamp of an entry of a folder.
+/// Stamp of an entry in a folder.
 pub(super) fn stamp_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {
     Ok(Stamp::of(&statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// Opens a regular file of a folder for reading, without blocking on pipes.
+/// Opens a regular file in a folder for reading, without blocking on pipes.
 pub(super) fn file_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(File, Stamp)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = openat(folder, OsStr::from_bytes(name), flags, Mode::empty())?;
@@ -196,7 +196,7 @@ pub(super) fn link_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(readlinkat(folder, OsStr::from_bytes(name), Vec::new())?.into_bytes())
 }
 
-/// First `limit` bytes of a regular file of a folder, if it exists.
+/// First `limit` bytes of a regular file in a folder, if it exists.
 pub(super) fn small_in(folder: &OwnedFd, name: &[u8], limit: u64) -> Option<Vec<u8>> {
     let (file, _) = file_in(folder, name).ok()?;
     let mut content = Vec::new();
@@ -209,7 +209,7 @@ pub(super) fn folder_in(folder: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
     Ok(openat(folder, OsStr::from_bytes(name), FOLDER, Mode::empty())?)
 }
 
-/// Entries of a folder.
+/// Lists the entries of a folder.
 pub(super) fn entries(folder: &OwnedFd) -> io::Result<Dir> {
     Ok(Dir::read_from(folder.as_fd())?)
 }
@@ -222,7 +222,7 @@ pub(super) struct SafePath {
 }
 
 impl SafePath {
-    /// Path for changes: as tools show it, with invalid UTF-8 bytes as `\xff` and a slash after folders.
+    /// Path as written in changes: the tool path, with invalid UTF-8 bytes as `\xff` and a slash after folders.
     pub(super) fn shown(&self, is_folder: bool) -> String {
         let mut shown = if self.place == PathPlace::Own { String::new() } else { format!("{}/", self.place) };
         for chunk in self.below.utf8_chunks() {

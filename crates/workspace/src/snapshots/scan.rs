@@ -1,9 +1,9 @@
 //! Scans the metadata of every path in a tree, not the contents.
 //!
-//! In a folder of the user, folders that git ignores as a whole (`target/`, `node_modules/`) and the data of git are
-//! left out: they can be recreated, and are larger than everything else together. Files that [other programs run or
-//! obey](agentd_core::guarded) are searched for in them all the same. Single ignored files, such as `.env`, are
-//! included. In a session's own tree, the areas of the daemon are left out.
+//! In a user's folder, folders that git ignores as a whole (`target/`, `node_modules/`) and git's data are left out:
+//! they can be recreated, and are larger than everything else together. They are nevertheless searched for files that
+//! [other programs run or obey](agentd_core::guarded). Single ignored files, such as `.env`, are included. In a
+//! session's own tree, the daemon's areas are left out.
 
 use std::{
     collections::HashSet,
@@ -41,10 +41,10 @@ const MAX_DEPTH: usize = 100;
 const MAX_PATH: usize = 3500;
 /// Buffer size for hashing, in bytes.
 const WRITTEN: usize = 16 * 1024;
-/// Number of known paths from which several threads scan a tree.
+/// Number of known paths above which several threads scan a tree.
 const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
-/// Maximum number of folders searched only for guarded files. With more, the result is partial.
+/// Maximum number of folders searched only for guarded files. Above it, the result is partial.
 const MAX_SEARCHED: usize = 50_000;
 /// List of refs for plain web servers, which git writes together with its data.
 const LIST_OF_REFS: &[u8] = b"info/refs";
@@ -58,7 +58,7 @@ pub(super) struct ScanResult {
     pub(super) tree: Tree,
     /// Number of folders that are too deep to be recorded.
     pub(super) too_deep: usize,
-    /// Folders of the user that are left out.
+    /// The user's folders that are left out.
     pub(super) left_out: Vec<Vec<u8>>,
     /// Topmost files and folders that other programs run or obey.
     pub(super) guarded: Vec<Vec<u8>>,
@@ -72,21 +72,21 @@ pub(super) struct ScanResult {
     pub(super) unopened: Vec<Vec<u8>>,
 }
 
-/// Entries of a folder that a scan includes.
+/// Selection of a folder's entries that a scan includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// All that git does not ignore.
+    /// All entries that git does not ignore.
     All,
-    /// All, because other programs run or obey them.
+    /// All entries, because other programs run or obey them.
     Guarded,
-    /// Only guarded ones, because git ignores the folder.
+    /// Only guarded entries, because git ignores the folder.
     Search,
-    /// Only those that decide what git runs.
+    /// Only entries that decide what git runs.
     Repository,
     /// All entries of a folder that decides what git runs.
     OfGit,
-    /// None, because git stores its data here, in a repository with another name than `.git`. Undo would revert what
-    /// the user committed since.
+    /// No entries, because git stores its data here, in a repository with a name other than `.git`. Undo would revert
+    /// what the user committed since the call.
     Store,
 }
 
@@ -128,7 +128,7 @@ impl ScanResult {
 }
 
 /// Scans a tree, up to `max_files` paths. Known paths are scanned again even if ignore files exclude them by now.
-/// Otherwise a command could add a path to an ignore file, and the next command could change it unnoticed.
+/// Otherwise a command could add a path to an ignore file, and the next command could change that path unnoticed.
 pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedNames) -> io::Result<ScanResult> {
     let mut tree = Tree::new(root.place, root.path.clone());
     let top = match root.folder(b"") {
@@ -158,8 +158,8 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
     Ok(scan.seen)
 }
 
-/// Scans one more path, with everything in it, unless it is included already: a guarded link leads there. With `is_git`
-/// it is a repository, and only the files that decide what git runs are included.
+/// Scans one more path, with everything in it, unless it is already included: a guarded link leads to the path. With
+/// `is_git` the path is a repository, and only the files that decide what git runs are included.
 pub(super) fn scan_more(
     root: &Root,
     seen: &mut ScanResult,
@@ -207,7 +207,7 @@ fn scan_parallel(scan: &Scan<'_>, top: &OwnedFd, folders: &[PendingFolder]) -> V
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS).min(folders.len());
     let mut parts = thread::scope(|scope| {
-        // If no thread can be spawned, this one does all the work.
+        // If no thread can be spawned, the current thread does all the work.
         let named = || thread::Builder::new().name("snapshot-look".into());
         let others: Vec<_> = (1..threads).filter_map(|_| named().spawn_scoped(scope, work).ok()).collect();
         let mut parts = work();
@@ -257,7 +257,7 @@ impl Scan<'_> {
         self.seen.entries.push((path.to_vec(), stamp));
     }
 
-    /// Scans the entries of a folder. `path` is its path, and is restored on return.
+    /// Scans the entries of the folder at `path`. `path` is restored on return.
     fn folder(&mut self, folder: &OwnedFd, path: &mut Vec<u8>, above: FolderContext<'_>) -> io::Result<()> {
         let scope = above.scope;
         let with_own = if scope == Scope::All { self.ignores(folder, path, above.ignores) } else { None };
@@ -328,7 +328,7 @@ impl Scan<'_> {
             self.seen.guarded.push(path.clone());
         }
         let is_lead = match inner {
-            // A new link may lead into a cache, which no check covers.
+            // A new link may lead into a cache, which no check scans.
             Scope::All => {
                 stamp.kind == Kind::Link && self.known.entries.get(path).is_none_or(|known| known.stamp != stamp)
             }
@@ -358,8 +358,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Scope of an entry; for a folder, of its contents. `None` if it is left out. Folders that are only searched, and
-    /// most folders in a repository, are not recorded themselves.
+    /// Scope of an entry; for a folder, scope of its contents. `None` if the entry is left out. Folders that are only
+    /// searched, and most folders in a repository, are not recorded themselves.
     fn scope_of(
         &mut self,
         name: &[u8],
@@ -375,7 +375,7 @@ impl Scan<'_> {
         match scope {
             Scope::Repository => match guarded::git_entry(name, is_folder) {
                 GitEntry::Guarded => Some(Scope::OfGit),
-                // A link may replace a folder.
+                // A link may be in place of a folder.
                 _ if kind == Kind::Link && guarded::git_entry(name, true) == GitEntry::Guarded => Some(Scope::OfGit),
                 GitEntry::Repositories => Some(Scope::Repository),
                 GitEntry::Store => None,
@@ -471,7 +471,7 @@ impl Scan<'_> {
         matches.find(|matches| !matches.is_none()).is_some_and(|matches| matches.is_ignore())
     }
 
-    /// Ignore files that apply in this folder, if it has one itself.
+    /// Ignore files that apply in this folder, including its own if it has one.
     fn ignores(&mut self, folder: &OwnedFd, path: &[u8], above: &[Arc<Gitignore>]) -> Option<Vec<Arc<Gitignore>>> {
         if !self.seen.tree.place.is_mounted() {
             return None;

@@ -1,5 +1,5 @@
-//! State of one session: the last scan of its trees, and their state before the running call. Contents, and the last
-//! scan of each project, are shared by all sessions.
+//! State of one session: the last scan of its trees, and the state of the trees before the running call. Contents, and
+//! the last scan of each project, are shared by all sessions.
 //!
 //! ```text
 //! {session}/look                     last scan before a call; for the user's folders, only their paths
@@ -11,7 +11,8 @@
 //! {session}/alive                    timestamp of the last heartbeat during a call
 //! ```
 //!
-//! The scan of a call is removed once a later call has ended, because its result is in the journal by then.
+//! The scan before a call is removed once a later call has ended, because the earlier call's result is in the journal
+//! by then.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -44,12 +45,12 @@ use super::{
 };
 use crate::text;
 
-/// Extensions of scans before calls: of the session's own tree, and of the user's folders.
+/// Extensions of scan files before calls: for the session's own tree, and for the user's folders.
 const LOOK: &str = "look";
 const OF_PROJECT: &str = "project";
-/// Extension of a call's guard.
+/// Extension of a call's guard file.
 const GUARD: &str = "guard";
-/// Extension for a folder of the user, by its position among them.
+/// Extension for a user's folder, by its position among them.
 fn extension_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{}", at + 1) }
 }
@@ -61,10 +62,10 @@ pub(super) struct SessionRecord {
     pub(super) store: Arc<Store>,
     /// Trees of the last scan.
     pub(super) trees: Vec<Arc<Tree>>,
-    /// True if the file `look` describes these trees, and the user's folders that it names.
+    /// True if the file `look` describes these trees, including the paths of the user's folders.
     pub(super) saved: bool,
     named: Vec<PathBuf>,
-    /// Number of removals when all contents of the trees were known to be stored.
+    /// Number of removals at the time when all contents of the trees were known to be stored.
     pub(super) removals: Option<u64>,
     /// True if the last scan found no space for a content, although the scan before it did.
     pub(super) lacks_space: bool,
@@ -73,7 +74,7 @@ pub(super) struct SessionRecord {
     /// Names that other programs run or obey, and the guarded files of the last scan.
     pub(super) names: GuardedNames,
     pub(super) guarded: GuardedPaths,
-    /// Read-only folders of the user. Links in them may lead to files that the session may change.
+    /// The user's read-only folders. Links in them may lead to files that the session may change.
     pub(super) around: Vec<PathBuf>,
 }
 
@@ -107,7 +108,7 @@ impl SessionRecord {
         let store = Arc::clone(&self.store);
         let roots = Root::all(workspace)?;
         let marker = self.marker(call);
-        // A scan before a question is outdated when the call finally runs.
+        // A scan before an approval prompt is outdated when the call finally runs.
         self.forget_markers(|path| path.file_stem() == marker.file_stem());
         let scoped = paths.and_then(|paths| scope(&roots, paths));
         let mut before = if let Some(safe_paths) = scoped {
@@ -145,7 +146,7 @@ impl SessionRecord {
         Ok(before)
     }
 
-    /// Note about files for which there is no space, even after removing old contents.
+    /// Note about files for which there is no space, even after old contents were removed.
     fn full_note(&self) -> Option<String> {
         let is_full = |entry: &&Entry| entry.content == Content::Unstored(SkipReason::Full);
         let files = self.trees.iter().flat_map(|tree| tree.entries.values()).filter(is_full).count();
@@ -154,7 +155,7 @@ impl SessionRecord {
             .then(|| format!("{} cannot be recorded: the limit of {limit} is reached", text::count(files, "file")))
     }
 
-    /// Takes over the last scans of the user's folders by any session.
+    /// Adopts the last scans that any session made of the user's folders.
     fn adopt_project_scans(&mut self, roots: &[Root]) -> io::Result<()> {
         for root in roots.iter().filter(|root| root.place.is_mounted()) {
             if self.known(root).is_some_and(|known| known.unseen.is_some()) {
@@ -162,7 +163,7 @@ impl SessionRecord {
             }
             if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
                 self.trees.retain(|tree| tree.place != root.place);
-                // One session's project can be an added folder of another.
+                // The project of one session can be an added folder of another session.
                 self.trees.push(if last.place == root.place {
                     last
                 } else {
@@ -173,8 +174,7 @@ impl SessionRecord {
         Ok(())
     }
 
-    /// Stores the trees before a call. The session's own trees come last, because their file marks the scan as
-    /// complete.
+    /// Stores the trees before a call. The session's own tree comes last, because its file marks the scan as complete.
     fn mark(&mut self, marker: &Path) -> io::Result<()> {
         let mounted: Vec<&Arc<Tree>> = self.trees.iter().filter(|tree| tree.place.is_mounted()).collect();
         for (at, tree) in mounted.iter().enumerate() {
@@ -198,7 +198,7 @@ impl SessionRecord {
 
     /// Scans again, and returns the changes.
     pub(super) fn after(&mut self, workspace: &Workspace, before: BaseState) -> io::Result<Changes> {
-        // Another call, or a reload of this record, may have changed the names since.
+        // Another call, or a reload of this record, may have changed the names since the call began.
         self.names = before.names.clone();
         let changes = self.changes_checked(&before, workspace, None);
         let changes = changes.or_else(|error| self.remove_planted(&before, workspace).and(Err(error)))?;
@@ -214,13 +214,13 @@ impl SessionRecord {
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (extension_of(OF_PROJECT, at), extension_of(ENDED_OF_PROJECT, at)));
         for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
-            // A file that is not renamed only holds more contents than necessary.
+            // A file that is not renamed only retains more contents than necessary.
             let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
         }
         Ok(changes)
     }
 
-    /// Changes of a call that was interrupted by a crash. Changes that may be someone else's are marked as late.
+    /// Changes made by a call that a crash interrupted. Changes that someone else may have made are marked as late.
     pub(super) fn unfinished(
         &mut self,
         workspace: &Workspace,
@@ -236,7 +236,7 @@ impl SessionRecord {
         let Some(record) = record::read(&marker)? else { return Ok(Changes::default()) };
         let mut trees = record.trees;
         if !record.scoped {
-            // The user's folders have separate files.
+            // The user's folders are stored in separate files.
             let named = trees.extract_if(.., |tree| tree.place.is_mounted()).count();
             for at in 0..named {
                 let mounted = record::read(&marker.with_extension(extension_of(of_project, at)))?;
@@ -255,7 +255,7 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// All changes, and separately those of guarded files. `sign` is the last heartbeat after a crash.
+    /// All changes, and separately those to guarded files. `sign` is the last heartbeat after a crash.
     pub(super) fn changes_since(
         &mut self,
         before: &BaseState,
@@ -342,7 +342,7 @@ impl SessionRecord {
         Ok((Changes { files, notes, ..Changes::default() }, guarded))
     }
 
-    /// Records the contents of changes of another session as needed.
+    /// Records that the contents in another session's changes are needed.
     pub(super) fn adopt(&self, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
         let _gate = self.store.blobs.gate();
         let adopt = |change: FileChange| {
@@ -355,7 +355,7 @@ impl SessionRecord {
         Ok(adopted)
     }
 
-    /// Reverts changes, or previews it.
+    /// Reverts changes, or returns a preview.
     pub(super) fn undo(
         &mut self,
         workspace: &Workspace,
@@ -377,7 +377,7 @@ impl SessionRecord {
         self.folder.join("alive")
     }
 
-    /// Removes matching scans of calls. A leftover is harmless, because its call has a result.
+    /// Removes matching scans before calls. A leftover is harmless, because its call has a result.
     fn forget_markers(&self, goes: impl Fn(&Path) -> bool) {
         let Ok(markers) = fs::read_dir(self.folder.join("calls")) else { return };
         for marker in markers.flatten().filter(|marker| goes(&marker.path())) {

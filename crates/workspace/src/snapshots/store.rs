@@ -2,9 +2,9 @@
 //! and removes the others.
 //!
 //! Contents are needed, in this order, by running calls, by the changes of sessions, and by the last scans, which would
-//! otherwise read them again. There are no reference counts: each user of contents has a file that lists them, and all
-//! of these files are read before anything is removed. Leftovers of a crash are therefore unneeded, and removed with
-//! the next collection.
+//! otherwise have to read them again. There are no reference counts: each user of contents has a file that lists them,
+//! and all of these files are read before anything is removed. Leftovers of a crash are therefore unneeded, and removed
+//! by the next collection.
 
 use std::{
     collections::HashSet,
@@ -35,7 +35,7 @@ pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 
 /// Name of the folder with contents.
 const CONTENTS: &str = "contents";
-/// Folder of project scans.
+/// Folder for project scans.
 const PROJECTS: &str = "projects";
 
 /// Share of unneeded contents above which a pack is rewritten, in percent.
@@ -44,7 +44,7 @@ const MIN_UNNEEDED_PERCENT: u64 = 25;
 /// Time during which the result of an ended call may turn out to be lost, in seconds.
 const LOST_AFTER: i64 = 7 * 24 * 60 * 60;
 
-/// Needed contents, by reason.
+/// Needed contents, by purpose.
 #[derive(Debug, Default)]
 struct Needs {
     /// Contents needed by calls that are running or were interrupted.
@@ -80,8 +80,8 @@ impl Store {
         self.blobs.remove_unwanted(|hash| wanted.contains(hash), MIN_UNNEEDED_PERCENT)
     }
 
-    /// Frees space by removing contents that are not needed right now. The most recently recorded ones stay, up to nine
-    /// tenths of the limit. Old turns can then no longer be undone completely, but new ones can. `needed` are the
+    /// Frees space by removing contents that are not needed right now. The most recently recorded contents stay, up to
+    /// nine tenths of the limit. Old turns can then no longer be undone completely, but new ones can. `needed` are the
     /// contents in use by the caller.
     pub(super) fn free_space(&self, needed: HashSet<Hash>) -> io::Result<()> {
         let _exclusive = self.blobs.exclusive();
@@ -137,7 +137,8 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Adds the contents of a scan before a call. The scan of an ended call is useful only if a crash lost its result.
+    /// Adds the contents of a scan before a call. The scan before an ended call is useful only if a crash lost the
+    /// call's result.
     fn call(&mut self, file: &Path) -> io::Result<()> {
         let ending = file.extension().and_then(OsStr::to_str).unwrap_or_default();
         if ending != ENDED && !ending.starts_with(ENDED_OF_PROJECT) {
@@ -153,7 +154,7 @@ impl Needs {
         self.add_scan(file).map(drop)
     }
 
-    /// Adds the contents of a scan. Returns the projects that it names.
+    /// Adds the contents of a scan. Returns the projects that the scan names.
     fn add_scan(&mut self, file: &Path) -> io::Result<Vec<PathBuf>> {
         let mut named = Vec::new();
         for tree in record::read(file)?.into_iter().flat_map(|record| record.trees) {
@@ -166,10 +167,10 @@ impl Needs {
     }
 }
 
-/// Number of projects whose scans are cached. Others are read again.
+/// Number of projects whose scans are cached. Other scans are read again.
 const IN_MEMORY: usize = MAX_FOLDERS + 1;
 
-/// Time without use after which a scan is dropped, together with the contents that only it needs.
+/// Time without use after which a scan is dropped, together with the contents that only this scan needs.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Last scans of projects.
@@ -183,7 +184,7 @@ pub(super) struct Projects {
 #[derive(Debug)]
 struct StoredTree {
     tree: Arc<Tree>,
-    /// True if the file describes this tree.
+    /// True if the file on disk describes this tree.
     saved: bool,
     /// Number of removals when all contents were known to be stored.
     removals: u64,
@@ -195,7 +196,7 @@ impl Projects {
         Ok(Self { folder, stored_trees: Mutex::default() })
     }
 
-    /// File of the scan of a project.
+    /// File with the scan of a project.
     pub(super) fn file(&self, project: &Path) -> PathBuf {
         let name = blobs::text(&blobs::hash(project.as_os_str().as_bytes()));
         self.folder.join(name).with_extension("look")
@@ -223,8 +224,8 @@ impl Projects {
         Ok(Some(tree))
     }
 
-    /// Makes this the last scan of its project, and links its file as `name`: the link is not affected by later scans.
-    /// The caller holds the gate.
+    /// Makes `tree` the last scan of its project, and links the scan's file as `name`: the link is not affected by
+    /// later scans. The caller holds the gate.
     pub(super) fn keep(&self, tree: &Arc<Tree>, blobs: &Blobs, name: &Path) -> io::Result<()> {
         let mut stored_trees = lock(&self.stored_trees);
         let known = stored_trees
@@ -243,7 +244,7 @@ impl Projects {
         record::link(&file, name, [tree.as_ref()])
     }
 
-    /// Caches this scan, which is not on the disk yet. The caller holds the gate.
+    /// Caches a scan that is not on disk yet. The caller holds the gate.
     pub(super) fn note(&self, tree: &Arc<Tree>, blobs: &Blobs) {
         let mut stored_trees = lock(&self.stored_trees);
         if !stored_trees.iter().any(|stored| Arc::ptr_eq(&stored.tree, tree)) {

@@ -21,7 +21,7 @@ pub(super) struct Tree {
     pub(super) place: PathPlace,
     /// Path of the root.
     pub(super) path: PathBuf,
-    /// Reason why nothing of it is recorded, if so.
+    /// Reason why nothing in the tree is recorded, if so.
     pub(super) unseen: Option<String>,
     /// Entries by path below the root.
     pub(super) entries: HashMap<Vec<u8>, Entry>,
@@ -38,8 +38,8 @@ pub(super) struct Tree {
 pub(super) struct Entry {
     pub(super) stamp: Stamp,
     pub(super) content: Content,
-    /// True if the file changed so recently that a further change might leave the same stamp. Its content must be read
-    /// again.
+    /// True if the file changed so recently that a further change might leave the same stamp. The content must then be
+    /// read again.
     pub(super) fresh: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum SkipReason {
     Full = 1,
     /// The file cannot be read.
     Unreadable = 2,
-    /// The file kept changing.
+    /// The file kept changing during the reads.
     Busy = 3,
 }
 
@@ -79,7 +79,7 @@ impl Entry {
         Self { stamp: Stamp::default(), content: Content::Absent, fresh: false }
     }
 
-    /// State for the record of a change.
+    /// State as recorded in a change.
     pub(super) fn state(&self) -> Option<FileState> {
         let mode = self.stamp.mode;
         let (hash, size) = match &self.content {
@@ -177,7 +177,7 @@ pub(super) fn tree_of(trees: &[Arc<Tree>], root: &Root) -> Option<Arc<Tree>> {
     trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
 }
 
-/// Identity of the file, if it is still the same one and has other names.
+/// Identity of the file, if it is still the same file and has other names.
 fn shared(was: &Stamp, now: &Stamp) -> Option<SharedFile> {
     let is_same = (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
     let is_shared = is_same && now.kind == Kind::File && now.links > 1;

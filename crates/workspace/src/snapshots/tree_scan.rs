@@ -27,8 +27,8 @@ use super::{
 use crate::{exact::is_missing, path::PathPlace, text};
 
 impl SessionRecord {
-    /// Scans everything. If there is no space for a new content, frees some and scans again. While the returned guard is
-    /// held, nothing is removed; the contents of the `in_use` trees of a call are never removed.
+    /// Scans everything. If there is no space for a new content, frees some and scans again. While the returned guard
+    /// is held, nothing is removed; the contents of the call's `in_use` trees are never removed.
     pub(super) fn scan_with_space<'s>(
         &mut self,
         store: &'s Store,
@@ -50,7 +50,7 @@ impl SessionRecord {
         Ok((self.update_trees(roots)?, gate))
     }
 
-    /// Drops knowledge of contents that were removed from the store, so that they are read again.
+    /// Forgets contents that were removed from the store, so that they are read again.
     fn forget_lost(&mut self) {
         let removals = self.store.blobs.removals();
         if self.removals == Some(removals) {
@@ -119,8 +119,8 @@ impl SessionRecord {
         Ok((tree, changed))
     }
 
-    /// Reason why the user must approve writing these paths: other programs run or obey them, although their names do
-    /// not show it. In a tree too large to scan, only links in the folders above a path count.
+    /// Reason why the user must approve writing to these paths: other programs run or obey the files, although their
+    /// names do not show it. In a tree too large to scan, only links in the folders above a path are considered.
     pub(super) fn obeyed(&self, roots: &[Root], paths: &[String]) -> io::Result<Option<String>> {
         let placed = paths.iter().filter_map(|path| {
             let safe_path = SafePath::read(path)?;
@@ -182,21 +182,21 @@ fn new_tree(root: &Root) -> Arc<Tree> {
     Arc::new(Tree::new(root.place, root.path.clone()))
 }
 
-/// Number of contents from which two threads read them.
+/// Number of contents above which two threads read them.
 const PARALLEL_FROM: usize = 64;
 
 /// Maximum number of paths named in a note.
 const MAX_NAMED: usize = 3;
 
-/// Maximum number of reads of a file that changes while it is read.
+/// Maximum number of attempts to read a file that changes meanwhile.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Upper bound on the tick of file timestamps, in nanoseconds. A change within a tick may leave them unchanged.
 const TICK_NANOS: i128 = 20_000_000;
-/// The same for file systems with a resolution of one or two seconds.
+/// Tick for file systems with a resolution of one or two seconds, in nanoseconds.
 const COARSE_TICK_NANOS: i128 = 2_000_000_000;
 
-/// Stores new contents of a scan. Returns the tree, and true if it differs from the known one.
+/// Stores the new contents in a scan. Returns the tree, and true if it differs from `known`.
 fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::Result<(Arc<Tree>, bool)> {
     let digest = seen.digest();
     if seen.tree.unseen.is_none() && known.unseen.is_none() && known.seen == Some(digest) {
@@ -218,7 +218,7 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
             _ => new.push((path, stamp)),
         }
     }
-    // Digest of a settled tree: if nothing needs another read, an equal scan has the same result.
+    // Digest of a settled tree: if no entry needs another read, an equal scan has the same result.
     let stamps: HashMap<Vec<u8>, Stamp> = new.iter().cloned().collect();
     let mut is_settled = true;
     for (path, entry) in files.capture_all(&new)? {
@@ -326,7 +326,7 @@ impl SnapshotConfig {
     }
 }
 
-/// Returns true if the file may change after a read that began at that time without getting another timestamp.
+/// Returns true if the file may change after a read that began at `began` without getting another timestamp.
 fn is_fresh(stamp: &Stamp, began: SystemTime) -> bool {
     let began = began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
     let latest = stamp.modified.max(stamp.changed);

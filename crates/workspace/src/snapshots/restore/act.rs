@@ -41,7 +41,7 @@ pub(super) fn apply_steps(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path)
         };
         steps.iter().enumerate().filter_map(due).collect()
     };
-    // Folders without write permission are opened up. They get their own permissions at the end.
+    // Folders without write permission are made writable. They get their own permissions at the end.
     for index in steps_of(steps, |step| is_folder(step.expected())) {
         attempt(&mut steps[index], open_up);
     }
@@ -51,8 +51,8 @@ pub(super) fn apply_steps(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path)
     for index in steps_of(steps, |step| step.goal().is_some()) {
         attempt(&mut steps[index], |root, step| restore_content(session, root, step, blobs));
     }
-    // Each folder is synced once and not for each of its files, of which there may be thousands. This comes before
-    // folders get their own permissions, because some cannot be opened afterwards.
+    // Each folder is synced once rather than once per file, of which there may be thousands. The syncs come before
+    // folders get their own permissions, because some folders cannot be opened afterwards.
     let mut durable = HashSet::new();
     for index in steps_of(steps, |_| true) {
         attempt(&mut steps[index], |root, step| sync_folder(root, step, &mut durable));
@@ -67,7 +67,7 @@ pub(super) fn apply_steps(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path)
     }
 }
 
-/// Syncs the folder above a step, unless that is done already.
+/// Syncs the folder that contains a step's path, unless it has already been synced.
 fn sync_folder(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::Result<Verdict> {
     let below = split(&step.safe_path.below).0.to_vec();
     if durable.insert(SafePath { place: step.safe_path.place, below: below.clone() }) {
@@ -101,7 +101,7 @@ fn is_folder(state: Option<&FileState>) -> bool {
     state.is_some_and(|state| state.kind == FileKind::Folder)
 }
 
-/// Returns true if the existing entry must be removed before anything else can take its place.
+/// Returns true if the existing entry must be removed before anything else can be created at its path.
 fn must_be_removed(step: &Step<'_>) -> bool {
     step.expected().is_some() && (step.goal().is_none() || is_folder(step.goal()) != is_folder(step.expected()))
 }
@@ -114,8 +114,8 @@ fn open_up(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
         let (parent, mode) = (root.folder(parent)?, state.mode | OWNER);
         match root::folder_in(&parent, name) {
             Ok(folder) => File::from(folder).set_permissions(Permissions::from_mode(mode))?,
-            // An unreadable folder cannot be opened to change its permissions. That it is not a link was checked just
-            // now, and is checked again by the call if the system supports it.
+            // An unreadable folder cannot be opened to change its permissions. The stamp shows that it is not a link,
+            // and the system call checks that again where supported.
             Err(_) if root::stamp_in(&parent, name)?.kind == Kind::Folder => {
                 rustix::fs::chmodat(&parent, OsStr::from_bytes(name), Mode::from_raw_mode(mode), AtFlags::empty())?;
             }
@@ -155,7 +155,7 @@ fn restore_content(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) 
     }
     let in_place = step.expected().is_some() && !must_be_removed(step);
     if in_place && step.expected().is_some_and(|state| (state.kind, &state.hash) == (goal.kind, &goal.hash)) {
-        // An unreadable file is replaced below.
+        // An unreadable file is replaced further below.
         if let Ok((file, _)) = root::file_in(&parent, name) {
             if !is_unchanged(root, &parent, name, step)? {
                 return Ok(changed_meanwhile());
@@ -243,7 +243,7 @@ fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> 
     if Some(now) == step.stamp {
         return Ok(true);
     }
-    // Removing one of several names of a file changes the times of the others.
+    // Removing one of a file's names changes the times of the others.
     let without_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
     Ok(Some(without_times(now)) == step.stamp.map(without_times)
         && current(root, &step.safe_path)?.0.as_ref() == step.expected())
@@ -260,8 +260,8 @@ fn changed_meanwhile() -> Verdict {
     Verdict::Conflict("it was changed by something else just now".to_owned())
 }
 
-/// Writes a content into the existing file. Returns `None`, without any change, if it is another file by now or has no
-/// other names any more.
+/// Writes a content into the existing file. Returns `None`, without any change, if the path is another file by now or
+/// the file no longer has other names.
 fn write(
     parent: &OwnedFd,
     name: &[u8],
@@ -274,7 +274,7 @@ fn write(
         let found = file.metadata()?;
         io::Result::Ok(found.dev() == shared.device && found.ino() == shared.inode && found.nlink() > 1)
     };
-    // An unreadable file is replaced instead. A read-only one is opened up by its owner below.
+    // An unreadable file is replaced instead. A read-only file is made writable by its owner below.
     let Ok((readable, stamp)) = root::file_in(parent, name) else { return Ok(None) };
     if !is_it(&readable)? {
         return Ok(None);
@@ -289,15 +289,15 @@ fn write(
         let mut now = Vec::new();
         (&mut file).take(step.expected().map_or(0, |state| state.size).max(goal.size) + 1).read_to_end(&mut now)?;
         let hash = blobs::text(&blobs::hash(&now));
-        // Another of its names may have been restored before.
+        // The content may have been restored under another name of the file.
         if hash == goal.hash {
             return Ok(Some(Verdict::Do));
         }
         if step.expected().is_none_or(|state| state.hash != hash) {
             return Ok(Some(changed_meanwhile()));
         }
-        // The old content is stored too, so a file left half-written by a crash can be detected, and restored to either
-        // content.
+        // The old content is stored as well, so that a file left half-written by a crash can be detected, and restored
+        // to either content.
         file.rewind()?;
         file.write_all(content)?;
         file.set_len(content.len() as u64)?;
