@@ -17,11 +17,11 @@ names! {
         /// There is nothing to trust.
         #[default]
         Empty = "empty",
-        /// It was never trusted, so nothing of it is used.
+        /// The folder was never trusted, so no part of it is used.
         Untrusted = "untrusted",
-        /// It has changed since it was trusted, so nothing of it is used.
+        /// The folder has changed since it was trusted, so no part of it is used.
         Changed = "changed",
-        /// It is unchanged since it was trusted.
+        /// The folder is unchanged since it was trusted.
         Trusted = "trusted",
     }
 }
@@ -31,11 +31,11 @@ names! {
 pub struct ProjectReport {
     /// Real path of the project.
     pub path: PathBuf,
-    /// Current trust in it.
+    /// Current trust in the project.
     pub trust: ProjectTrust,
     /// SHA-256 over the names and contents of all files in use, in hexadecimal; empty if there are none.
     pub hash: String,
-    /// Time at which the user last trusted it.
+    /// Time at which the user last trusted the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_at: Option<Timestamp>,
     /// Files in use, sorted by path.
@@ -48,11 +48,11 @@ pub struct ProjectReport {
     pub skills: Vec<String>,
     /// Slash commands of the project.
     pub commands: Vec<ProjectCommand>,
-    /// Differences from the trusted version.
+    /// Differences from the trusted version of the folder.
     pub changes: Vec<ProjectChange>,
     /// Entries that are never read, such as rules and servers.
     pub ignored: Vec<String>,
-    /// Problems of individual files.
+    /// Problems with individual files.
     pub problems: Vec<ProjectProblem>,
 }
 
