@@ -72,7 +72,7 @@ pub struct ProjectFile {
 pub struct ProjectCommand {
     /// Name that users type.
     pub name: String,
-    /// Text of its file; empty if the project is not trusted.
+    /// Text of the command's file; empty if the project is not trusted.
     pub text: String,
 }
 
@@ -97,14 +97,14 @@ names! {
     }
 }
 
-/// A problem of a project's file.
+/// A problem with a project file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectProblem {
     /// Path relative to `.agentd/`; empty if the problem is about the whole folder.
     pub file: String,
     /// Description of the problem.
     pub message: String,
-    /// True if the file, or what it describes, is not used.
+    /// True if the file or the item that it describes is not used.
     pub is_fatal: bool,
 }
 
