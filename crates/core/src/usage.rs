@@ -38,7 +38,7 @@ impl Usage {
         Self { calls: 1, unpriced_calls: u64::from(counted.cost_microusd.is_none()), ..counted }
     }
 
-    /// Usage of a failed model call: one call without known cost.
+    /// Usage of a failed model call, which counts as a call and is assumed to be free.
     pub fn of_failed_call() -> Self {
         Self { calls: 1, ..Self::default() }
     }

@@ -48,7 +48,8 @@ pub(crate) struct Upkeep {
     checkpoints: u32,
 }
 
-/// Maximum number of attempts to move the log while readers block it.
+/// Maximum number of attempts to move the log while readers block it. Each attempt except the first waits for
+/// `CHECKPOINT_WAIT`.
 const MAX_CHECKPOINTS: u32 = 250;
 const CHECKPOINT_WAIT: Duration = Duration::from_millis(20);
 
