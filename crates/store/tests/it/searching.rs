@@ -152,7 +152,7 @@ async fn damaged_page_loses_only_its_search_hits() {
         all.expect("the index is completed in time");
         let found = lines_found(&store, LINES).await;
         let lost = found.iter().filter(|sessions| **sessions < 2).count();
-        // If only the index of numbers is damaged, the events themselves are readable.
+        // If only the table `completed_items` is damaged, the events themselves are readable.
         let expected = if table == "events" { 1..50 } else { 0..1 };
         assert!(expected.contains(&lost) && !found.contains(&0), "{lost} lines of one session are lost with {table}");
     }
