@@ -242,7 +242,7 @@ pub struct DocumentQuery {
     pub begin_by: Option<Instant>,
 }
 
-/// Progress of indexing a document.
+/// Progress in indexing a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentProgress {
     /// Name of the document in the request.

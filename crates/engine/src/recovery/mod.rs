@@ -337,8 +337,8 @@ pub(crate) fn not_run_text(reason: &str) -> String {
     format!("{reason} before this ran: it never ran; retry it if still needed")
 }
 
-/// Placeholder results for calls that had not started when their turn ended. Calls that had started are among `closed`
-/// items.
+/// Placeholder results for calls that had not started when their turn ended. Calls that had started are among the items
+/// in `cut_off`.
 pub(crate) fn unstarted_results(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventKind]) -> Vec<EventKind> {
     let has_begun = |call: &&ToolCall| {
         let of_call =

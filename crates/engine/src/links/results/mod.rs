@@ -12,7 +12,8 @@
 //!   end and the path. This includes errors: overflowing the window would end the session for good, and truncated text
 //!   could not be retrieved.
 //!
-//! [`EditDiagnostics`]: errors caused by an edit are shown to the model before its next step, once, as worded by the language server.
+//! [`EditDiagnostics`]: errors caused by an edit are shown to the model before its next step, once, as worded by the
+//! language server.
 
 mod reduce;
 pub(crate) mod undo;
@@ -50,7 +51,7 @@ const MIN_CONTROL_CHARS: usize = 16;
 const CONTROL_DIVISOR: usize = 20;
 /// Maximum length of a piece's name or type, in characters.
 const MAX_LABEL: usize = 60;
-/// Divisor of the limit that gives the size of the shown part of a longer result.
+/// Divisor of the limit that gives the size of the shown part of a longer result, at most `MAX_SHOWN` tokens.
 const SHOWN_DIVISOR: u64 = 2;
 const MAX_SHOWN: u64 = 2_000;
 /// Tool that reads parts of files. Results of this tool are stored for users, but not for the model, which can read on

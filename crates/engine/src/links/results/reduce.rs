@@ -15,7 +15,8 @@ use regex::Regex;
 
 use crate::turn::rounds::fingerprint;
 
-/// Number of lines shown first from the start and the end, and shown again later if there is space.
+/// Number of lines from the start that are shown first. The next three are the number of lines from the end, and the
+/// numbers that are shown later if there is space.
 const FIRST: usize = 6;
 const LAST: usize = 12;
 const MORE_FIRST: usize = 20;

@@ -354,7 +354,7 @@ impl SessionHandle {
     /// Without `last_used`: the work that prevents the removal.
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let (end_error, hold) = (Arc::clone(&self.end_error), Arc::clone(&self.hold));
-        // The user can remove a session whose journal cannot be written. On a full disk that frees space.
+        // The user can remove a session whose journal cannot be written. On a full disk, the removal frees space.
         let access = if last_used.is_none() { Access::ReadOnly } else { Access::Changes };
         self.order(access, move |actor| {
             async move {
@@ -372,7 +372,7 @@ impl SessionHandle {
         self.ask(Access::Changes, |actor| async move { Ok(Arc::clone(&actor.lease)) }.boxed()).await
     }
 
-    /// Handle of a session that is not in memory and is being removed.
+    /// Handle of a session that is being removed and is not in memory.
     pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
         let (commands, _) = mpsc::channel(1);
         let end_error = Arc::new(OnceLock::from(being_deleted(id)));
@@ -398,7 +398,7 @@ impl SessionHandle {
         self.order(access, |actor| async move { (work(actor).await, NextMove::Go) }.boxed()).await
     }
 
-    /// Like `ask`, for commands that may end the actor.
+    /// Same as `ask`, for commands that may end the actor.
     async fn order<T: Send + 'static>(
         &self,
         access: Access,
@@ -421,7 +421,7 @@ impl SessionHandle {
                     Err(Fault::Request(error)) => (Err(error), Ok(next)),
                     Err(Fault::Fatal(error)) => (Err(error.clone()), Err(error)),
                 };
-                // A caller that is gone does not need the answer.
+                // A caller that has gone does not need the answer.
                 let _ = reply.send(answer);
                 next
             }
@@ -431,8 +431,8 @@ impl SessionHandle {
         self.answered(answer).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Waits for the actor's answer. Returns `None` if the actor ended without one: a command sent just as the receiver
-    /// is dropped stays in the channel as long as there is a sender, and its reply sender with it.
+    /// Waits for the actor's answer. Returns `None` if the actor ended without an answer. A command sent just as the
+    /// receiver is dropped stays in the channel as long as there is a sender, and so does the command's reply sender.
     async fn answered<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -475,7 +475,7 @@ mod tests {
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
         assert!(answered.expect("the wait should end").is_none());
 
-        // An answer counts even if the actor is gone by then.
+        // An answer is returned even if the actor has ended by then.
         let (reply, answer) = oneshot::channel();
         reply.send(1).unwrap();
         assert_eq!(handle.answered(answer).await, Some(1));
