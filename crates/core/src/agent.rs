@@ -10,7 +10,7 @@ use crate::{
 /// Session and agent on whose behalf a subagent's session runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// Session that created this one.
+    /// Session that created the subagent's session.
     pub session: SessionId,
     /// Agent that works in the parent session, if it has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub const MAIN: &str = "main";
 /// Name of a subagent without a named agent.
 pub const SUBAGENT: &str = "subagent";
 
-/// A session that works on a call of another session.
+/// A session that works on another session's call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subagent {
     /// Call that waits for the subagent's result.

@@ -68,7 +68,7 @@ pub struct ClientToolCall {
     pub arguments: String,
 }
 
-/// Answer of a client to a call of its tool.
+/// A client's answer to a call to its tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientToolAnswer {
     /// Text for the model.

@@ -173,7 +173,7 @@ pub enum EventKind {
     },
     /// The session's state changed.
     StateChanged {
-        /// Change of the state.
+        /// Change to the session's state.
         change: StateChange,
     },
     /// Information for the user that does not end the turn, such as a retry or a truncated answer.
@@ -215,7 +215,7 @@ impl EventKind {
     }
 }
 
-/// Change of a session's state.
+/// Change to a session's state.
 #[allow(clippy::large_enum_variant, reason = "settings change rarely, and events are shared behind an `Arc`")]
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

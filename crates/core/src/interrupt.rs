@@ -112,7 +112,7 @@ pub enum Ask {
         /// Owner of a third-party tool. `None` in questions of older versions.
         owner: Option<Box<Owner>>,
     },
-    /// Question of the model to the user.
+    /// Question from the model to the user.
     Question {
         /// Text of the question.
         question: String,

@@ -27,7 +27,7 @@ pub fn has_document_name(name: &str) -> bool {
     ending.is_some_and(|ending| DOCUMENT_EXTENSIONS.contains(&&*ending))
 }
 
-/// An open document with its name for citations. Reads use the open file, even if the path changes meanwhile.
+/// An open document with its name for citations. Reads use the open file, even if the path changes in the meantime.
 #[derive(Debug)]
 pub struct OpenDocument {
     /// Name such as `uploads/report.pdf`.

@@ -23,7 +23,7 @@
 //!   [`untrusted`]: foreign text, sanitised before a model sees it; [`visible`]: text for approvals, with every
 //!   character made visible; [`path`]: paths as models read and write them; [`charset`]: the encoding of a file.
 //! - [`archive`]: sessions that move from one journal to another.
-//! - [`undo`]: reverting the file changes of a turn. [`language`]: results of language servers.
+//! - [`undo`]: reverting the file changes of a turn. [`language`]: results from language servers.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`], [`ports::Toolbox`],
 //!   [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
 //!   [`ports::Skills`], [`ports::Projects`], [`ports::Worktrees`], [`ports::Languages`], [`ports::Confiner`],

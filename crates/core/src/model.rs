@@ -89,7 +89,7 @@ pub struct ModelFigure {
 }
 
 impl ModelInfo {
-    /// Returns the model's name in an [`AnswerOrigin`].
+    /// Returns the model's name in the origins of its items.
     pub fn origin(&self) -> String {
         model_origin(&self.id, self.base_url.as_deref().unwrap_or(&self.wire))
     }
@@ -238,7 +238,7 @@ pub enum Message {
         /// Pictures that belong to the text.
         pictures: Vec<ShownPicture>,
     },
-    /// Earlier text and calls of the model.
+    /// Earlier text and calls from the model.
     Assistant {
         /// Text of the message; may be empty if there are calls.
         text: String,

@@ -140,7 +140,7 @@ pub trait Models: Send + Sync {
     }
 }
 
-/// A model that answers in place of another one.
+/// A model that answers instead of another model.
 #[derive(Clone)]
 pub struct FallbackModel {
     /// Slot of the model, or the slot that the model substitutes for.

@@ -3,7 +3,7 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-/// Proxy address in place of an unsupported proxy. This address does not resolve, so the connection fails instead of
+/// Proxy address that replaces an unsupported proxy. This address does not resolve, so the connection fails instead of
 /// bypassing the proxy.
 const UNSUPPORTED: &str = "http://unsupported-proxy.invalid";
 
@@ -70,7 +70,7 @@ impl fmt::Debug for Routes {
 }
 
 impl Route<'_> {
-    /// Returns the address of the proxy, with its credentials.
+    /// Returns the proxy's URL, with its credentials.
     pub fn proxy(&self) -> Option<String> {
         let is_known = |proxy: &str| ["http://", "https://"].iter().any(|scheme| proxy.starts_with(scheme));
         self.0.map(|proxy| if is_known(proxy) { proxy } else { UNSUPPORTED }.to_owned())

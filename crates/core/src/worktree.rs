@@ -134,7 +134,7 @@ pub struct WorktreeDiff {
     pub is_lossy: bool,
 }
 
-/// Changes of a worktree that were merged into the main tree.
+/// Worktree changes that were merged into the main tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeApplied {
     /// Name of the worktree.

@@ -47,7 +47,7 @@ pub struct EngineConfig {
     pub guides: GuideLimits,
     /// Maximum number of steps of a turn if the client sets no limit. `None` uses the model's default.
     pub max_steps: Option<u32>,
-    /// Time limit of a turn, excluding time spent waiting for users.
+    /// Time limit for a turn, excluding time spent waiting for users.
     pub turn_time_limit: Option<Duration>,
     /// Maximum number of tokens (requests and answers) of a turn.
     pub turn_token_budget: Option<u64>,

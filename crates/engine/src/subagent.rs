@@ -1,4 +1,4 @@
-//! Subagents: sessions that work on a call of another session.
+//! Subagents: sessions that work on another session's call.
 //!
 //! A subagent is a session like any other, with its own history, todos, journal, actor and turns. Its settings name its
 //! parent, whose files it shares. The parent's call starts it, follows its events to the end, and returns the result.

@@ -131,7 +131,7 @@ pub(crate) enum Command {
     Close(Reply),
 }
 
-/// Changes in one commit, in order of arrival, and other commands received meanwhile.
+/// Changes in one commit, in order of arrival, and other commands received in the meantime.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) changes: Vec<Change>,

@@ -7,7 +7,7 @@
 //!
 //! Another program that opens the journal after a crash, such as SQLite's shell, moves the log into the database and
 //! removes it. Nothing is lost in that case. Therefore, the mark also contains the keys of the newest event in the log
-//! and of the newest event before the log. A database with the former event has received the log.
+//! and of the newest event before the log. A database that contains the newest event in the log has received the log.
 //!
 //! A detected loss is recorded in a separate file until a user removes that file.
 //!

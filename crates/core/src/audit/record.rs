@@ -68,9 +68,9 @@ impl CallOutcome {
 pub struct RecordQuery {
     /// Only records of this session.
     pub session_id: Option<SessionId>,
-    /// Only calls of this turn.
+    /// Only calls in this turn.
     pub turn_id: Option<TurnId>,
-    /// Only calls of this tool.
+    /// Only calls to this tool.
     pub tool: Option<String>,
     /// Only calls with this verdict of the rules.
     pub verdict: Option<VerdictName>,

@@ -193,7 +193,7 @@ fn text_of(item: &mut Item) -> Option<&mut String> {
 const QUEUE: usize = 256;
 /// Events read from the journal at a time when a reader lags.
 const PAGE: usize = 256;
-/// Size limit of merged deltas, in bytes.
+/// Size limit for merged deltas, in bytes.
 const MERGED_DELTA: usize = 16 << 10;
 
 /// State shared by the writer and all readers of a session.

@@ -172,7 +172,7 @@ const INTENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Characters of an input that are sent for classification.
 const MAX_CHARS: usize = 2000;
 
-/// Token limit of the classification. A reasoning model spends most of this limit on reasoning.
+/// Token limit for the classification. A reasoning model spends most of this limit on reasoning.
 const ANSWER_TOKENS: u64 = 256;
 
 /// Confidence assigned to a model's classification, in percent.

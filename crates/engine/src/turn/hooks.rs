@@ -160,7 +160,7 @@ impl Invocation<'_> {
     }
 }
 
-/// Runner of sessions that work on calls of other sessions.
+/// Runner for sessions that work on other sessions' calls.
 pub(crate) trait Subagents: Send + Sync {
     /// Runs the task in a subagent and returns its result.
     fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> Hook<'a, ToolOutput>;

@@ -34,7 +34,7 @@ pub(crate) enum TurnMessage {
     Flush(oneshot::Sender<()>),
     /// A question for the user. The answer may arrive only after a daemon restart.
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<ResolvedInterrupt> },
-    /// A question of a subagent that works on a call, or its answer. Each is published once in this session.
+    /// A question from a subagent that works on a call, or the answer to it. Each is published once in this session.
     Child(Box<EventKind>),
     /// Withdraws the pending questions of the call: which has ended, or asks differently.
     Withdraw { call_id: CallId },

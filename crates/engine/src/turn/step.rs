@@ -28,7 +28,7 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
     if state.answer.is_some() || state.only_compacts() {
         return Step::End(StopReason::Completed);
     }
-    // Until the limit of retries, the model is asked again with a notice about the problem.
+    // Until the retry limit, the model is asked again with a notice about the problem.
     if let Some(reason) = state.unusable.end() {
         return Step::End(reason);
     }

@@ -66,7 +66,7 @@ async fn file_changed_during_a_question_is_asked_again() {
 #[tokio::test]
 async fn file_changed_across_restart_is_not_overwritten() {
     for given in every_yes() {
-        // The file changes before the answer, while only the journal has the question.
+        // The file changes before the answer, while the question is only in the journal.
         let world = World::new([change()]);
         world.disk.write("a", "first");
         let (_started, interrupt) = asked(&world.session().await).await;

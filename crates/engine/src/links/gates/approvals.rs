@@ -193,8 +193,8 @@ impl GatedCall<'_> {
     }
 
     /// Rejects a call that would no longer do what the user was shown. A question may wait for days, and files may
-    /// change meanwhile, or the tool's name may now belong to another server or to a reconfigured one. The call does
-    /// not run; the model can read the new state and repeat the call, and the user is shown the new state.
+    /// change in the meantime, or the tool's name may now belong to another or a reconfigured server. The call does not
+    /// run; the model can read the new state and repeat the call, and the user is shown the new state.
     async fn reject_if_changed(&self, answered: &ResolvedInterrupt) -> Result<Option<ToolOutput>, TurnExit> {
         let Self { call, tool, .. } = self;
         let shown = match (answered.asked.as_deref(), &answered.by) {

@@ -83,7 +83,7 @@ impl EngineState {
         new
     }
 
-    /// Current catalogue of the tools of one session.
+    /// Current catalogue of one session's tools.
     pub(crate) fn catalog_of(&self, session: SessionId) -> Arc<ToolCatalog> {
         let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.catalog() };
         let cached = self.session_catalogs.borrow().iter().find(|catalog| catalog.is_built_from(&catalogue)).cloned();

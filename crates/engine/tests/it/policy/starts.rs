@@ -175,7 +175,7 @@ fn git_asks_next_to_unsandboxed_commands() {
     assert_eq!(mark(&run(&policy, "git diff; touch x", &all)), "allow");
     let mild = compiled("tools: {run_bash_command: {patterns: {low_risk: ['make test']}}}");
     assert_eq!(mark(&run(&mild, "git diff; make test", &SessionSettings::default())), "ask");
-    // If commands run without approval anyway, this command does, too.
+    // If commands run without approval anyway, this command does so as well.
     let trusting = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
     assert_eq!(mark(&run(&policy, "git diff; touch x", &trusting)), "allow");
 }
