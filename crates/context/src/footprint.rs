@@ -1,5 +1,5 @@
-//! A request that is being built by the chain, and its footprint. The footprint shows how much of it the next request
-//! repeats, because a server with a cache only computes what follows the first difference.
+//! A request under construction by the chain, and the request's footprint. The footprint shows how much of the request
+//! the next one repeats, because a server with a cache only computes what follows the first difference.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -67,7 +67,7 @@ pub fn picture(picture: &Picture) -> Fingerprint {
 /// Fingerprints of a request's parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Agent of the request. Tools and instructions of different agents always differ.
+    /// Agent of the request. Different agents always have different tools and instructions.
     agent: String,
     /// Fingerprint of the tools.
     pub tools: Fingerprint,
@@ -128,22 +128,22 @@ impl Footprint {
 /// A request that is being built by the chain.
 #[derive(Debug)]
 pub struct RequestBuilder {
-    /// Instructions and history. They have the same position in the next request.
+    /// Instructions and history. These messages have the same position in the next request.
     pub messages: Vec<Message>,
     /// Tools of the request.
     pub tools: ToolSet,
     /// True if the tools may be called.
     pub may_call: bool,
-    /// Required form of the answer, if it is the last one of a turn.
+    /// Required form of the answer, if this is the last answer of a turn.
     pub answer_schema: Option<Arc<AnswerSchema>>,
     /// Known paths for models with constrained arguments.
     pub known_paths: Vec<String>,
-    /// Agent that makes the request.
+    /// Agent that sends the request.
     pub agent: String,
 }
 
 impl RequestBuilder {
-    /// Finishes the request. Returns it with the footprint for comparison with the next one.
+    /// Finishes the request. Returns the request and its footprint, for comparison with the next request.
     pub fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
         let Self { messages, tools, may_call, answer_schema, known_paths, agent } = self;
         let footprint = Footprint::of(agent, &tools, &messages);

@@ -25,7 +25,7 @@ const FILES: &str = "<files>";
 /// Opening tag of all other notices.
 const REMINDER: &str = "<system_reminder>";
 
-/// Returns true if an item counts as a message. Parts of an answer besides its text do not.
+/// Returns true if an item counts as a message. The parts of an answer other than its text are not counted.
 pub fn counts(item: &Item) -> bool {
     match &item.body {
         ItemBody::Reasoning { .. } => false,
@@ -49,8 +49,8 @@ pub fn kind(message: &Message) -> SegmentKind {
     }
 }
 
-/// Converts items to messages. Text, reasoning and calls of one answer become one message. Reasoning is only sent if
-/// the model receives it back; otherwise it is included as unsent.
+/// Converts items to messages. Text, reasoning and calls of one answer become one message. Reasoning is sent only if
+/// the model receives it back, and is otherwise included as unsent.
 pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
@@ -58,7 +58,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
         items.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     for item in items {
         match &item.body {
-            // Reports the fill level from before the compaction.
+            // A level notice reports the fill level before the compaction.
             ItemBody::Notice { topic: NoticeTopic::Level, .. }
                 if summary.is_some_and(|summary| item.id < summary.id) => {}
             ItemBody::Reasoning { text } => {
@@ -71,7 +71,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.note_origin(None, item.origin.as_ref());
                 answer.origin.thinker = item.origin.as_ref().map(|origin| origin.model.clone());
             }
-            // An empty text retracts the preceding parts of the same answer.
+            // Empty text retracts the preceding parts of the same answer.
             ItemBody::AgentMessage { text } if text.is_empty() => {
                 if !answer.calls.is_empty() {
                     answer.finish(&mut messages);
@@ -126,7 +126,8 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     messages
 }
 
-/// Text of a user input. A piped document after the typed text is escaped, so that it cannot imitate other parts.
+/// Returns the text of a user input. A piped document after the typed text is escaped, so that the document cannot
+/// imitate other parts.
 fn input_text(text: &str, typed_bytes: Option<u64>) -> String {
     let typed = typed_bytes.and_then(|bytes| text.split_at_checked(usize::try_from(bytes).ok()?));
     match (typed_bytes, typed) {
@@ -144,7 +145,7 @@ fn reminder(text: &str) -> Message {
     daemon_message(REMINDER, text)
 }
 
-/// Adds pictures without content, which is loaded later if the model can see them.
+/// Adds pictures without content, which is loaded later if the model accepts pictures.
 fn with_pictures(message: Message, pictures: &[Picture]) -> Message {
     match message {
         Message::User { text } if !pictures.is_empty() => {
@@ -155,7 +156,7 @@ fn with_pictures(message: Message, pictures: &[Picture]) -> Message {
     }
 }
 
-/// One answer of the model, as far as it was read.
+/// One answer from the model, as far as it has been read.
 #[derive(Default)]
 struct Answer {
     reasoning: Option<String>,
@@ -165,7 +166,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Records the origin of the last item, which may be a call.
+    /// Records the origin of the last item, which `call` names if it is a call.
     fn note_origin(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
         let Some(origin) = origin else { return };
         if origin.fields.has_answer_fields() {

@@ -1,12 +1,12 @@
-//! Builds the context of a model: a fixed system message followed by the history. Variable parts are appended by the
-//! engine, so that each request starts with the previous one. The crate performs no I/O.
+//! Builds a model's context: a fixed system message followed by the history. The engine appends variable parts, so that
+//! each request starts with the previous one. The crate performs no I/O.
 //!
 //! - [`mod@system`]: the fixed message, including facts about the machine and the project. `history`: converts items to
 //!   messages. `toolset`: the tools of a turn.
-//! - [`footprint`]: a request under construction, and how much of it repeats the previous one. [`meter`]: fill level of
-//!   the window. [`windows`]: window sizes of models, including servers that silently truncate requests. [`tokens`]:
-//!   token estimates.
-//! - [`text`]: excerpts of long texts, and neutralising foreign text.
+//! - [`footprint`]: a request under construction, and the part of it that repeats the previous request. [`meter`]: fill
+//!   level of the window. [`windows`]: window sizes of models, including servers that silently truncate requests.
+//!   [`tokens`]: token estimates.
+//! - [`text`]: excerpts of long texts, and functions that neutralise foreign text.
 //! - [`compaction`]: makes room in a history.
 
 pub mod compaction;

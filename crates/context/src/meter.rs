@@ -1,4 +1,4 @@
-//! Measures how full the window is: the server's last count, plus an estimate of what was added since.
+//! Measures how full the window is: the server's last count, plus an estimate of the content added since.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ use crate::{
 
 /// Maximum number of pictures in one request.
 pub const MAX_SHOWN_PICTURES: usize = 20;
-/// Number of pictures omitted at a time. Omitting one means that everything after it is recomputed, so it is done in
-/// batches.
+/// Number of pictures omitted at a time. Omitting a picture makes the server recompute everything after it, so pictures
+/// are omitted in batches.
 const PICTURE_BATCH: usize = MAX_SHOWN_PICTURES / 2;
 
-/// Number of the oldest pictures that are omitted out of `pictures`.
+/// Returns how many of the oldest pictures are omitted out of `pictures`.
 pub fn pictures_left_out(pictures: usize) -> usize {
     pictures.saturating_sub(MAX_SHOWN_PICTURES).div_ceil(PICTURE_BATCH) * PICTURE_BATCH
 }
@@ -32,13 +32,13 @@ const MODELS: usize = 5;
 /// Measurements of a session's requests, across calls and turns.
 #[derive(Debug, Clone, Default)]
 pub struct ContextMeter {
-    /// Last request to each model, the newest last. Servers cache only their own requests.
+    /// Last request to each model, newest last. Servers cache only their own requests.
     before: Vec<(String, Footprint)>,
     /// Count of the last request.
     counted: Option<CountedTokens>,
-    /// Last counted request to each model, the newest last.
+    /// Last counted request to each model, newest last.
     counts: Vec<(String, CountedRequest)>,
-    /// Tokens added to the history since then.
+    /// Tokens added to the history since the last counted request.
     since: UncountedTokens,
     /// Level that was reported last; `None` if unknown.
     level: Option<TokenLevel>,
@@ -46,8 +46,8 @@ pub struct ContextMeter {
     reported_thresholds: BTreeSet<u64>,
 }
 
-/// Tokens of a request and its answer, as counted by the server or estimated. They predict the next request if it goes
-/// to the same model with the same tools.
+/// Tokens of a request and its answer, as counted by the server or estimated. These counts predict the next request if
+/// that goes to the same model with the same tools.
 #[derive(Debug, Clone)]
 struct CountedTokens {
     model: String,
@@ -68,9 +68,9 @@ pub struct NextRequest<'a> {
 #[derive(Debug)]
 pub struct SentRequest {
     footprint: Footprint,
-    /// Parts of the prompt, and how much of them repeats the previous request.
+    /// Report on the prompt, and on the part that repeats the previous request.
     pub report: PromptReport,
-    /// Tokens that had been added to the history by then.
+    /// Tokens that had been added to the history when the request was sent.
     since: UncountedTokens,
     /// Estimated tokens that were not in the previous request, not calibrated.
     fresh: u64,
@@ -86,12 +86,12 @@ struct UncountedTokens {
 }
 
 impl UncountedTokens {
-    /// Part that is included in the next request to a model.
+    /// Returns the part that is included in the next request to a model.
     fn sent_to(self, model: &ModelInfo) -> u64 {
         if model.echo_reasoning { self.content.saturating_add(self.reasoning) } else { self.content }
     }
 
-    /// Part that was added after `before`.
+    /// Returns the part that was added after `before`.
     fn after(self, before: Self) -> Self {
         Self {
             content: self.content.saturating_sub(before.content),
@@ -164,7 +164,7 @@ impl ContextMeter {
         SentRequest { since: sent.since, ..self.sending(footprint, calibration, model) }
     }
 
-    /// Window size revealed by the server's count if it has read only a part of the request; see
+    /// Window size revealed by the server's count if the server has read only a part of the request, see
     /// [`CountedRequest::cut`].
     pub fn cut(
         &mut self,
@@ -179,14 +179,14 @@ impl ContextMeter {
         counted.cut(before.as_ref(), model, largest, least)
     }
 
-    /// Records the server's count, which is authoritative; without one the estimate is used. Items added since the
-    /// request was sent are its answer.
+    /// Records the server's count, which is authoritative. Without a count, the estimate is used. Items added since the
+    /// request was sent belong to the answer.
     pub fn answered(&mut self, sent: SentRequest, usage: Usage, calibration: &TokenCalibration, model: &ModelInfo) {
         let SentRequest { footprint, report, since, .. } = sent;
         let id = model.id.as_str();
         let answer = self.since.after(since);
-        // The embedded model counts text that it reads to rank tools and to summarise. That is not part of the
-        // conversation.
+        // The embedded model's count includes text that it reads to rank tools and to summarise, which is not part of
+        // the conversation.
         self.counted = (!model.embedded).then(|| {
             calibration.learn(id, footprint.tokens(), usage.prompt_tokens);
             let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };
@@ -215,7 +215,7 @@ impl ContextMeter {
     }
 }
 
-/// Stores the latest entry of a model as the newest, and returns its previous one.
+/// Stores a model's latest entry as the newest, and returns the model's previous entry.
 fn replace<T>(entries: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> {
     let before = entries.iter().position(|(id, _)| id == model).map(|at| entries.remove(at).1);
     if entries.len() == MODELS {
@@ -225,14 +225,16 @@ fn replace<T>(entries: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> 
     before
 }
 
-/// Tokens of an answer that are included in the next request: its count without reasoning that is not sent back.
+/// Tokens of an answer that are included in the next request: the answer's count without reasoning that is not sent
+/// back.
 fn sent_again(answer: UncountedTokens, usage: Usage, calibration: &TokenCalibration, model: &ModelInfo) -> u64 {
     let estimate = calibration.apply(&model.id, answer.sent_to(model));
     let Usage { completion_tokens, reasoning_tokens, .. } = usage;
     match completion_tokens {
         0 => estimate,
         _ if model.echo_reasoning => completion_tokens,
-        // Some servers count reasoning separately: if it exceeds the answer, it cannot be part of it.
+        // Some servers count reasoning separately. Reasoning that exceeds the answer cannot be part of the answer's
+        // count.
         _ if reasoning_tokens > completion_tokens => completion_tokens,
         _ if reasoning_tokens > 0 => completion_tokens - reasoning_tokens,
         // Reasoning was counted, but its share is unknown.
@@ -241,7 +243,7 @@ fn sent_again(answer: UncountedTokens, usage: Usage, calibration: &TokenCalibrat
     }
 }
 
-/// Estimated tokens of an item in a request. Reasoning only counts if it is sent back.
+/// Estimated tokens of an item in a request. Reasoning is included only if it is sent back.
 pub fn guess(item: &Item, echo_reasoning: bool) -> u64 {
     let texts: [&str; 2] = match &item.body {
         ItemBody::Notice { text, pictures, .. } => {

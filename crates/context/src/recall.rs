@@ -1,18 +1,19 @@
-//! Finds earlier passages that an input refers to: the terms to search for, and the best passage of a text. Pure.
+//! Finds earlier passages to which an input refers: extracts the terms to search for, and finds the best passage in a
+//! text. Pure.
 
 use std::collections::HashSet;
 
 /// Maximum number of queries for one input.
 const MAX_QUERIES: usize = 12;
-/// Minimum length of a word that is searched for by itself or as part of a pair, in characters.
+/// Minimum length of a word that is searched for alone or as part of a pair, in characters.
 const LONG_WORD: usize = 5;
 /// Maximum number of words in one query.
 const MAX_WORDS: usize = 4;
 /// Length of the part of an input that is searched for terms, in characters.
 const MAX_INPUT: usize = 4000;
-/// Minimum score for two adjacent words: both of them, plus one for being adjacent.
+/// Minimum score for two adjacent words: one point for each word, plus one for being adjacent.
 const MIN_PAIR_SCORE: usize = 3;
-/// Score of a line that starts with the number.
+/// Score for a line that starts with the number.
 const LINE_START_SCORE: usize = 2;
 /// Approximate length of a passage, in bytes.
 const PASSAGE_BYTES: usize = 600;
@@ -24,11 +25,11 @@ pub struct RecallQuery {
     pub terms: Vec<String>,
     /// Minimum score of a passage.
     pub min_score: usize,
-    /// Maximum number of matching passages. Words with more matches are not significant.
+    /// Maximum number of matching passages. Terms with more matches are not significant.
     pub max_matches: usize,
 }
 
-/// Queries for terms in the input that do not occur in the visible context, the most significant first.
+/// Queries for terms in the input that do not occur in the visible context, most significant first.
 pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let input: String = input.chars().take(MAX_INPUT).collect();
     let in_view = in_view.to_lowercase();
@@ -70,7 +71,7 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     queries
 }
 
-/// Passage around the line with the highest score, and the score.
+/// Returns the passage around the line with the highest score, and the score.
 pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
     let mut at = 0;
     let mut best = (0, 0..text.len().min(1));
@@ -145,7 +146,7 @@ mod tests {
         check("What was the code of the crimson shelter?", "the code was", &[&["crimson", "shelter"]]);
         check("And now?", "", &[]);
         check("Go on, please do.", "please", &[]);
-        // Words that occur in every turn give no results.
+        // Words that occur in every turn produce no queries.
         check("Please check the report.", "please check the report of day 3", &[]);
         check("What was it with the gentle delta?", "calm delta, gentle wind", &[&["gentle", "delta"]]);
     }

@@ -1,5 +1,5 @@
-//! The system message. It stays the same for the whole session as long as the global configuration does, because every
-//! request starts with it. It includes a few lines about where the session works.
+//! The system message. The message stays the same for the whole session unless the global configuration changes,
+//! because every request starts with it. The message includes a few lines about the session's surroundings.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     text
 }
 
-/// Returns true if this description says that commands start in `start`.
+/// Returns true if `text` states that commands start in `start`.
 pub fn starts_at(text: &str, start: &str) -> bool {
     text.contains(&format!(" start in {}.", location(start)))
 }
@@ -94,7 +94,7 @@ fn location(start: &str) -> String {
     if start.is_empty() { "the session's own folder".to_owned() } else { tool_path(start) }
 }
 
-/// A path as tools display it.
+/// Returns a path as displayed by tools.
 fn tool_path(shown: &str) -> String {
     format!("`{}`", end_of(path::requoted(shown).chars().collect()))
 }

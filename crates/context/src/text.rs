@@ -1,5 +1,5 @@
-//! Foreign text in a request: excerpts of long texts with hints for reading the rest, sizes in words, and neutralising
-//! markup that imitates the daemon's own text.
+//! Foreign text in a request: excerpts of long texts with hints for reading the rest, sizes as text, and functions that
+//! neutralise markup that imitates the daemon's own text.
 
 use agentd_core::{
     error::WorkspaceError,
@@ -21,8 +21,8 @@ pub struct Excerpt<'a> {
 }
 
 impl<'a> Excerpt<'a> {
-    /// Takes at most `tokens` tokens of a text, three fifths of them from its start. Cuts at line ends, or between
-    /// characters if a line is longer than that.
+    /// Takes at most `tokens` tokens of `text`, three fifths of them from its start. Cuts at line ends, or between
+    /// characters in a longer line.
     pub fn of(text: &'a str, tokens: u64) -> Self {
         let for_head = tokens * 3 / 5;
         let head_end = head_end(text, for_head);
@@ -31,14 +31,14 @@ impl<'a> Excerpt<'a> {
         Self { head: &text[..head_end], between: &text[head_end..tail_start], tail: &text[tail_start..] }
     }
 
-    /// Both ends, with the size of the omitted part between them.
+    /// Returns both ends, with the size of the omitted part in between.
     pub fn ends(&self) -> String {
         let line_end = if self.head.is_empty() || self.head.ends_with('\n') { "" } else { "\n" };
         format!("{}{line_end}[… {} left out …]\n{}", self.head, sizes(self.between), self.tail)
     }
 }
 
-/// Start of a text with at most `tokens` tokens, cut at a line end unless that loses half of it.
+/// Returns the start of a text with at most `tokens` tokens, cut at a line end unless that loses half of the start.
 pub fn head(text: &str, tokens: u64) -> &str {
     &text[..head_end(text, tokens)]
 }
@@ -48,7 +48,7 @@ fn head_end(text: &str, tokens: u64) -> usize {
     let fits = |end: usize| estimate(&text[..text.floor_char_boundary(end)]) <= tokens;
     let end = text.floor_char_boundary(last_fitting(text, tokens, fits));
     match text[..end].rfind('\n') {
-        // Cut at a line end unless that loses half of the head.
+        // Cut at a line end unless this loses half of the head.
         Some(newline) if end < text.len() && newline >= end / 2 => newline + 1,
         _ => end,
     }
@@ -65,8 +65,8 @@ fn tail_start(text: &str, tokens: u64) -> usize {
     }
 }
 
-/// Largest number of bytes that fits `tokens`, by binary search. Lengths that cannot fit are not tried, so that a
-/// long text is not estimated as a whole repeatedly.
+/// Largest number of bytes that fits `tokens`, by binary search. Lengths that cannot fit are not tried, so that a long
+/// text is not repeatedly estimated as a whole.
 fn last_fitting(text: &str, tokens: u64, fits: impl Fn(usize) -> bool) -> usize {
     let max_bytes = usize::try_from(tokens.saturating_mul(16)).unwrap_or(usize::MAX);
     let (mut low, mut high) = (0, max_bytes.min(text.len()));
@@ -93,7 +93,7 @@ pub fn sizes(text: &str) -> String {
     format!("{} bytes, {} {noun}, about {} tokens", grouped(text.len()), grouped(lines), grouped(estimate(text)))
 }
 
-/// Number with separators for thousands, such as `12,345`.
+/// Formats a number with thousands separators, such as `12,345`.
 pub fn grouped(number: impl ToString) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -108,7 +108,7 @@ pub fn grouped(number: impl ToString) -> String {
 
 /// Fraction of a window that one result may use: one part in `PART_OF_WINDOW`.
 const PART_OF_WINDOW: u64 = 4;
-/// Limit of a result in the smallest window, in tokens.
+/// Limit for a result in the smallest window, in tokens.
 const MIN_LIMIT: u64 = 256;
 /// Size in bytes above which texts are processed on a blocking thread.
 const BLOCKING_BYTES: usize = 128 * 1024;
@@ -116,9 +116,9 @@ const BLOCKING_BYTES: usize = 128 * 1024;
 /// Limits in estimated tokens above which a result is shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultLimits {
-    /// Limit of any result.
+    /// Limit for any result.
     pub large: u64,
-    /// Limit of a command's output. `None` applies `large`.
+    /// Limit for a command's output. `None` applies `large`.
     pub feedback: Option<u64>,
 }
 
@@ -130,7 +130,7 @@ impl ResultLimits {
     }
 }
 
-/// Message of an error with its hint, on one line.
+/// Returns an error's message with its hint, on one line.
 pub fn reason(error: &WorkspaceError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
@@ -138,7 +138,7 @@ pub fn reason(error: &WorkspaceError) -> String {
     }
 }
 
-/// Applies `work` to a text: directly, or on a blocking thread if the text is long.
+/// Applies `work` to `text`, on a blocking thread if the text is long.
 pub async fn aside<T: Send + 'static>(text: String, work: impl FnOnce(&str) -> T + Send + 'static) -> (String, T) {
     if text.len() <= BLOCKING_BYTES {
         let result = work(&text);
@@ -151,7 +151,7 @@ pub async fn aside<T: Send + 'static>(text: String, work: impl FnOnce(&str) -> T
     match task.await.map_err(JoinError::try_into_panic) {
         Ok(result) => result,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // Only fails if the whole runtime ends.
+        // The join fails only if the whole runtime ends.
         Err(Err(_)) => std::future::pending().await,
     }
 }
@@ -159,12 +159,12 @@ pub async fn aside<T: Send + 'static>(text: String, work: impl FnOnce(&str) -> T
 /// Instruction for reading a line that is too long.
 pub const IN_PARTS: &str = "one line in parts, with offset for the line and column for the first character";
 
-/// Formats the limit on lines read at once.
+/// Formats the limit on the number of lines read at once.
 pub fn at_once(lines: Option<u64>) -> String {
     lines.map_or("one line in parts".to_owned(), |lines| format!("at most about {lines} lines at once"))
 }
 
-/// Position after a known head, as arguments of the tool that reads files.
+/// Position after a known head, as arguments for the tool that reads files.
 pub fn offset_after(head: &str, at_once: Option<u64>) -> String {
     let lines = lines(head);
     if head.is_empty() || head.ends_with('\n') {
@@ -178,7 +178,7 @@ pub fn offset_after(head: &str, at_once: Option<u64>) -> String {
     from
 }
 
-/// Number of lines that fit into about three quarters of the limit. `None` if not even one line does.
+/// Number of lines that fit into about three quarters of the limit. `None` if not even one line fits.
 pub fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
     let tokens = estimate(text).max(1);
     let lines = lines(text) as u64;
@@ -207,7 +207,7 @@ fn opens_daemon_tag(tag: &str) -> bool {
     DAEMON_AND_USER_TAGS.into_iter().any(begins) || FILE_TAGS.into_iter().any(|own| begins(own) && ends_after(own))
 }
 
-/// Like `harmless`, but on one line and without control characters.
+/// Same as [`harmless`], but on one line and without control characters.
 pub fn one_line(text: &str) -> String {
     harmless(&text.replace(char::is_control, "\u{fffd}"))
 }

@@ -1,7 +1,7 @@
-//! Estimates the tokens of a text before a server has counted them.
+//! Estimates a text's tokens before a server has counted them.
 //!
-//! Tokenizers differ by about a fifth, scripts by a factor of four. So the estimate only considers the script, and each
-//! model's deviation is learned from its server's counts ([`TokenCalibration`]).
+//! Tokenizers differ by about a fifth, and scripts by a factor of four. Therefore, the estimate only considers the
+//! script, and each model's deviation is learned from its server's counts ([`TokenCalibration`]).
 
 use std::{
     collections::HashMap,
@@ -22,12 +22,13 @@ pub fn estimate(text: &str) -> u64 {
     ascii.div_ceil(4) + two.div_ceil(2) + wide
 }
 
-/// Estimates the tokens of a picture: providers count one per square of 27 or 28 pixels.
+/// Estimates the tokens of a picture. Providers count one token per square of 27 or 28 pixels.
 pub(crate) fn of_picture(width: u32, height: u32) -> u64 {
     (u64::from(width) * u64::from(height)).div_ceil(750)
 }
 
-/// Plausible range of the ratio between count and estimate. Ratios outside are clamped, as likely errors of the server.
+/// Plausible range of the ratio between count and estimate. Ratios outside this range are clamped, because they are
+/// probably server errors.
 const LIMITS: (f64, f64) = (0.2, 5.0);
 
 /// Factors for correcting estimates, by model.

@@ -1,8 +1,8 @@
 //! The tools that a turn offers to its model. During the turn, tools found by the model are appended, and nothing else
 //! changes.
 //!
-//! Models with a small window get brief descriptions: twenty full ones are half of a window of 8,192 tokens, and they
-//! are part of every request.
+//! Models with a small window get brief descriptions: twenty full descriptions fill half of a window of 8,192 tokens,
+//! and are part of every request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{footprint::Fingerprint, tokens};
 
-/// Visible tools and their footprint. They are sorted by name, followed by mentioned and found tools in order of
+/// Visible tools and their footprint. The tools are sorted by name, followed by mentioned and found tools in order of
 /// appearance, so that each request repeats the previous one.
 #[derive(Debug, Clone)]
 pub struct ToolSet {
@@ -31,7 +31,7 @@ pub struct ToolSet {
 /// Properties of a foreign tool.
 #[derive(Debug, Clone, Default)]
 struct ForeignInfo {
-    /// Tool that the name currently stands for, if that can change.
+    /// Tool that the name currently stands for, if the meaning can change.
     stands_for: Option<Arc<str>>,
     foreign: Option<Arc<ForeignTool>>,
 }
@@ -65,7 +65,7 @@ impl ToolSet {
         Self { specs, print, others: Arc::clone(&self.others), ..*self }
     }
 
-    /// Applies `keep` to each tool, dropping it on `None`, and adds `more` to the sorted part.
+    /// Applies `keep` to each tool, drops the tool on `None`, and adds `more` to the sorted part.
     pub fn rewritten(&self, keep: impl Fn(&ToolSpec) -> Option<ToolSpec>, more: Vec<ToolSpec>) -> Self {
         let (sorted, added) = self.specs.split_at(self.sorted);
         let set = Self::new(sorted.iter().filter_map(&keep).chain(more).collect());
@@ -79,7 +79,7 @@ impl ToolSet {
         Self { others: Arc::clone(&self.others), ..set.with_specs(added.to_vec()) }
     }
 
-    /// Tool that the name currently stands for, if that can change.
+    /// Tool that the name currently stands for, if the meaning can change.
     pub fn stands_for(&self, name: &str) -> Option<&Arc<str>> {
         self.others.get(name)?.stands_for.as_ref()
     }
@@ -89,7 +89,7 @@ impl ToolSet {
         self.others.get(name)?.foreign.as_ref()
     }
 
-    /// Creates an empty set, for a model that calls tools when it must not.
+    /// Creates an empty set, for a model that calls tools although they are forbidden.
     pub fn none() -> Self {
         Self::new(Vec::new())
     }
@@ -126,7 +126,7 @@ pub fn is_brief_for(window: u64) -> bool {
 }
 
 /// Reduces each description to its first sentence. Names, types and required arguments stay, so that the same calls are
-/// valid. Boolean arguments lose their description, because the name says enough.
+/// valid. Boolean arguments lose their description, because their name is clear enough.
 pub fn in_brief(tool: &ToolSpec) -> ToolSpec {
     ToolSpec { description: first_sentence(&tool.description), parameters: shortened(&tool.parameters), ..tool.clone() }
 }
@@ -142,7 +142,7 @@ fn shortened(schema: &Value) -> Value {
 fn keyword((name, value): (&String, &Value)) -> (String, Value) {
     let value = match (name.as_str(), value) {
         ("description", Value::String(text)) => first_sentence(text).into(),
-        // These are values, not schemas, even if they look alike.
+        // These keywords have values that are not schemas, even if they look like schemas.
         ("enum" | "const" | "required", value) => value.clone(),
         ("properties", Value::Object(arguments)) => Value::Object(arguments.iter().map(argument).collect()),
         (_, value) => shortened(value),
@@ -150,7 +150,7 @@ fn keyword((name, value): (&String, &Value)) -> (String, Value) {
     (name.clone(), value)
 }
 
-/// Handled separately, because an argument may have the name of a keyword.
+/// Arguments are handled separately, because an argument may have the name of a keyword.
 fn argument((name, schema): (&String, &Value)) -> (String, Value) {
     let mut schema = shortened(schema);
     if let Some(keywords) = schema.as_object_mut()

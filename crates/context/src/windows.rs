@@ -1,9 +1,9 @@
 //! Window sizes of models: as configured, or as reported by servers when a request did not fit.
 //!
-//! Also detects silent truncation: some servers accept any request, read a part of it, and count only that part. Only
-//! their counts reveal it. Counts can be low for other reasons: some servers exclude cached tokens, some texts have few
-//! tokens, some gateways invent numbers. So a count must be plausible as a window size and must not match the part
-//! added since the last request. A single count must be below what any tokenizer would produce.
+//! Also detects silent truncation. Some servers accept any request, read a part of it, and count only that part. Only
+//! these counts reveal the truncation. Counts can also be low for other reasons: some servers exclude cached tokens,
+//! some texts have few tokens, some gateways invent numbers. Therefore, a count must be plausible as a window size and
+//! must not match the part added since the last request. A single count must be below what any tokenizer would produce.
 
 use std::{
     collections::HashMap,
@@ -15,8 +15,8 @@ use agentd_core::{
     usage::Usage,
 };
 
-/// Smallest window that is accepted from a server, in tokens. A smaller one is useless, and a server that claims it may
-/// be malicious.
+/// Smallest window that is accepted from a server, in tokens. A smaller window is useless, and a server that claims one
+/// may be malicious.
 const MIN_WINDOW: u64 = 1024;
 
 /// Window sizes by model, as learned since the daemon started.
@@ -28,14 +28,15 @@ pub struct ContextWindows(Mutex<HashMap<String, LearntWindow>>);
 struct LearntWindow {
     /// Size reported by the server.
     stated: Option<u64>,
-    /// Largest request that was answered. It fit, whatever the server claims about larger ones.
+    /// Largest request that was answered. This request fit, whatever the server claims about larger requests.
     answered: u64,
     /// Truncation size that was already reported to the user.
     reported_cut: Option<u64>,
 }
 
 impl ContextWindows {
-    /// Maximum tokens of a request and its answer. Never exceeds the configured size, because the user may want less.
+    /// Maximum tokens of a request and its answer. Never exceeds the configured size, because the user may want a
+    /// smaller window.
     pub fn of(&self, info: &ModelInfo) -> u64 {
         let windows = self.map();
         let known = windows.get(&key(info)).and_then(|known| known.stated.map(|stated| stated.max(known.answered)));
@@ -49,8 +50,8 @@ impl ContextWindows {
         known.answered = known.answered.max(tokens);
     }
 
-    /// Lowers the window to the size named in a refusal of `refused` tokens. Returns true if the size is plausible and
-    /// lower than before.
+    /// Lowers the window to the size named in a refusal of a request of `refused` tokens. Returns true if the size is
+    /// plausible and lower than before.
     pub fn learn(&self, info: &ModelInfo, refused: u64, stated: u64) -> bool {
         if stated >= self.of(info) {
             return false;
@@ -79,7 +80,8 @@ impl ContextWindows {
         self.map().remove(&key(info));
     }
 
-    /// Returns true if a truncation to this size was not reported to the user yet. Marks it as reported.
+    /// Returns true if a truncation to this size has not been reported to the user yet. Marks the truncation as
+    /// reported.
     pub fn note_cut(&self, info: &ModelInfo, window: u64) -> bool {
         self.map().entry(key(info)).or_default().reported_cut.replace(window) != Some(window)
     }
@@ -94,7 +96,7 @@ fn key(info: &ModelInfo) -> String {
     format!("{} {}", info.id, info.base_url.as_deref().unwrap_or_default())
 }
 
-/// Minimum growth of a request, in tokens, for its count to be conclusive.
+/// Minimum growth of a request, in tokens, for the request's count to be conclusive.
 const MIN_GROWTH: u64 = 200;
 
 /// Tolerated difference between the counts of two truncated requests, in tokens.
@@ -108,18 +110,18 @@ const WINDOW_STEP: u64 = 1024;
 pub struct CountedRequest {
     /// Estimated tokens, not calibrated.
     pub guess: u64,
-    /// Estimated tokens that were not in the previous request.
+    /// Estimated tokens that were not part of the previous request.
     pub fresh: u64,
-    /// Estimated tokens that are neither instructions nor tools, because other sessions send those too.
+    /// Estimated tokens that are neither instructions nor tools, because other sessions also send those.
     pub beyond_fixed: u64,
     /// Tokens as counted by the server.
     pub usage: Usage,
 }
 
 impl CountedRequest {
-    /// Window size revealed by the count of this request and the one before it to the same model. `None` if it may have
-    /// been read whole. `largest` is the largest count of any request to the model, `least` the minimum number of
-    /// tokens of this request.
+    /// Window size revealed by the counts of this request and the previous one to the same model. `None` if the request
+    /// may have been read whole. `largest` is the largest count of any request to the model, `least` the minimum number
+    /// of tokens of this request.
     pub fn cut(
         &self,
         before: Option<&Self>,
@@ -154,19 +156,19 @@ impl CountedRequest {
         (is_low && self.max_read() < least() / 5 * 4).then(|| self.window(largest))
     }
 
-    /// Maximum number of tokens that the server may have read, if it counts cached tokens separately.
+    /// Maximum number of tokens that the server may have read, assuming that it counts cached tokens separately.
     fn max_read(&self) -> u64 {
         self.usage.prompt_tokens.saturating_add(self.usage.cached_tokens)
     }
 
-    /// The window that all requests have filled so far, or this request's count if a larger one was read before.
+    /// The window that all requests have filled so far, or this request's count if a larger request was read before.
     fn window(&self, largest: u64) -> u64 {
         if largest <= self.guess { largest.max(self.usage.prompt_tokens) } else { self.usage.prompt_tokens }
     }
 
     /// Returns true if the count equals that of the previous request, although this request is longer. A server that
-    /// counts only uncached tokens may do that by chance if equal amounts were added. In that case only a number that
-    /// looks like a window size is conclusive.
+    /// counts only uncached tokens may return equal counts by chance, if equal amounts were added. In that case, only a
+    /// number that looks like a window size is conclusive.
     fn is_constant(&self, before: &Self, may_be_fresh: bool) -> bool {
         let counted = self.usage.prompt_tokens;
         if counted.abs_diff(before.usage.prompt_tokens) > COUNT_TOLERANCE {
@@ -179,8 +181,8 @@ impl CountedRequest {
             || remainder >= WINDOW_STEP - COUNT_TOLERANCE
     }
 
-    /// Returns true if the count may cover only the uncached part: the tokens added since the last request, or for a
-    /// first request everything that other sessions do not send.
+    /// Returns true if the count may cover only the uncached part: the tokens added since the last request, or, for a
+    /// first request, everything that other sessions do not send.
     fn is_fresh_part(&self, before: Option<&Self>) -> bool {
         let counted = self.usage.prompt_tokens;
         let is = |part: u64| counted >= part / 5 * 3 && counted <= part / 2 * 3 + 128;
@@ -215,7 +217,7 @@ pub fn least_tokens(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// Creates a model with a configured window of 8,192 tokens at this address.
+    /// Creates a model with a configured window of 8,192 tokens at this URL.
     fn info(base_url: &str) -> ModelInfo {
         ModelInfo {
             id: "m".to_owned(),
@@ -266,7 +268,7 @@ mod tests {
         assert!(!windows.learn(&info, 5000, MIN_WINDOW - 1));
         assert!(windows.learn(&info, 5000, 4096));
         assert_eq!(windows.of(&info), 4096);
-        // An earlier fit proves nothing about the current window.
+        // An earlier request that fit proves nothing about the current window.
         windows.answered(&info, 3000);
         assert!(windows.learn(&info, 3900, 3500) && !windows.learn(&info, 3900, 2500));
         windows.answered(&info, 6000);
@@ -313,7 +315,7 @@ mod tests {
 
     #[test]
     fn dropped_old_messages_reveal_the_window() {
-        // The remaining part is below the window, and varies.
+        // The remaining part is smaller than the window, and varies.
         let cut = windows(&STEPS, |guess, fresh| (if guess <= 8192 { guess } else { 3000 + fresh }, 0));
         assert!(cut[..2].iter().all(Option::is_none), "{cut:?}");
         assert_eq!(cut[2], Some(7200), "the largest count is the window: {cut:?}");
@@ -350,9 +352,9 @@ mod tests {
         for (times, of) in [(3, 2), (3, 4), (11, 20)] {
             assert_eq!(windows(&STEPS, |guess, _| (guess * times / of, 0)), [None; 6], "{times}/{of}");
         }
-        // A constant that is far above the size of the request.
+        // The count is constant and far above the size of the request.
         assert_eq!(windows(&[100, 300, 300, 300], |_, _| (9500, 0)), [None; 4]);
-        // Line drawings have few tokens: no tokenizer would count as many as estimated.
+        // Line drawings have few tokens, and no tokenizer would count as many as estimated.
         let usage = Usage { prompt_tokens: 6000, ..Usage::default() };
         let lines = CountedRequest { guess: 30_000, fresh: 30_000, beyond_fixed: 25_600, usage };
         assert_eq!(lines.cut(None, &model(), 0, || 3500), None);

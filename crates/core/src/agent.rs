@@ -10,13 +10,13 @@ use crate::{
 /// Session and agent on whose behalf a subagent's session runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// Session that created this one.
+    /// Session that created the subagent's session.
     pub session: SessionId,
     /// Agent that works in the parent session, if it has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Tools that the parent session had mentioned or discovered when it delegated. The subagent's session shows them,
-    /// too.
+    /// Tools that the parent session had mentioned or discovered when it delegated. The subagent's session shows these
+    /// tools as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }
@@ -37,10 +37,10 @@ pub const MAIN: &str = "main";
 /// Name of a subagent without a named agent.
 pub const SUBAGENT: &str = "subagent";
 
-/// A session that works on a call of another session.
+/// A session that works on another session's call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subagent {
-    /// Call that waits for its result.
+    /// Call that waits for the subagent's result.
     pub call_id: CallId,
     /// Session that does the work and stores its own events.
     pub session_id: SessionId,
@@ -63,15 +63,15 @@ pub struct AgentCard {
     pub enabled: bool,
     /// Purpose, shown to other agents.
     pub description: String,
-    /// Instructions of the agent, added to the general ones.
+    /// Agent instructions, added to the general ones.
     pub prompt: String,
-    /// Tools beyond those that every agent has. `None` gives it all tools of the main agent.
+    /// Tools beyond those that every agent has. `None` gives the agent all tools of the main agent.
     pub tools: Option<Vec<String>>,
-    /// Skills that are loaded before it begins.
+    /// Skills that are loaded before the agent begins.
     pub skills: Option<Vec<String>>,
-    /// Slot of its model. `None` uses the slot of the turn.
+    /// Model slot of the agent. `None` uses the turn's slot.
     pub slot: Option<Slot>,
-    /// Default step limit when it runs as a subagent.
+    /// Default step limit when the agent runs as a subagent.
     pub max_steps: Option<u32>,
 }
 
@@ -79,16 +79,16 @@ impl AgentCard {
     /// Maximum length of a name, in characters.
     pub const LONGEST_ID: usize = 40;
 
-    /// Maximum length of a prompt, in bytes. It is sent with each request.
+    /// Maximum prompt length, in bytes. Prompts are sent with each request.
     pub const LONGEST_PROMPT: usize = 32 << 10;
 
-    /// Maximum length of a description, in characters. It is sent with each request of other agents.
+    /// Maximum description length, in characters. Descriptions are sent with each request of other agents.
     pub const LONGEST_DESCRIPTION: usize = 500;
 
     /// Reserved names, invalid for agents.
     pub const RESERVED: [&str; 4] = [MAIN, SUBAGENT, "human", "user"];
 
-    /// Checks that `id` can name an agent. It becomes a part of a tool's name, and users type it after an `@`.
+    /// Checks that `id` can name an agent. The id becomes a part of a tool name, and users type it after an `@`.
     ///
     /// # Errors
     /// The reason, beginning in lower case.
@@ -106,7 +106,7 @@ impl AgentCard {
         Ok(())
     }
 
-    /// Returns the tools in its list, without the transfer tools.
+    /// Returns the tools in the agent's list, without the transfer tools.
     pub fn named_tools(&self) -> impl Iterator<Item = &String> {
         self.tools.iter().flatten().filter(|name| !name.starts_with(TRANSFERS))
     }
@@ -122,7 +122,7 @@ impl AgentCard {
 pub struct Agents(Vec<AgentCard>);
 
 impl Agents {
-    /// Creates the list and sorts it.
+    /// Creates the list, sorted by name.
     pub fn new(cards: impl IntoIterator<Item = AgentCard>) -> Self {
         let mut cards: Vec<AgentCard> = cards.into_iter().collect();
         cards.sort_by(|a, b| a.id.cmp(&b.id));

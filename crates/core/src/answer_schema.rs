@@ -1,11 +1,11 @@
-//! JSON Schema for the answer of a turn, as sent by a client. This module checks only what needs no schema library.
+//! JSON Schema for a turn's answer, as sent by a client. This module checks only what needs no schema library.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Maximum size of a schema, in bytes. It is part of every request of its turn.
+/// Maximum schema size, in bytes. The schema is part of every request of its turn.
 pub const MAX_ANSWER_SCHEMA: usize = 64 << 10;
 
 /// Keywords whose values are data, not schemas.
@@ -14,22 +14,22 @@ const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
 /// Keywords that refer to another schema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Addresses of the meta-schemas, which every library knows.
+/// URLs of the meta-schemas, which are built into every library.
 const META_SCHEMAS: [&str; 2] = ["https://json-schema.org/", "http://json-schema.org/"];
 
-/// JSON Schema that the answer of a turn must match, as text. The order of keys is preserved because models write their
-/// answers in that order.
+/// JSON Schema that a turn's answer must match, as text. The key order is preserved because models write their answers
+/// in that order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AnswerSchema(String);
 
-/// Reason why a text is not a valid answer schema.
+/// Error for an invalid answer schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InvalidSchema {
     /// Description of the problem.
     pub message: String,
-    /// Hint on how to fix it.
+    /// Hint on how to fix the schema.
     pub hint: String,
 }
 
@@ -41,7 +41,7 @@ impl InvalidSchema {
 }
 
 impl AnswerSchema {
-    /// Wraps a text without checking it.
+    /// Wraps `text` without checking it.
     pub fn unchecked(text: String) -> Self {
         Self(text)
     }
@@ -91,7 +91,7 @@ impl AnswerSchema {
     }
 }
 
-/// Schemas directly below a value. Values of the `DATA` keywords are skipped.
+/// Direct subschemas of a value. Values of the `DATA` keywords are skipped.
 fn parts(value: &Value) -> impl Iterator<Item = &Value> {
     let (object, array) = match value {
         Value::Object(object) => (Some(object), None),
@@ -109,7 +109,7 @@ fn collect_ids<'a>(value: &'a Value, names: &mut HashSet<&'a str>) {
     parts(value).for_each(|part| collect_ids(part, names));
 }
 
-/// First reference that leads out of the document.
+/// First reference to another document.
 fn external_reference<'a>(value: &'a Value, names: &HashSet<&str>) -> Option<&'a str> {
     let is_external = |target: &&str| {
         let document = target.split('#').next().unwrap_or_default();

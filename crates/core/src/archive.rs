@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{context::ContextView, files::FilesCopied, ids::SessionId, settings::SessionSettings};
 
-/// Description of a session, written before its events.
+/// Session description, written before the session's events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArchivedSession {
     /// Id of the session.
     pub id: SessionId,
-    /// Time of its creation.
+    /// Time of the session's creation.
     pub created_at: Timestamp,
     /// Settings of the session, without grants.
     pub settings: SessionSettings,
-    /// Number of its last event.
+    /// Number of the session's last event.
     pub events: u64,
-    /// Content of its window at the time of the export, if known.
+    /// Content of the context window at the time of the export, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextView>,
 }
@@ -28,17 +28,17 @@ pub struct DraftId(pub SessionId);
 /// A session to be created from the events of a draft.
 #[derive(Debug, Clone)]
 pub struct SessionDraft {
-    /// Draft that holds the events.
+    /// Draft that contains the events.
     pub draft: DraftId,
     /// Id of the session.
     pub id: SessionId,
-    /// Time of its creation.
+    /// Time of the session's creation.
     pub created_at: Timestamp,
     /// Time of the import, which counts as its last use.
     pub at: Timestamp,
     /// Settings of the session. They override those in its events.
     pub settings: SessionSettings,
-    /// True if its model calls count towards the usage of this journal. False for a copy of a session.
+    /// True if the session's model calls count towards this journal's usage. False for a copy of a session.
     pub counts_usage: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct SessionDraft {
 pub struct TreeFile {
     /// Path in the tree, such as `uploads/data/a.csv`.
     pub path: String,
-    /// True if its owner may execute it.
+    /// True if the file's owner may execute it.
     pub executable: bool,
     /// Time of the last change, in seconds since 1970, if known.
     pub modified: Option<u64>,
@@ -58,22 +58,22 @@ pub struct TreeFile {
 /// Report on an import.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImportReport {
-    /// Session that was imported.
+    /// Id of the imported session.
     pub session_id: SessionId,
     /// Title of the session.
     pub title: String,
-    /// Its original id, if it got a new one.
+    /// Original id of the session, if it got a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_id: Option<SessionId>,
-    /// Number of its turns.
+    /// Number of turns in the session.
     pub turns: u64,
-    /// Number of stored events, including those of its subagents.
+    /// Number of stored events, including those of subagents.
     pub events: u64,
-    /// Number of its subagents.
+    /// Number of imported subagent sessions.
     pub subagents: u64,
-    /// Files that were imported with it.
+    /// Files that were imported with the session.
     pub files: FilesCopied,
-    /// True if a turn was open. It is interrupted now.
+    /// True if a turn was open. The turn is interrupted now.
     pub interrupted: bool,
     /// Descriptions of the parts of a foreign history that have no equivalent here and were left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -92,7 +92,7 @@ pub const MAX_TREE_DEPTH: usize = 32;
 /// Folders of a session's tree that are exported. `temp/` is not, and skills are copied again.
 pub const TREE_AREAS: [&str; 4] = ["uploads", "outputs", "large_tool_results", "conversation_history"];
 
-/// Rejects paths that are not below one of [`TREE_AREAS`] or not in canonical form.
+/// Rejects paths that are not in one of [`TREE_AREAS`] or not in canonical form.
 ///
 /// # Errors
 /// The reason, completing "the path of a file …".

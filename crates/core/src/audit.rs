@@ -1,8 +1,8 @@
 //! The audit log's types: who requested a call, what was decided and by whom, and how the call ended.
 //!
-//! An [`AuditEntry`] is a fact as the engine knows it. The adapter of [`crate::ports::Audit`] redacts secrets,
-//! truncates long values and chains the lines; see there for the guarantees of a line. Readers get an [`AuditRecord`]:
-//! one per call, with its outcome.
+//! An [`AuditEntry`] is a fact as reported by the engine. The adapter of [`crate::ports::Audit`] redacts secrets,
+//! truncates long values and chains the lines; the guarantees for a line are documented there. Readers get an
+//! [`AuditRecord`]: one per call, with its outcome.
 
 mod record;
 
@@ -28,13 +28,13 @@ use crate::{
 pub struct AuditEntry {
     /// Time of the fact.
     pub at: Timestamp,
-    /// Id that links it to the turn's logs and traces.
+    /// Id that links the entry to the turn's logs and traces.
     pub trace_id: Option<TraceId>,
-    /// Session of the fact. `None` for facts about the daemon.
+    /// Session that the fact is about. `None` for facts about the daemon.
     pub session_id: Option<SessionId>,
-    /// Turn of the fact, if any.
+    /// Turn that the fact is about, if any.
     pub turn_id: Option<TurnId>,
-    /// Tool call of the fact, if any.
+    /// Tool call that the fact is about, if any.
     pub call_id: Option<CallId>,
     /// Kind and details of the fact.
     #[serde(flatten)]
@@ -58,7 +58,7 @@ impl AuditEntry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AuditFact {
-    /// Decision on a call. It is durable before a call that changes or runs anything begins.
+    /// Decision on a call. Durable before a call that changes or runs anything begins.
     CallDecided(Box<Decision>),
     /// End of a call. A call with a decision but without an end was cut off when the daemon ended; whether it took
     /// effect is unknown.
@@ -70,35 +70,35 @@ pub enum AuditFact {
         tool: String,
         /// Id of the model.
         model: String,
-        /// Maximum number of tokens of the answer.
+        /// Maximum answer length, in tokens.
         max_tokens: u64,
     },
     /// A rule was granted, so that matching calls run without a question.
     GrantAdded {
-        /// The rule as it was shown.
+        /// Rule text as shown to the user.
         rule: String,
         /// Scope of the grant: `session` or `for_good`.
         scope: String,
-        /// Client that granted it.
+        /// Client that granted the rule.
         by: AnsweredBy,
     },
     /// A granted rule was revoked.
     GrantRevoked {
-        /// The rule as it was shown.
+        /// Rule text as shown to the user.
         rule: String,
         /// Scope of the grant: `session` or `for_good`.
         scope: String,
-        /// Client that revoked it.
+        /// Client that revoked the rule.
         by: AnsweredBy,
     },
-    /// The mode of a session was changed.
+    /// The session mode was changed.
     ModeSet {
         /// Mode of the session from then on.
         mode: SessionMode,
-        /// Client that set it.
+        /// Client that set the mode.
         by: AnsweredBy,
     },
-    /// A user trusted the `.agentd/` of a project: its instructions, agents, skills and commands are used.
+    /// A user trusted the `.agentd/` of a project, so its instructions, agents, skills and commands are used.
     ProjectTrusted {
         /// Real path of the project.
         project: String,
@@ -114,22 +114,22 @@ pub enum AuditFact {
         /// Client that revoked the trust.
         by: AnsweredBy,
     },
-    /// A user approved a plugin: its skills, agents, commands and servers are used.
+    /// A user approved a plugin, so its skills, agents, commands and servers are used.
     PluginAdded {
         /// Name of the plugin.
         plugin: String,
         /// SHA-256 of the approved files.
         sha256: String,
-        /// Location from which it was installed.
+        /// Location from which the plugin was installed.
         source: String,
-        /// Client that added it.
+        /// Client that added the plugin.
         by: AnsweredBy,
     },
     /// A user removed a plugin.
     PluginRemoved {
         /// Name of the plugin.
         plugin: String,
-        /// Client that removed it.
+        /// Client that removed the plugin.
         by: AnsweredBy,
     },
     /// A session was imported from a file. Logged before the session exists.
@@ -138,14 +138,14 @@ pub enum AuditFact {
         source: String,
         /// Id in the file, if the session got a new one.
         former_id: Option<SessionId>,
-        /// Number of its events, including those of its subagents.
+        /// Number of imported events, including those of subagents.
         events: u64,
-        /// Client that imported it.
+        /// Client that imported the session.
         by: AnsweredBy,
     },
     /// File changes were undone.
     Undone {
-        /// Turn whose changes were undone. `None` if it was a single call.
+        /// Turn whose changes were undone. `None` if a single call was undone.
         of_turn: Option<TurnId>,
         /// Effect of the undo on each file.
         files: Vec<ChangedFile>,
@@ -159,21 +159,21 @@ pub enum AuditFact {
         /// Process id of the daemon.
         pid: u32,
     },
-    /// The daemon shut down cleanly. A start without a preceding stop means that it crashed.
+    /// The daemon shut down cleanly. A start without a preceding stop means that the daemon crashed.
     DaemonStopped {
         /// Process id of the daemon.
         pid: u32,
     },
-    /// The policy rules were loaded, at the start or on reload.
+    /// The policy rules were loaded, at startup or on reload.
     RulesRead {
         /// Sources of the rules, weakest first.
         sources: Vec<String>,
         /// SHA-256 of the rules, if there were any.
         sha256: Option<String>,
-        /// Why they were rejected, if they are invalid. The previous rules stay in force.
+        /// Reason why the rules were rejected, if they are invalid. The previous rules stay in force.
         problem: Option<String>,
     },
-    /// The log itself was found modified. Written only by the log.
+    /// The log itself was found modified. Only the log writes this fact.
     LogDamaged {
         /// The finding in one sentence.
         found: String,
@@ -187,18 +187,18 @@ pub enum AuditFact {
         /// Problem that persists, if nothing else in the log shows it.
         problem: Option<AuditProblem>,
     },
-    /// The log continues in a new file. First line of that file; written only by the log.
+    /// The log continues in a new file. First line of the new file. Only the log writes this fact.
     LogContinued {
         /// File with the preceding lines.
         previous: String,
     },
-    /// The oldest file of the log is removed, as configured. Written before the removal, and only by the log.
+    /// The oldest file of the log is removed, as configured. Only the log writes this fact, before the removal.
     LogTrimmed {
-        /// Name of the removed file.
+        /// File name of the removed file.
         file: String,
-        /// Its last line. The remaining log is verified starting from it.
+        /// Last line of the removed file. The remaining log is verified starting from it.
         through: AuditHead,
-        /// Size of the file in bytes.
+        /// Size of the removed file, in bytes.
         bytes: u64,
     },
     /// Unused data was removed, as configured.
@@ -226,8 +226,8 @@ pub struct Decision {
     pub tool: String,
     /// Arguments that the model wrote; a string if they are not valid JSON.
     pub args: Value,
-    /// Target of the path argument if it led through a link at that time: the call was judged under both names. Lines
-    /// of earlier versions lack it.
+    /// Target of the path argument if the path led through a link at that time. The call was judged under both names.
+    /// Lines of earlier versions lack it.
     pub leads_to: Option<String>,
     /// Model and agent that requested the call.
     pub asked_by: Requester,
@@ -243,21 +243,21 @@ pub struct Decision {
     pub reason: Option<String>,
     /// True if the call may run.
     pub allowed: bool,
-    /// Granted rules that let it run without a question.
+    /// Granted rules that let the call run without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
     /// Source of the final decision.
     pub by: DecidedBy,
-    /// The answer, if one was given. An edit has the arguments that replace those of the model.
+    /// Answer to the question, if one was given. An edit has the arguments that replace those of the model.
     pub answer: Option<Answer>,
-    /// Answer to the call's own question, if `answer` allowed it to ask.
+    /// Answer to the call's own question, if `answer` allowed the call to ask.
     pub reply: Option<Answer>,
 }
 
 /// Model and agent that requested a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requester {
-    /// Id of the model, as its server knows it.
+    /// Id of the model, as its server names it.
     pub model: String,
     /// Agent that the model acted for; `main` for the session's main agent.
     pub agent: String,
@@ -283,11 +283,11 @@ pub enum DecidedBy {
     Rules,
     /// A rule that was granted earlier.
     Grant,
-    /// A client, by the name that it gave.
+    /// A client, by its self-reported name.
     Client(String),
     /// The deadline passed without an answer, so the default applied.
     Deadline,
-    /// The policy for questions that the client had set when it started the turn.
+    /// The client's policy for questions, set when it started the turn.
     OnInterrupt(OnInterrupt),
     /// The tool reported beforehand that the call cannot succeed. No question was asked.
     Tool,
@@ -305,7 +305,7 @@ impl From<AnsweredBy> for DecidedBy {
     }
 }
 
-/// The end of a call.
+/// Result of a call that has ended.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnd {
@@ -313,16 +313,17 @@ pub struct CallEnd {
     pub tool: String,
     /// True if the tool started to run.
     pub ran: bool,
-    /// Error code, if it failed.
+    /// Error code, if the call failed.
     pub error: Option<ToolErrorCode>,
-    /// Exit code if it was a command that no limit ended; 128 plus the signal number if a signal ended it.
+    /// Exit code if the call was a command and was not stopped by a limit; 128 plus the signal number if it was killed
+    /// by a signal.
     pub exit_code: Option<i32>,
     /// Duration in milliseconds, including the time spent waiting for users.
     pub duration_ms: u64,
-    /// Files that it changed.
+    /// Files that the call changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ChangedFile>,
-    /// Output of the call. It is never written: the log stores its size and its hash.
+    /// Output of the call. The log never stores the output itself, only its size and hash.
     #[serde(skip)]
     pub output: String,
     /// Size of the output in bytes. Filled in by the log.
@@ -335,7 +336,7 @@ pub struct CallEnd {
 /// A changed file, and the kind of change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedFile {
-    /// Path of the file as tools write it.
+    /// File path as tools write it.
     pub path: String,
     /// Kind of the change.
     pub change: FileChangeKind,
@@ -359,7 +360,7 @@ pub struct AuditHead {
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditLine {
-    /// Number of the line, from 1 without a gap.
+    /// Number of the line, from 1 without gaps.
     pub n: u64,
     /// Entry on the line.
     #[serde(flatten)]

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::ToolSpec;
 
-/// All tools that are available at one moment. The value is shared, and replaced by a new one on any change. Its
-/// address therefore shows whether anything derived from it is still valid.
+/// All tools that are available at one moment. The value is shared, and replaced on any change, so comparing its
+/// address shows whether derived data is still valid.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
-    /// Tools, sorted by name. If two share a name, calls reach the earlier one.
+    /// Tools, sorted by name. If two tools share a name, calls reach the earlier one.
     pub tools: Vec<CatalogueTool>,
     /// Settings of tools by name, including tools that the engine answers itself.
     pub labels: BTreeMap<String, ToolLabel>,
@@ -23,17 +23,18 @@ pub struct Catalogue {
 pub struct ServerCard {
     /// Name of the entry in `mcp_servers.yaml`.
     pub name: String,
-    /// The server's one-line description of itself, sanitised for display. Empty if it has none or was never reached.
+    /// The server's one-line description of itself, sanitised for display. Empty if the server has none or was never
+    /// reached.
     pub about: String,
-    /// True if its entry is invalid, so the server is down.
+    /// True if the server's entry is invalid, so the server is down.
     pub is_broken: bool,
-    /// Prefix of the names of its tools.
+    /// Prefix of the server's tool names.
     pub prefix: String,
-    /// True if its tools are not known yet.
+    /// True if the server's tools are not known yet.
     pub is_unlisted: bool,
-    /// True if its entry names the project. Sessions without a project cannot use it.
+    /// True if the server's entry names the project. Sessions without a project cannot use it.
     pub needs_project: bool,
-    /// True if its tools are available even to agents with a list of tools.
+    /// True if the server's tools are available even to agents with a list of tools.
     pub always_available: bool,
 }
 
@@ -42,26 +43,26 @@ pub struct ServerCard {
 pub struct UnlistedServer {
     /// Name of the server.
     pub name: String,
-    /// Reason, shown to users.
+    /// Reason for the missing list, shown to users.
     pub why: String,
-    /// True if the request for its tools is still running.
+    /// True if the request for the list is still running.
     pub is_late: bool,
 }
 
-/// A third-party tool, as rules and questions name it. No field depends on what the server sends later.
+/// A third-party tool, as named in rules and questions. No field depends on what the server sends later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForeignTool {
     /// Name of the MCP server.
     pub server: String,
     /// Name of the tool on the server, sanitised for display.
     pub tool: String,
-    /// Rule that covers every call of the tool, whatever name models use.
+    /// Rule that covers every call to the tool, whatever name models use.
     pub rule: String,
-    /// Rule that covers every call of every tool of the server.
+    /// Rule that covers every call to any of the server's tools.
     pub server_rule: String,
-    /// Distinguishes the server's configuration entry from another one of the same name.
+    /// Distinguishes the server's configuration entry from another entry of the same name.
     pub entry: String,
-    /// True if the user's configuration lets it run without approval.
+    /// True if the user's configuration lets the tool run without approval.
     pub granted: bool,
     /// True if the server's entry names the project. Sessions without a project cannot use it.
     pub needs_project: bool,
@@ -70,19 +71,20 @@ pub struct ForeignTool {
 /// A tool with the properties that models do not see.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CatalogueTool {
-    /// The tool as models see it.
+    /// Definition of the tool as sent to models.
     #[serde(flatten)]
     pub spec: ToolSpec,
-    /// Component that answers its calls.
+    /// Component that answers calls to the tool.
     pub origin: ToolOrigin,
     /// Tier and purpose of the tool.
     #[serde(flatten)]
     pub label: ToolLabel,
-    /// Token for the current meaning of its name, if that can change. Only its toolbox interprets it. A call reaches
-    /// this meaning or fails: see [`ToolContext::stands_for`](crate::ports::ToolContext::stands_for).
+    /// Token for the current meaning of the tool's name, if the meaning can change. Only the toolbox interprets the
+    /// token. A call reaches this meaning or fails, see
+    /// [`ToolContext::stands_for`](crate::ports::ToolContext::stands_for).
     #[serde(skip)]
     pub stands_for: Option<Arc<str>>,
-    /// Server of the tool, if it is third-party.
+    /// Server of the tool, if the tool is third-party.
     #[serde(skip)]
     pub foreign: Option<Arc<ForeignTool>>,
 }
@@ -92,11 +94,11 @@ pub struct CatalogueTool {
 pub struct ToolLabel {
     /// When the tool is shown.
     pub tier: ToolTier,
-    /// True if it is available even to agents with a list of tools.
+    /// True if the tool is available even to agents with a list of tools.
     pub always_available: bool,
     /// Purpose, for grouping in lists.
     pub category: String,
-    /// Search terms. `vision` and `code` also select the models with which it is shown without being mentioned.
+    /// Search terms. `vision` and `code` also select the models for which the tool is shown without being mentioned.
     pub tags: Vec<String>,
 }
 
@@ -106,17 +108,17 @@ names! {
     pub enum ToolTier {
         /// Shown in every turn.
         Core = "core",
-        /// Shown in every turn, because it was not disabled.
+        /// Shown in every turn because the user has not disabled it.
         #[default]
         Enabled = "enabled",
-        /// Shown in turns that mention it.
+        /// Shown in turns that mention the tool.
         Discovered = "discovered",
         /// Never shown, even if it is mentioned.
         Off = "off",
     }
 }
 
-/// Component that answers the calls of a tool.
+/// Component that answers calls to a tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOrigin {
@@ -124,7 +126,7 @@ pub enum ToolOrigin {
     BuiltIn,
     /// The engine, from the conversation's state, as for `todo_write`.
     Conversation,
-    /// A server that speaks MCP.
+    /// An MCP server.
     Mcp {
         /// Name of the entry in `mcp_servers.yaml`.
         server: String,
@@ -134,24 +136,24 @@ pub enum ToolOrigin {
 /// A tool with its visibility in one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolStanding {
-    /// Tool and its properties.
+    /// The tool with its properties.
     #[serde(flatten)]
     pub tool: CatalogueTool,
-    /// True if the turn shows it.
+    /// True if the turn shows the tool.
     pub visible: bool,
-    /// Reason in one sentence.
+    /// Reason for the visibility, in one sentence.
     pub why: String,
 }
 
 impl CatalogueTool {
-    /// Creates a tool of the daemon, whose name always means the same.
+    /// Creates one of the daemon's own tools, whose name never changes its meaning.
     pub fn own(spec: ToolSpec, origin: ToolOrigin, label: ToolLabel) -> Self {
         Self { spec, origin, label, stands_for: None, foreign: None }
     }
 }
 
 impl Catalogue {
-    /// Creates a catalogue of tools of one origin, all shown.
+    /// Creates a catalogue of tools with one origin, all shown.
     pub fn of(specs: &[ToolSpec], origin: &ToolOrigin) -> Self {
         let tool = |spec: &ToolSpec| CatalogueTool::own(spec.clone(), origin.clone(), ToolLabel::default());
         Self { tools: specs.iter().map(tool).collect(), ..Self::default() }

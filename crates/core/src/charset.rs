@@ -15,14 +15,15 @@ use encoding_rs::{DecoderResult, Encoding, GB18030, GBK, ISO_2022_JP, UTF_8, UTF
 pub struct Charset {
     /// Encoding of the text.
     pub encoding: &'static Encoding,
-    /// Length of its byte order mark, in bytes.
+    /// Length of the byte order mark, in bytes.
     pub bom: usize,
-    /// True if non-ASCII text may be written in it. Otherwise it is a guess, good enough for reading.
+    /// True if non-ASCII text may be written in the encoding. Otherwise the encoding is a guess, good enough for
+    /// reading.
     pub sure: bool,
 }
 
 impl Charset {
-    /// Encoding of a new file.
+    /// Encoding for new files.
     pub const UTF_8: Self = Self { encoding: UTF_8, bom: 0, sure: true };
 
     /// Returns true for UTF-16, with two or four bytes per character.
@@ -31,13 +32,13 @@ impl Charset {
         self.encoding == UTF_16LE || self.encoding == UTF_16BE
     }
 
-    /// Returns its name unless it is UTF-8.
+    /// Returns the encoding's name, or `None` for UTF-8.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         (self.encoding != UTF_8).then(|| self.encoding.name())
     }
 
-    /// Returns true if a lone `\r` ends a line in this file, which is so if it has no `\n`.
+    /// Returns true if a lone `\r` ends a line in this file, that is, if the file has no `\n`.
     #[must_use]
     pub fn ends_lines_with_cr(self, bytes: &[u8]) -> bool {
         let body = &bytes[self.bom..];
@@ -52,11 +53,11 @@ impl Charset {
     }
 }
 
-/// Detects the encoding of a text. `whole` is true if `bytes` are the whole file; otherwise they may end within a
+/// Detects the encoding of text. `whole` is true if `bytes` are the whole file; otherwise they may end within a
 /// character.
 ///
 /// # Errors
-/// The kind of the file, if it is not text.
+/// The kind of the file, if the file is not text.
 pub fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
     const BINARY: &str = "binary data";
     let mark = Encoding::for_bom(bytes).map(|(encoding, bom)| Charset { encoding, bom, sure: true });
@@ -101,14 +102,14 @@ pub fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
 /// Decodes a whole file into one text with `\n` line endings.
 ///
 /// # Errors
-/// The kind of the file, if it is not text.
+/// The kind of the file, if the file is not text.
 pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     let charset = detect(bytes, true)?;
     let (text, _) = charset.encoding.decode_without_bom_handling(&bytes[charset.bom..]);
     Ok(if charset.ends_lines_with_cr(bytes) { text.replace('\r', "\n").into() } else { text })
 }
 
-/// Number of control characters allowed in a text of this length: one in twenty, and at least one unless the text is
+/// Number of control characters allowed in text of this length: one in twenty, and at least one unless the text is
 /// tiny.
 fn max_control_characters(length: usize) -> usize {
     const TINY: usize = 10;
@@ -134,7 +135,7 @@ fn mostly_utf8(bytes: &[u8]) -> bool {
 /// Detects UTF-16 without a mark: each ASCII character has a zero byte, and no character occurs that is unusual in
 /// text.
 fn utf16(bytes: &[u8], whole: bool) -> Option<Charset> {
-    /// With fewer characters, text that is not all ASCII could be in any encoding.
+    /// With fewer characters than this, text that is not all ASCII could be in any encoding.
     const MIN_CHARACTERS: usize = 8;
     if bytes.len() < 4 || (whole && !bytes.len().is_multiple_of(2)) {
         return None;
@@ -181,7 +182,7 @@ fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
     // Many western European texts have no more than a few accented letters.
     let western = |character: &char| matches!(character, '\u{a0}'..='\u{ff}' | '\u{2013}'..='\u{2026}' | '€');
     let accents = || encoding == WINDOWS_1252 && foreign.len() > 1 && foreign.iter().all(western);
-    // The origin of the text is irrelevant if the detector agrees for every country.
+    // The country of origin is irrelevant if the detector agrees for every country.
     let agreed = || {
         let countries: [&[u8]; 4] = [b"cn", b"tw", b"jp", b"kr"];
         countries.into_iter().all(|country| detector.guess(Some(country), Utf8Detection::Deny) == encoding)
@@ -236,7 +237,8 @@ fn utf16_units(bytes: &[u8], encoding: &'static Encoding) -> impl Iterator<Item 
 
 /// Decodes text after its byte order mark and passes each piece to `piece` with its length in the file, in bytes.
 /// Invalid bytes become U+FFFD with the number of invalid bytes. A piece is one character, with two exceptions: four
-/// letters of Big5 are two characters, and valid UTF-8 comes in long pieces of equal length on both sides.
+/// Big5 code points decode to two characters, and valid UTF-8 comes in long pieces whose encoded and decoded lengths
+/// are equal.
 pub fn characters(body: &[u8], charset: Charset, piece: &mut dyn FnMut(&str, usize)) {
     if charset.encoding == UTF_8 {
         for chunk in body.utf8_chunks() {
@@ -262,13 +264,13 @@ pub fn characters(body: &[u8], charset: Charset, piece: &mut dyn FnMut(&str, usi
 }
 
 /// Decodes encodings with one to four bytes per character that contain ASCII unchanged. The decoder gets one byte at a
-/// time, since only then is it known which bytes made up a character.
+/// time, because this is the only way to find out which bytes made up a character.
 fn legacy(body: &[u8], encoding: &'static Encoding, piece: &mut dyn FnMut(&str, usize)) {
     let mut decoder = encoding.new_decoder_without_bom_handling();
     let mut at = 0;
     while at < body.len() {
         let ascii = body[at..].iter().take_while(|byte| byte.is_ascii()).count();
-        // ASCII is valid UTF-8, and its pieces have equal length on both sides.
+        // ASCII is valid UTF-8, so the encoded and decoded lengths of its pieces are equal.
         if let Ok(text) = std::str::from_utf8(&body[at..at + ascii])
             && ascii > 0
         {

@@ -1,6 +1,6 @@
 //! Project files that the client of a turn has open, with unsaved text.
 
-/// Maximum size of a text from a client, in bytes.
+/// Maximum size of file text from a client, in bytes.
 pub const MAX_CLIENT_FILE: usize = 10 << 20;
 
 /// A request to a client about a project file.
@@ -10,7 +10,7 @@ pub struct ClientFileRequest {
     pub id: String,
     /// Path relative to the project, with `/` as separator.
     pub path: String,
-    /// Action that the client is asked for.
+    /// Requested action on the file.
     pub action: FileAction,
 }
 
@@ -19,20 +19,20 @@ pub struct ClientFileRequest {
 pub enum FileAction {
     /// Return the current text.
     Read,
-    /// Replace the whole text with this one, and save it.
+    /// Replace the whole text with this text, and save the file.
     Write(String),
 }
 
-/// Answer of a client about a file.
+/// A client's answer to a file request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientFileAnswer {
     /// The current text of the file.
     Text(String),
     /// The new text was written.
     Written,
-    /// The client does not have the file open, so the version on the disk counts.
+    /// The client does not have the file open, so the version on disk is current.
     Absent,
-    /// The client refused or failed, with the reason.
+    /// The client refused or failed, with this reason.
     Refused(String),
 }
 

@@ -14,13 +14,13 @@ pub const CLIENT_TOOL_PREFIX: &str = "client_";
 /// Maximum number of client tools in one turn.
 pub const MAX_CLIENT_TOOLS: usize = 64;
 
-/// Maximum length of a tool's name.
+/// Maximum length of a tool name.
 pub const MAX_CLIENT_TOOL_NAME: usize = 48;
 
-/// Maximum length of a tool's description, in bytes.
+/// Maximum length of a tool description, in bytes.
 pub const MAX_CLIENT_TOOL_DESCRIPTION: usize = 4 << 10;
 
-/// Maximum size of a tool's schema, in bytes.
+/// Maximum size of a tool schema, in bytes.
 pub const MAX_CLIENT_TOOL_SCHEMA: usize = 32 << 10;
 
 /// Maximum length of an answer's text, in bytes.
@@ -29,7 +29,7 @@ pub const MAX_CLIENT_ANSWER: usize = 4 << 20;
 /// A tool that the client of a turn answers itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientTool {
-    /// Name as the client knows it.
+    /// Name used by the client, without the prefix.
     pub name: String,
     /// Purpose, and when to use it.
     pub description: String,
@@ -40,7 +40,7 @@ pub struct ClientTool {
 }
 
 impl ClientTool {
-    /// Returns the name by which models call it.
+    /// Returns the name by which models call the tool.
     pub fn called(&self) -> String {
         format!("{CLIENT_TOOL_PREFIX}{}", self.name)
     }
@@ -57,7 +57,7 @@ impl ClientTool {
     }
 }
 
-/// A call of a client's tool, as sent to the client.
+/// A call to a client's tool, as sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientToolCall {
     /// Id that the answer repeats.
@@ -68,7 +68,7 @@ pub struct ClientToolCall {
     pub arguments: String,
 }
 
-/// Answer of a client to a call of its tool.
+/// A client's answer to a call to its tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientToolAnswer {
     /// Text for the model.

@@ -12,9 +12,9 @@ pub struct Window {
     /// Number of the event that completed the [`Compaction`] whose summary precedes the visible history; 0 if there is
     /// none.
     pub summary: u64,
-    /// Number of messages that were visible when a compaction was undone; 0 if none was. While this is set, the history
-    /// is compacted automatically only if it no longer fits or has grown considerably: a user who undoes a compaction
-    /// wants to see all of it.
+    /// Number of messages that were visible when a compaction was undone; 0 if none was. While this field is set, the
+    /// history is compacted automatically only if it no longer fits or has grown considerably: a user who undoes a
+    /// compaction wants to see all of it.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub held: u64,
 }
@@ -24,23 +24,23 @@ pub struct Window {
 pub struct Compaction {
     /// Summary that replaces the prefix.
     pub summary: String,
-    /// Number of the last event that it replaces.
+    /// Number of the last event that the summary replaces.
     #[serde(default)]
     pub through: u64,
-    /// The window before the compaction, for undoing it.
+    /// The window before the compaction, for undoing the compaction.
     #[serde(default)]
     pub before: Window,
     /// Report on the compaction, for users.
     #[serde(default)]
     pub report: CompactionReport,
-    /// File with the history that this compaction and the earlier ones replaced.
+    /// File with the history that this compaction and earlier ones replaced.
     #[serde(default, flatten)]
     pub file: HistoryFile,
     /// Results of calls that keep their place, each reduced to a line that names the file with the full result. Such a
     /// compaction has no summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offloaded: Vec<OffloadedResult>,
-    /// Compaction whose offloaded results are visible again, if this one undoes it.
+    /// Compaction whose offloaded results are visible again, if this compaction undoes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<ItemId>,
 }
@@ -50,22 +50,22 @@ pub struct Compaction {
 pub struct OffloadedResult {
     /// Item of the result.
     pub item: ItemId,
-    /// Path of the file, as tools write it.
+    /// Path of the result file, as tools write it.
     pub path: String,
 }
 
 /// State of the file with the replaced history, after one compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryFile {
-    /// Name of the file; empty in older journals, where [`CompactionReport::path`] ends with it.
+    /// Name of the file; empty in older journals, where [`CompactionReport::path`] ends with the name.
     #[serde(default, rename = "kept_in", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Number of its bytes that are valid. Anything after them was left by a compaction that was cut off or undone.
+    /// Number of valid bytes in the file. Anything after them was left by a compaction that was cut off or undone.
     /// `None` if unknown.
     #[serde(default, rename = "kept_bytes", skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Number of the last event in the file, if the file could not be written later: history that was replaced since
-    /// then is missing from it. `None` if nothing is missing.
+    /// Number of the last event in the file, if the file could not be written later: the file lacks history that was
+    /// replaced after this event. `None` if nothing is missing.
     #[serde(default, rename = "kept_missing_after", skip_serializing_if = "Option::is_none")]
     pub missing_after: Option<u64>,
 }
@@ -78,11 +78,11 @@ pub struct CompactionReport {
     pub cause: CompactionCause,
     /// Method that produced the summary.
     pub strategy: CompactionStrategy,
-    /// Number of messages that the model saw before.
+    /// Number of messages visible to the model before the compaction.
     pub messages_before: u32,
-    /// Number of messages that it sees now, including the summary.
+    /// Number of messages visible to the model now, including the summary.
     pub messages_after: u32,
-    /// Approximate tokens of the history before.
+    /// Approximate tokens of the history before the compaction.
     pub tokens_before: u64,
     /// Approximate tokens of the history now.
     pub tokens_after: u64,
@@ -97,7 +97,7 @@ pub struct CompactionReport {
     pub pinned: Vec<String>,
     /// Path at which tools find the replaced history.
     pub path: Option<String>,
-    /// Model that wrote the summary. `None` if it was assembled without a model.
+    /// Model that wrote the summary. `None` if the summary was assembled without a model.
     pub model: Option<String>,
     /// Problems of the compaction, such as a failed model call or a history file that could not be written.
     pub problem: Option<String>,
@@ -110,9 +110,9 @@ pub enum CompactionCause {
     /// The window was almost full.
     #[default]
     Critical,
-    /// The server rejected the request because it did not fit.
+    /// The server rejected the request because it did not fit into the window.
     Overflow,
-    /// The number of messages exceeded its limit.
+    /// The number of messages exceeded the limit.
     Limit,
     /// The model requested it.
     Model,
@@ -124,7 +124,7 @@ pub enum CompactionCause {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionStrategy {
-    /// Detailed, or short if the window is too small for that.
+    /// Detailed, or short if the window is too small for a detailed summary.
     #[default]
     Auto,
     /// Detailed: seven sections, with paths, commands and results.
@@ -141,18 +141,18 @@ names! {
     /// Fill level of a window.
     #[derive(Default, PartialOrd, Ord)]
     pub enum TokenLevel {
-        /// Less than 75 percent.
+        /// The window is less than 75 percent full.
         #[default]
         Info = "info",
-        /// At least 75 percent.
+        /// The window is at least 75 percent full.
         Warning = "warning",
-        /// At least 95 percent: the history is compacted before the next call.
+        /// The window is at least 95 percent full. The history is compacted before the next call.
         Critical = "critical",
     }
 }
 
 impl TokenLevel {
-    /// Returns the level of `tokens` in a window of that size.
+    /// Returns the level of `tokens` in a window of `window` tokens.
     pub fn of(tokens: u64, window: u64) -> Self {
         let percent = u128::from(tokens) * 100;
         let window = u128::from(window.max(1));
@@ -171,7 +171,7 @@ impl TokenLevel {
 pub struct PromptReport {
     /// Size of the request's instructions, tools and messages, in bytes.
     pub bytes: u64,
-    /// Number of leading bytes that equal the previous request to the same model.
+    /// Number of leading bytes in common with the previous request to the same model.
     pub repeated_bytes: u64,
     /// Size of the previous request, in bytes; 0 if there is none.
     pub previous_bytes: u64,
@@ -179,15 +179,16 @@ pub struct PromptReport {
     pub tokens: u64,
     /// Approximate tokens of the repeated part.
     pub repeated_tokens: u64,
-    /// First segment that changed although it was not at the end. Everything from there on was computed again.
+    /// First segment that changed although it was not the last. The server computed everything from this segment on
+    /// again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_by: Option<String>,
-    /// Remarks of the server on cache misses, if it sends any.
+    /// The server's remarks on cache misses, if it sends any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<ServerRemark>,
 }
 
-/// Remark of a server on a request: why it computed a repeated part again, or what it left out.
+/// A server's remark on a request, about a repeated part that it computed again or a part that it left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRemark {
     /// The server's code for the reason, such as `tools_changed`.
@@ -218,7 +219,7 @@ pub struct ContextView {
     pub window: u64,
     /// Approximate tokens of the next request, before its input.
     pub tokens: u64,
-    /// Fill level at that size.
+    /// Fill level of the window with these tokens.
     pub level: TokenLevel,
     /// Parts of the next request, in order.
     pub segments: Vec<Segment>,
@@ -228,7 +229,7 @@ pub struct ContextView {
     pub max_messages: u32,
     /// Upcoming reductions of the history and their conditions, one sentence each.
     pub next_cuts: Vec<String>,
-    /// True if the figures are from the machine that the session was imported from.
+    /// True if the figures are from the machine from which the session was imported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub imported: bool,
 }
@@ -237,12 +238,12 @@ pub struct ContextView {
 const MAX_SEGMENTS: usize = 1000;
 /// Maximum number of upcoming cuts in a view.
 const MAX_CUTS: usize = 16;
-/// Maximum length of a text in a view, in bytes.
+/// Maximum length of each string in a view, in bytes.
 const MAX_FIGURE_TEXT: usize = 4096;
 
 impl ContextView {
-    /// Returns true if the view is within the limits of views that a daemon creates. One from an untrusted source may
-    /// be larger.
+    /// Returns true if the view is within the limits of views that a daemon creates. A view from an untrusted source
+    /// may be larger.
     pub fn is_bounded(&self) -> bool {
         let Self { model, segments, next_cuts, .. } = self;
         let texts = segments.iter().map(|segment| &segment.source).chain(next_cuts).chain([model]);
@@ -257,19 +258,19 @@ impl ContextView {
 pub struct Segment {
     /// Kind of the part.
     pub kind: SegmentKind,
-    /// File or tool that it comes from, if any.
+    /// File or tool from which the part comes, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// Size of the part, in bytes.
     pub bytes: u64,
     /// Approximate number of tokens.
     pub tokens: u64,
-    /// Number of messages or tools in it.
+    /// Number of messages or tools in the part.
     pub count: u32,
 }
 
 names! {
-    /// Kind of a part of a request.
+    /// Kind of request part.
     #[derive(Hash)]
     pub enum SegmentKind {
         /// The system message with the instructions.
@@ -286,7 +287,7 @@ names! {
         History = "history",
         /// Results of earlier tool calls.
         Results = "results",
-        /// The daemon's reminders to the model, at the end.
+        /// The daemon's reminders to the model, at the end of the request.
         Reminders = "reminders",
     }
 }

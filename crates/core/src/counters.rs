@@ -11,10 +11,10 @@ names! {
         Turn = "turn",
         /// Tool calls that ended, by tool, with `ok` or their error code. The time is the duration of the calls.
         Tool = "tool",
-        /// Questions to users that were answered, by kind, with the kind of the answer. The time is how long they were
+        /// Answered questions to users, by kind, with the kind of the answer. The time is how long the questions were
         /// pending.
         Wait = "wait",
-        /// Warnings, counted by their code.
+        /// Warnings, counted by code.
         Warning = "warning",
         /// Starts of the daemon: `clean`, or `unclean` if the previous run did not shut down cleanly.
         Start = "start",

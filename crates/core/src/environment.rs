@@ -1,6 +1,6 @@
-//! A client's environment variables as its tools see them: only allowed variables, for every client. The environment
-//! also has the client's working directory as a shell names it (`PWD`), which reaches tools separately from the
-//! variables.
+//! A client's environment variables as passed to its tools. Every client may pass only allowed variables. The
+//! environment also has the client's working directory as named by a shell (`PWD`), which reaches tools separately from
+//! the variables.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 /// Variables that every client may pass: program paths, locale, time zone and trace context.
 const ALWAYS_ALLOWED: [&str; 6] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "TZ"];
 
-/// Variables that no client may pass, even if the configuration lists them. They load or run code, or lead to keys and
-/// other programs of the user. `HOME` and variables derived from it belong to the session.
+/// Variables that no client may pass, even if the configuration lists them. These variables load or run code, or lead
+/// to the user's keys and programs. `HOME` and variables derived from it belong to the session.
 const NEVER_ALLOWED: [&str; 30] = [
     "AGENTD_*",
     "BASHOPTS",
@@ -44,7 +44,7 @@ const NEVER_ALLOWED: [&str; 30] = [
     "_",
 ];
 
-/// Parts of names whose values are secrets.
+/// Name parts that mark a variable's value as secret.
 const SECRET_PARTS: [&str; 9] =
     ["AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"];
 
@@ -109,7 +109,7 @@ impl ClientEnvironment {
         wanted.iter().any(|pattern| matches(pattern, name)) && !is_forbidden(name)
     }
 
-    /// Returns true if there is nothing: the client sent nothing, or nothing was allowed.
+    /// Returns true if there are no variables, because the client sent none or none were allowed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -125,7 +125,7 @@ impl ClientEnvironment {
     }
 }
 
-/// Shows names only: values are private.
+/// Shows only the names, because values are private.
 impl fmt::Debug for ClientEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()

@@ -14,7 +14,7 @@ pub enum ErrorKind {
     RateLimited,
     /// The balance, a quota or a spending limit at the provider is used up, with no known reset time.
     QuotaExceeded,
-    /// No server answers at the address.
+    /// No server answers at the URL.
     Unreachable,
     /// The deadline has passed.
     Timeout,
@@ -34,13 +34,13 @@ pub enum ErrorKind {
     NotFound,
     /// The request is invalid in any state.
     InvalidInput,
-    /// The request is invalid in the current state: it was answered before, or its subject has changed.
+    /// The request is invalid in the current state: the question was answered before, or the subject has changed.
     Conflict,
     /// A turn of the session is open. The same request may succeed later.
     Busy,
     /// The daemon is shutting down.
     ShuttingDown,
-    /// The configuration does not allow it.
+    /// The configuration does not allow the request.
     Configuration,
     /// A bug in the daemon.
     Internal,
@@ -68,7 +68,7 @@ macro_rules! port_error {
                 Self { kind, message: message.into(), hint: None, source: None, $($($field: Default::default(),)+)? }
             }
 
-            /// Adds a hint on how to fix it.
+            /// Adds a hint on how to fix the error.
             #[must_use]
             pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
                 self.hint = Some(hint.into());
@@ -87,7 +87,7 @@ macro_rules! port_error {
                 self.kind
             }
 
-            /// Returns the hint on how to fix it, if there is one.
+            /// Returns the hint on how to fix the error, if there is one.
             pub fn hint(&self) -> Option<&str> {
                 self.hint.as_deref()
             }
@@ -101,7 +101,7 @@ port_error!(
 );
 
 impl ModelError {
-    /// Adds the model's window in tokens, as stated by the server when a request did not fit.
+    /// Adds the model's window in tokens, as reported by the server when a request did not fit.
     #[must_use]
     pub fn with_window(mut self, window: Option<u64>) -> Self {
         // `u32` keeps the error small, because errors are passed by value. No window has more tokens.
@@ -146,7 +146,7 @@ impl KnowledgeError {
 }
 
 port_error!(
-    /// The code of a folder could not be read.
+    /// The code in a folder could not be read.
     CodeError
 );
 port_error!(

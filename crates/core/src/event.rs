@@ -1,9 +1,9 @@
 //! Events: numbered facts about a turn, an item or an interrupt.
 //!
-//! Stored events of a session are numbered from 1 without a gap. An [`EventKind::ItemDelta`] is published but not
+//! Stored events of a session are numbered from 1 without gaps. An [`EventKind::ItemDelta`] is published but not
 //! stored. It carries the number of the last stored event before it and the byte offset of its text in the item, so
-//! that a reader can detect missing deltas. Every `ItemStarted` is followed by exactly one `ItemCompleted`, and nothing
-//! of a turn follows its `TurnEnded`.
+//! that a reader can detect missing deltas. Every `ItemStarted` is followed by exactly one `ItemCompleted`, and no
+//! event of a turn follows its `TurnEnded`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub enum EventKind {
         trace_id: TraceId,
         /// Slot that was chosen for the turn.
         slot: Slot,
-        /// Id of the model, as its server knows it.
+        /// Id of the model, as its server names it.
         model: String,
         /// Reason for the choice of slot.
         reason: String,
@@ -85,12 +85,12 @@ pub enum EventKind {
         /// True if the turn only compacts the history.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         compacts: bool,
-        /// The client's environment as its tools see it. Stored, so that the turn can continue after a restart; not
+        /// The client's environment as passed to its tools. Stored so that the turn can continue after a restart. Not
         /// shown to readers.
         #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
         environment: ClientEnvironment,
         /// Files that users uploaded since the previous turn, for the model. Stored so that the model is informed of
-        /// them after a restart, too. Readers were notified of each upload.
+        /// them even after a restart. Readers were notified of each upload.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         handed_over: Vec<String>,
         /// Schema for the turn's answer. Stored so that a continued turn still applies it; not shown to readers.
@@ -105,9 +105,9 @@ pub enum EventKind {
     },
     /// Text was added to an item in progress. Published, not stored.
     ItemDelta {
-        /// Item that the text belongs to.
+        /// Item to which the text was added.
         item_id: ItemId,
-        /// Position of the text, in bytes from the start of the item's text.
+        /// Byte offset of the added text in the item's text.
         offset: u64,
         /// Text that was added.
         text: String,
@@ -121,7 +121,7 @@ pub enum EventKind {
     },
     /// The turn needs an answer and waits.
     InterruptRaised {
-        /// Question that is now pending.
+        /// Interrupt that is now pending.
         interrupt: Box<Interrupt>,
     },
     /// An interrupt was answered.
@@ -135,21 +135,21 @@ pub enum EventKind {
         /// Author of the answer.
         by: AnsweredBy,
     },
-    /// A model call was accounted for.
+    /// The usage of a model call was recorded.
     UsageUpdated {
-        /// Step of the call in its turn, from 1.
+        /// Number of the call's step in the turn, from 1.
         step: u32,
         /// Slot of the call.
         slot: Slot,
         /// Id of the model that answered.
         model: String,
-        /// Usage of the call.
+        /// Token usage of the call.
         usage: Usage,
         /// Usage of the turn so far.
         turn: Usage,
         /// Part of the request that repeated the previous one.
         prompt: Option<PromptReport>,
-        /// True for the sum of calls made by subagents. Their sessions report each call under its own model.
+        /// True for the sum of calls made by subagents. The subagents' sessions report each call under its own model.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         delegated: bool,
         /// Timing of the call. `None` for a sum of calls, and in older journals.
@@ -164,7 +164,7 @@ pub enum EventKind {
     ModelChosen {
         /// Slot of the new model.
         slot: Slot,
-        /// Id of the model, as its server knows it.
+        /// Id of the model, as its server names it.
         model: String,
         /// Rule that chose the model.
         rule: ChoiceRule,
@@ -173,14 +173,14 @@ pub enum EventKind {
     },
     /// The session's state changed.
     StateChanged {
-        /// Change of the state.
+        /// Change to the session's state.
         change: StateChange,
     },
     /// Information for the user that does not end the turn, such as a retry or a truncated answer.
     Warning {
         /// A stable code, such as `model_retry`.
         code: String,
-        /// Text of one sentence.
+        /// Warning text, one sentence.
         message: String,
     },
     /// The turn has ended.
@@ -215,7 +215,7 @@ impl EventKind {
     }
 }
 
-/// Change of a session's state.
+/// Change to a session's state.
 #[allow(clippy::large_enum_variant, reason = "settings change rarely, and events are shared behind an `Arc`")]
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -240,29 +240,29 @@ pub enum StateChange {
     Queue {
         /// Number of turns in the queue.
         length: u32,
-        /// Turn that was queued, so that it survives a restart. It leaves the queue with its `TurnStarted`, even if it
-        /// never runs. For the journal, not for readers.
+        /// Turn that was queued. Stored so that the turn survives a restart. It leaves the queue with its
+        /// `TurnStarted`, even if it never runs. For the journal, not for readers.
         added: Option<Box<QueuedTurn>>,
     },
     /// The history was reset: earlier events stay in the journal, but no model sees them. The state files are removed.
     Reset,
     /// A file in the session's state was written or removed.
     File(StateFileChange),
-    /// A user uploaded a file. The next turn's model is notified of it.
+    /// A user uploaded a file. The next turn's model is notified of the upload.
     HandedOver {
         /// Path of the file as tools write it.
         path: String,
-        /// Picture for models, if the file is one.
+        /// Picture for models, if the file is a picture.
         picture: Option<Picture>,
     },
     /// The session continues from a copy: all earlier events are from another session, with their original numbers.
     Forked {
         /// Session that was copied.
         from: SessionId,
-        /// Number of its last turn that was copied, from 1.
+        /// Number of the last copied turn, from 1.
         turn: u64,
     },
-    /// A subagent's session works for a call of this one.
+    /// A subagent's session works on a call of this session.
     Subagent(Subagent),
     /// The active agent of the session changed.
     Agent {
@@ -282,7 +282,7 @@ pub enum StateChange {
         level: TokenLevel,
         /// Tokens of the last request and its answer.
         tokens: u64,
-        /// Maximum tokens of both together.
+        /// Maximum tokens of request and answer together.
         window: u64,
     },
     /// A compaction was undone: the model sees the replaced history again.
@@ -290,11 +290,11 @@ pub enum StateChange {
         /// The window after the change.
         window: Window,
     },
-    /// On cancel, the user withdrew messages that no model had answered or read. They are hidden from models.
+    /// On cancel, the user withdrew messages that no model had answered or read. The messages are hidden from models.
     Withdrawn {
         /// Numbers of the events that completed the withdrawn items.
         items: Vec<u64>,
-        /// Input of the turn as typed, if it was withdrawn.
+        /// Input of the turn as typed, if the input was withdrawn.
         input: Option<String>,
         /// Withdrawn messages that were added to the running turn.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -302,9 +302,9 @@ pub enum StateChange {
     },
     /// A turn's file changes were reverted or restored.
     Undone {
-        /// Turn whose changes they are.
+        /// Turn whose changes were reverted or restored.
         turn_id: TurnId,
-        /// True if they were restored after a revert.
+        /// True if the changes were restored after a revert.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         redo: bool,
         /// Changes made to files.

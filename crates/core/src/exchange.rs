@@ -1,7 +1,7 @@
 //! Recorded exchanges with model servers: a request and its answer, as sent over the wire.
 //!
 //! A request to a model carries a [`RequestTap`]. The code that sends it reports each attempt to the tap. Without a
-//! recorder nothing is copied.
+//! recorder, nothing is copied.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,11 +20,11 @@ names! {
         /// A step of a turn.
         #[default]
         Turn = "turn",
-        /// The summary of a history that no longer fits.
+        /// A summary of a history that no longer fits into the window.
         Summary = "summary",
-        /// A question of a running tool.
+        /// A request made by a running tool.
         Tool = "tool",
-        /// Classification of an input's intent.
+        /// The classification of an input's intent.
         Intent = "intent",
     }
 }
@@ -39,7 +39,7 @@ pub struct ExchangeSource {
     pub session_id: SessionId,
     /// Turn of the request. `None` if the turn has not begun.
     pub turn_id: Option<TurnId>,
-    /// Id that links it to logs and telemetry.
+    /// Id that links the request to logs and telemetry.
     pub trace_id: Option<TraceId>,
     /// Number of the model call in its turn, from 1. If the request is not a step, the number of the last step before
     /// it.
@@ -50,14 +50,14 @@ pub struct ExchangeSource {
     pub agent: String,
 }
 
-/// One attempt, as it is about to be sent.
+/// An attempt that is about to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct SentRequest<'a> {
     /// Name of the wire protocol.
     pub wire: &'a str,
     /// Id of the model.
     pub model: &'a str,
-    /// Address without secrets; empty if nothing is sent over a network.
+    /// URL without secrets; empty if nothing is sent over a network.
     pub url: &'a str,
     /// Headers with secret values masked.
     pub headers: &'a [(String, String)],
@@ -88,7 +88,7 @@ pub struct ReceivedAnswer {
     pub usage: Option<Usage>,
     /// Outcome of the attempt.
     pub outcome: ExchangeOutcome,
-    /// Error message, if it failed.
+    /// Error message, if the attempt failed.
     pub error: Option<String>,
 }
 
@@ -103,7 +103,7 @@ names! {
         Paused = "paused",
         /// The attempt ended in an error.
         Failed = "failed",
-        /// The answer was not read to its end because the turn was cancelled or needed no more.
+        /// The answer was not read to its end because the turn was cancelled or needed no more of it.
         Abandoned = "abandoned",
     }
 }
@@ -157,7 +157,7 @@ pub struct Exchange {
     /// Origin of the request.
     #[serde(flatten)]
     pub source: ExchangeSource,
-    /// Time at which it was sent.
+    /// Time at which the request was sent.
     pub at: Timestamp,
     /// Number of the previous request in the same conversation, if it is still stored.
     pub before: Option<u64>,
@@ -174,7 +174,7 @@ pub struct StoredRequest {
     pub wire: String,
     /// Id of the model.
     pub model: String,
-    /// Address; empty if nothing was sent over a network.
+    /// URL; empty if nothing was sent over a network.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// Headers with secret values masked.
@@ -187,7 +187,7 @@ pub struct StoredRequest {
     /// True if the body was too long to be stored whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
-    /// Body of the request. `None` in lists, and if the earlier request that it repeats cannot be read.
+    /// Body of the request. `None` in lists, and if the body repeats an earlier request that cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
@@ -216,7 +216,7 @@ pub struct StoredAnswer {
     pub usage: Option<Usage>,
     /// Outcome of the exchange.
     pub outcome: ExchangeOutcome,
-    /// Error message, if it failed.
+    /// Error message, if the exchange failed.
     pub error: Option<String>,
     /// Body of the answer. `None` in lists.
     pub body: Option<String>,

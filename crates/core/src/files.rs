@@ -1,4 +1,4 @@
-//! The files of a session as clients list, read and write them, by the paths that tools use.
+//! Session files as clients list, read and write them, under the paths that tools use.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,16 +9,16 @@ pub use crate::{ports::SessionTree, session::PendingAttachments};
 /// Result of an upload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UploadReceipt {
-    /// Path as tools write it.
+    /// File path as tools write it.
     pub path: String,
-    /// Picture for models, if the file is one.
+    /// Picture for models, if the file is a picture.
     pub picture: Option<Picture>,
     /// Why no picture can be shown although the file claims to be one: a sentence with a hint.
     pub problem: Option<String>,
 }
 
-/// A picture as models see it: upright, and scaled to the size that they use. It is independent of later changes to the
-/// file that it was made from.
+/// A picture as sent to models, upright and scaled to the size that models use. The picture is independent of later
+/// changes to its source file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
     /// Unique path, as tools write it.
@@ -42,20 +42,20 @@ pub struct PreparedPicture {
     pub width: u32,
     /// Height of the picture, in pixels.
     pub height: u32,
-    /// Name derived from the content: equal bytes have equal names.
+    /// Name derived from the content: pictures with equal bytes have equal names.
     pub name: String,
     /// Encoded bytes of the picture.
     pub content: Vec<u8>,
 }
 
-/// An input that exceeds a model's window, stored in a file. Nothing of it is lost, and the model gets the path.
+/// An input that exceeds a model's window, stored in a file. No part of the input is lost, and the model gets the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredInput {
     /// Path of the file with the whole input, as tools write it.
     pub path: String,
     /// File size in bytes.
     pub bytes: u64,
-    /// Number of lines. An unterminated last line counts.
+    /// Number of lines. An unterminated last line is included.
     pub lines: u64,
     /// Number of bytes that the model sees.
     pub shown_bytes: u64,
@@ -96,7 +96,7 @@ pub enum EntryKind {
 pub struct FileListing {
     /// Entries sorted by path, without hidden ones.
     pub entries: Vec<FileEntry>,
-    /// True if there are more entries, or some that cannot be shown.
+    /// True if there are more entries, or entries that cannot be shown.
     pub cut: bool,
 }
 
@@ -123,13 +123,13 @@ pub struct FileWritten {
 /// Files that were removed, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilesRemoved {
-    /// Number of removed files.
+    /// Number of files.
     pub files: u64,
     /// Total size in bytes.
     pub bytes: u64,
 }
 
-/// Files that were copied from one session to another.
+/// Report on files that were copied from one session to another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesCopied {
     /// Number of copied files.
@@ -146,7 +146,7 @@ pub struct FilesCopied {
 pub struct EarlierFiles {
     /// Number of the session's own files that were restored because they had changed since.
     pub restored: u64,
-    /// Number of files of the project and of added folders that were written below [`Self::folder`].
+    /// Number of files of the project and of added folders that were written to [`Self::folder`].
     pub shared: u64,
     /// Folder of the fork with these files; empty if there are none.
     pub folder: String,

@@ -1,4 +1,4 @@
-//! Folders of the user that a session sees: its project, and added folders, each at `/folders/NAME`.
+//! The user's folders in a session: the project, and added folders, each at `/folders/NAME`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,39 +6,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ErrorKind, WorkspaceError};
 
-/// Root of the added folders, as tools and commands see it.
+/// Root of the added folders inside the sandbox.
 pub const FOLDERS: &str = "/folders";
 /// Maximum number of added folders in a session.
 pub const MAX_FOLDERS: usize = 16;
 /// Maximum length of a folder's name, in bytes.
 pub const MAX_FOLDER_NAME: usize = 40;
 
-/// Number of bytes that are reserved for a numeric suffix of a name.
+/// Number of bytes that are reserved for the numeric suffix of a name.
 const SUFFIX: usize = 3;
 
-/// A folder of the user that a session may see.
+/// A folder of the user that a session may access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// Absolute path on this machine.
+    /// Absolute path on the host.
     pub path: PathBuf,
-    /// True if tools may change it.
+    /// True if tools may change the folder.
     pub writable: bool,
 }
 
-/// A folder that was added to a session, beside its project.
+/// A folder that was added to a session, in addition to its project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedFolder {
-    /// Path at which tools and commands see it, `/folders/NAME`. The name is the folder's own name if possible, and
-    /// does not change while the session has the folder.
+    /// Path inside the sandbox, `/folders/NAME`. The name is the folder's own name if possible, and does not change
+    /// while the session has the folder.
     pub at: String,
-    /// Absolute path on this machine.
+    /// Absolute path on the host.
     pub path: PathBuf,
-    /// True if tools may change it.
+    /// True if tools may change the folder.
     pub writable: bool,
 }
 
 impl AddedFolder {
-    /// Returns its name below [`FOLDERS`].
+    /// Returns the folder's name in [`FOLDERS`].
     pub fn name(&self) -> &str {
         self.at.strip_prefix(FOLDERS).and_then(|name| name.strip_prefix('/')).unwrap_or_default()
     }
@@ -53,7 +53,7 @@ impl AddedFolder {
         Mount { path: self.path.clone(), writable: self.writable }
     }
 
-    /// Returns true if the text names the folder or something in it.
+    /// Returns true if the text names the folder or a path in the folder.
     pub fn is_named_in(&self, text: &str) -> bool {
         text.match_indices(&self.at).any(|(at, name)| !text[at + name.len()..].starts_with(is_name_character))
     }
@@ -68,12 +68,12 @@ impl AddedFolder {
     }
 }
 
-/// Folders of the user that a session sees.
+/// The user's folders that a session can access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounts {
-    /// The folder seen as `/project`.
+    /// The folder mounted at `/project`.
     pub project: Option<Mount>,
-    /// The folders seen below [`FOLDERS`].
+    /// The folders mounted in [`FOLDERS`].
     pub folders: Vec<AddedFolder>,
 }
 
@@ -84,18 +84,18 @@ impl From<Option<Mount>> for Mounts {
 }
 
 impl Mounts {
-    /// Iterates over the paths at which tools and commands see the folders, each with its path on this machine.
+    /// Iterates over the folders' paths inside the sandbox, each with its path on the host.
     pub fn names(&self) -> impl Iterator<Item = (&str, &Path)> {
         let project = self.project.iter().map(|mount| ("/project", mount.path.as_path()));
         project.chain(self.folders.iter().map(|folder| (folder.at.as_str(), folder.path.as_path())))
     }
 
-    /// Returns the added folders together with `added`, which are real paths. A folder that is already there keeps its
+    /// Returns the added folders together with `added`, whose paths are real. A folder that was already added keeps its
     /// name and gets the new mode.
     ///
     /// # Errors
-    /// Of kind `InvalidInput` if a folder is the project, if one folder is inside another, so that its files would have
-    /// two names, or if there are too many.
+    /// Of kind `InvalidInput` if a folder is the project, if a folder contains another, so that files would have two
+    /// names, or if there are too many folders.
     pub fn with(&self, added: Vec<Mount>) -> Result<Vec<AddedFolder>, WorkspaceError> {
         let mut folders = self.folders.clone();
         for Mount { path, writable } in added {
@@ -112,7 +112,7 @@ impl Mounts {
         Ok(mounts.folders)
     }
 
-    /// Checks that no folder is inside another, and that there are not too many.
+    /// Checks that no folder contains another, and that there are not too many folders.
     ///
     /// # Errors
     /// Same as [`Self::with`].
@@ -157,8 +157,8 @@ fn is_name_character(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.')
 }
 
-/// Replaces the paths at which tools and commands see the folders with their paths on this machine. Returns `None` if
-/// the text names no folder.
+/// Replaces the folders' paths inside the sandbox with their paths on the host. Returns `None` if the text names no
+/// folder.
 pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
     // Redundant slashes and dots that may precede a name.
     const REDUNDANT: [&str; 2] = ["//", "/./"];
@@ -186,7 +186,7 @@ pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
     (!out.is_empty()).then(|| out + rest)
 }
 
-/// Returns a name that no folder in `folders` has, ignoring case.
+/// Returns a name that is not used in `folders`, ignoring case.
 fn free_name(path: &Path, folders: &[AddedFolder]) -> String {
     let name = safe_name(path);
     let is_free = |name: &String| !folders.iter().any(|folder| folder.name().to_lowercase() == name.to_lowercase());
@@ -194,7 +194,7 @@ fn free_name(path: &Path, folders: &[AddedFolder]) -> String {
     std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
 }
 
-/// Returns the last part of a path in safe characters.
+/// Returns the last part of a path in characters that are safe in names.
 fn safe_name(path: &Path) -> String {
     let base = path.file_name().unwrap_or_default().to_string_lossy();
     let safe: String = base.chars().map(|letter| if is_name_character(letter) { letter } else { '-' }).collect();

@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionId;
 
-/// A granted rule. The policy defines which rules exist, and what they cover.
+/// A granted rule. The policy defines which rules exist and which calls they match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Form", into = "Form")]
 pub struct Grant {
-    /// The rule as it was shown.
+    /// Rule text as shown to the user.
     pub rule: String,
     /// Time of the grant, if known.
     pub at: Option<Timestamp>,
-    /// Client through which it was granted, by the name that it gave, if known.
+    /// Client through which it was granted, by its self-reported name, if known.
     pub by: Option<String>,
 }
 
-/// Serialised form of a grant. Older journals have the rule alone.
+/// Serialised form of a grant. Older journals contain only the rule.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Form {
@@ -60,10 +60,10 @@ names! {
     /// Scope of a grant.
     #[derive(Default, Hash)]
     pub enum GrantScope {
-        /// One session, until it is deleted.
+        /// One session, until the session is deleted.
         #[default]
         Session = "session",
-        /// All sessions, until it is revoked.
+        /// All sessions, until the grant is revoked.
         ForGood = "for_good",
     }
 }
@@ -71,7 +71,7 @@ names! {
 /// A grant with its scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopedGrant {
-    /// Session of the grant. `None` if it covers all sessions.
+    /// Session of the grant. `None` if the grant covers all sessions.
     pub session_id: Option<SessionId>,
     /// Grant with its rule.
     pub grant: Grant,

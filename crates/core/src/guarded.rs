@@ -1,9 +1,9 @@
-//! Names of files that other programs execute or follow automatically. Anything written to them acts with the user's
-//! rights, later and outside the sandbox.
+//! Names of files that other programs execute or follow automatically. Anything written to these files acts with the
+//! user's rights, later and outside the sandbox.
 //!
 //! One embedded table serves the tools that edit files, the modes, the rules and the sandbox. No list of such names can
 //! be complete, so names that begin with a dot are guarded unless the table lists them as harmless. Users can add names
-//! but not remove any. Matching is pure: paths are bytes relative to the root of a folder.
+//! but cannot remove any. Matching is pure: paths are bytes relative to the root of a folder.
 
 use std::{
     ffi::OsStr,
@@ -19,14 +19,14 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(TEXT));
 
 /// Files in a git repository that decide what git runs. Other files are only data.
 const GIT_FILES: [&[u8]; 4] = [b"config", b"config.worktree", b"commondir", b"gitdir"];
-/// Folders of a repository in which every file decides what git runs.
+/// Repository folders in which every file decides what git runs.
 const GIT_FOLDERS: [&[u8]; 2] = [b"hooks", b"info"];
-/// Folders of a repository that contain other repositories.
+/// Repository folders that contain other repositories.
 const GIT_REPOSITORY_FOLDERS: [&[u8]; 2] = [b"modules", b"worktrees"];
 /// Folders with objects and commit names, at any depth in a repository.
 const GIT_STORES: [&[u8]; 4] = [b"objects", b"refs", b"logs", b"lfs"];
 
-/// Guarded names: those of the table, and those that the user added.
+/// Guarded names from the table and from the user's configuration.
 #[derive(Debug, Clone, Default)]
 pub struct GuardedNames {
     added: Arc<[String]>,
@@ -44,14 +44,14 @@ pub enum NameKind {
     Cache,
 }
 
-/// Meaning of an entry of a git repository.
+/// Meaning of a git repository entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GitEntry {
-    /// Decides what git runs. For a folder, this includes everything in it.
+    /// Decides what git runs. In the case of a folder, this includes everything in it.
     Guarded,
-    /// A folder that may contain such entries.
+    /// A folder that may contain guarded entries.
     Repositories,
-    /// Only data of git.
+    /// Data of git, which runs nothing.
     Store,
 }
 
@@ -65,7 +65,7 @@ impl GuardedNames {
         Ok(Self { added: names.into(), globs })
     }
 
-    /// Iterates over the additional names as they were written.
+    /// Iterates over the additional names as written by the user.
     pub fn added(&self) -> impl Iterator<Item = &str> {
         self.added.iter().map(String::as_str)
     }
@@ -80,17 +80,17 @@ impl GuardedNames {
         self.guarded_end(path, true).is_some()
     }
 
-    /// Returns true if the table or the user names a part of this path. A leading dot alone does not count.
+    /// Returns true if the table or the user names a part of this path. A leading dot alone is not enough.
     pub fn names(&self, path: &[u8]) -> bool {
         ends(path).any(|end| self.is_named(&path[..end]))
     }
 
-    /// Length of the topmost guarded part of a path. Everything below it is guarded, too.
+    /// Length of the topmost guarded part of a path. Everything in that folder is also guarded.
     pub fn topmost(&self, path: &[u8]) -> Option<usize> {
         self.guarded_end(path, true)
     }
 
-    /// Returns the meaning of the last name of a path, regardless of the folders above it.
+    /// Returns the meaning of a path's last name, regardless of its parent folders.
     pub fn kind(&self, path: &[u8]) -> NameKind {
         if self.is_named(path) {
             return NameKind::Guarded;
@@ -177,8 +177,8 @@ impl Table {
     }
 }
 
-/// Compiles patterns for the last names of paths. With `ignore_case`, they ignore the case of ASCII letters and match
-/// lower-case paths.
+/// Compiles patterns for the last names of paths. With `ignore_case`, the patterns ignore the case of ASCII letters and
+/// must be matched against lower-case paths.
 fn globs<'a>(names: impl Iterator<Item = &'a str>, ignore_case: bool) -> Result<GlobSet, String> {
     let mut globs = GlobSetBuilder::new();
     for name in names {

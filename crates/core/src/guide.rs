@@ -31,10 +31,10 @@ impl Default for GuideLimits {
 /// Guides of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guides {
-    /// `AGENTS.md` files: the user's own first, then from the outermost folder to the project itself. Trusted
+    /// `AGENTS.md` files, the user's own first, then from the outermost folder to the project itself. Trusted
     /// instructions of the project come last.
     pub files: Vec<GuideFile>,
-    /// First names below `/memories`, sorted. Folders end with a slash.
+    /// First entry names in `/memories`, sorted. Folders end with a slash.
     pub memories: Vec<String>,
     /// Number of names beyond those in `memories`.
     pub more_memories: usize,
@@ -42,7 +42,7 @@ pub struct Guides {
     pub skills: Vec<Skill>,
 }
 
-/// An `AGENTS.md` file, or a `CLAUDE.md` in its place, or the instructions of a project.
+/// An `AGENTS.md` file, or a `CLAUDE.md` file instead, or a project's instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuideFile {
     /// Path as shown to users.
@@ -51,14 +51,14 @@ pub struct GuideFile {
     pub origin: GuideOrigin,
     /// Text, up to [`GuideLimits::max_file_bytes`].
     pub text: String,
-    /// Size of the whole text in bytes, which exceeds that of `text` if it was truncated.
+    /// Size of the whole text in bytes, which exceeds the size of `text` if `text` was truncated.
     pub bytes: u64,
     /// Digest of the text, for detecting changes. Empty for a removed file.
     pub digest: String,
 }
 
 impl GuideFile {
-    /// Creates the marker of a removed file.
+    /// Creates the marker for a removed file.
     pub fn gone(name: String) -> Self {
         Self { name, origin: GuideOrigin::Project, text: String::new(), bytes: 0, digest: String::new() }
     }
@@ -85,26 +85,26 @@ pub enum GuideOrigin {
 /// A skill: a folder with a `SKILL.md`. Models see its name and description.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skill {
-    /// Name, equal to the name of its folder below `skills/`.
+    /// Name, equal to the name of its folder in `skills/`.
     pub name: String,
     /// Purpose in one line.
     pub description: String,
-    /// Path of its `SKILL.md`, as shown to users.
+    /// Path of the `SKILL.md` file, as shown to users.
     pub path: String,
-    /// Digest of its `SKILL.md`, for detecting changes.
+    /// Digest of the `SKILL.md` file, for detecting changes.
     pub digest: String,
     /// Origin of the skill.
     pub origin: SkillOrigin,
-    /// True if models see it without a mention.
+    /// True if models see the skill without a mention.
     pub enabled: bool,
     /// File extensions, without the dot, that the skill is for. Uploading such a file activates it.
     pub file_types: Vec<String>,
-    /// Python packages that its scripts need.
+    /// Python packages that the skill's scripts need.
     pub packages: Vec<String>,
 }
 
 names! {
-    /// Origin of a skill. If two have the same name, the earlier origin wins.
+    /// Origin of a skill. If two skills have the same name, the earlier origin wins.
     #[derive(Default, PartialOrd, Ord)]
     pub enum SkillOrigin {
         /// The user's own skill, in the configuration folder.
@@ -137,14 +137,14 @@ impl Skill {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillListing {
-    /// Not listed: it needs a mention, cannot be used, or does not fit.
+    /// Not listed, because the skill needs a mention, cannot be used, or does not fit.
     #[default]
     None,
-    /// The name without a description.
+    /// Listed by name, without a description.
     Name,
-    /// The name and the beginning of the description.
+    /// Listed with the beginning of the description.
     Shortened,
-    /// The name and the description.
+    /// Listed with the whole description.
     Whole,
 }
 
@@ -154,29 +154,29 @@ pub struct SkillReport {
     /// The skill, as far as it could be parsed.
     #[serde(flatten)]
     pub skill: Skill,
-    /// Path of its folder, as shown to users.
+    /// Path of the skill's folder, as shown to users.
     pub folder: String,
-    /// Plugin that it is part of, or empty.
+    /// Plugin of which the skill is part, or empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plugin: String,
-    /// True if sessions can use it.
+    /// True if sessions can use the skill.
     pub usable: bool,
-    /// Form in which models see it.
+    /// Form in which the skill is listed to models.
     #[serde(default)]
     pub shown: SkillListing,
-    /// License as declared in its `SKILL.md`.
+    /// License as declared in `SKILL.md`.
     pub license: Option<String>,
-    /// Tools that it declares. The declaration grants nothing.
+    /// Tools that the skill declares. The declaration grants nothing.
     pub allowed_tools: Vec<String>,
-    /// Number of its files.
+    /// Number of files in the skill's folder.
     pub files: u64,
-    /// Total size of its files, in bytes.
+    /// Total size of the skill's files, in bytes.
     pub bytes: u64,
-    /// True if its packages are installed, or it needs none.
+    /// True if the skill's packages are installed, or it needs none.
     pub installed: bool,
     /// Problems and oddities of the skill.
     pub problems: Vec<SkillProblem>,
-    /// Text of its `SKILL.md`, only if a single skill was requested.
+    /// Text of `SKILL.md`, only if a single skill was requested.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
@@ -188,9 +188,9 @@ pub struct SkillProblem {
     pub file: String,
     /// Line number, from 1; 0 if the problem is not about a line.
     pub line: u32,
-    /// Description of the problem.
+    /// Description, shown to users.
     pub message: String,
-    /// True if it makes the skill unusable.
+    /// True if the problem makes the skill unusable.
     pub is_fatal: bool,
 }
 
@@ -207,7 +207,7 @@ impl std::fmt::Display for SkillProblem {
 /// Maximum length of a skill's name, in characters.
 const MAX_SKILL_NAME: usize = 64;
 
-/// Returns true if the name is valid for a skill, both as a folder below `skills/` and after an `@`.
+/// Returns true if the name is valid for a skill, both as a folder in `skills/` and after an `@`.
 pub fn is_skill_name(name: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     name.len() <= MAX_SKILL_NAME

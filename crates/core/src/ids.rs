@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Error for a text that is not a valid identifier.
+/// Error for an invalid identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {kind} id: {text:?}")]
 pub struct InvalidId {
@@ -65,7 +65,7 @@ id!(
     TurnId, "turn"
 );
 id!(
-    /// Id of a stored unit of a turn.
+    /// Id of a turn's stored unit.
     ItemId, "item"
 );
 id!(
@@ -78,20 +78,20 @@ id!(
 );
 
 /// Links a tool call to its result. Assigned by the engine and unique in the session: servers number their calls from
-/// zero in every answer, so their ids are never used as keys.
+/// zero in every answer, so server ids are never used as keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(String);
 
 impl CallId {
-    /// Creates a unique call id of the form `call_` and 24 hexadecimal digits. It is short enough for providers that
-    /// limit the length (40 characters), and uses only characters that all of them accept.
+    /// Creates a unique call id of the form `call_` and 24 hexadecimal digits. The id is short enough for providers
+    /// that limit the length (40 characters), and uses only characters that all providers accept.
     pub fn generate() -> Self {
         let id = Uuid::now_v7().simple().to_string();
         Self(format!("call_{}{}", &id[..12], &id[20..]))
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{Picture, PreparedPicture};
 
-/// Maximum number of parts of one input, not counting the text. The model sees the names of this many.
+/// Maximum number of parts of one input, not counting the text. The model is shown this many names.
 pub const MAX_INPUT_PARTS: usize = 20;
 
 /// Maximum size of a picture or file, in bytes.
@@ -27,7 +27,7 @@ pub enum InputPart {
     Picture(PictureData),
     /// A file to upload.
     File {
-        /// File name without folders.
+        /// Name without a folder path.
         name: String,
         /// Bytes of the file.
         content: Vec<u8>,
@@ -61,9 +61,9 @@ pub struct CheckedPicture {
 /// A part of something that the user is viewing, such as an unsaved buffer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// URI or path as the user knows it.
+    /// URI or path as known to the user.
     pub uri: String,
-    /// Selected lines. `None` if it is the whole text.
+    /// Selected lines. `None` if the whole text is selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<LineRange>,
     /// Text of the selection.
@@ -79,11 +79,11 @@ pub struct LineRange {
     pub last: u32,
 }
 
-/// A part of an input as stored. Its bytes are in files of the session.
+/// A stored part of an input. Its bytes are in session files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AttachedPart {
-    /// A file, with a picture for models if it is one.
+    /// A file, with a picture for models if the file is a picture.
     File {
         /// Path as tools write it.
         path: String,

@@ -15,7 +15,7 @@ pub const REFUSED: &str = "refused: ";
 /// Suffix of such a result: advice for the model.
 pub const AFTER_REFUSAL: &str = "Do not try the same again; ask, or go another way";
 
-/// A pause that is stored before the question is asked, survives clients and restarts, and is answered once.
+/// A pause that is stored before the question is asked, outlives clients and restarts, and is answered once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
     /// Id of the interrupt.
@@ -24,7 +24,7 @@ pub struct Interrupt {
     pub session_id: SessionId,
     /// Turn that waits for the answer.
     pub turn_id: TurnId,
-    /// Tool call that raised it, if any.
+    /// Tool call that raised the interrupt, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
     /// Origin of the question.
@@ -33,9 +33,9 @@ pub struct Interrupt {
     /// Question and its details.
     #[serde(flatten)]
     pub ask: Ask,
-    /// Time at which it was raised.
+    /// Time at which the interrupt was raised.
     pub raised_at: Timestamp,
-    /// Time from which [`Interrupt::on_deadline`] counts as the answer. `None` if it waits forever.
+    /// Time from which [`Interrupt::on_deadline`] is the answer. `None` if the interrupt waits forever.
     pub deadline: Option<Timestamp>,
     /// Answer that applies if the deadline passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct AskedBy {
     pub agent: String,
     /// Title of the session at that time.
     pub session_title: Option<String>,
-    /// Client that started the turn, by the name that it gave.
+    /// Client that started the turn, by its self-reported name.
     pub client: Option<String>,
 }
 
@@ -70,9 +70,9 @@ impl AskedBy {
 /// Owner of a third-party tool, as recorded when approval was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Rule that covers every call of the tool. It names the MCP server and the tool.
+    /// Rule that covers every call to the tool, by MCP server and tool name.
     pub rule: String,
-    /// Distinguishes the server's configuration entry from another one of the same name.
+    /// Distinguishes the server's configuration entry from another entry of the same name.
     pub entry: String,
 }
 
@@ -97,46 +97,47 @@ pub enum Ask {
         layer: Option<Layer>,
         /// Policy rule that requires approval.
         rule: Option<String>,
-        /// Exact rules that `always` would grant, one for each part of the call that needs one. Empty if no rule could
-        /// be exact; `always` is then not a valid answer.
+        /// Exact rules that `always` would grant, one for each part of the call that needs approval. Empty if no rule
+        /// could be exact; `always` is then not a valid answer.
         #[serde(default, alias = "grant", deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
         grants: Vec<String>,
-        /// Broader rules, one of which the user may grant instead, broadest last. Empty if there are none.
+        /// Broader rules, one of which the user may grant instead of the exact rules, broadest last. Empty if there are
+        /// none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         wider: Vec<String>,
-        /// Permanent forms of the exact rules. Each names the folder of the question, so that it matches no other
-        /// folder in another session. Empty if they are the same.
+        /// Permanent forms of the exact rules. Each form names the question's folder, so that it does not match another
+        /// folder in another session. Empty if the permanent forms equal the exact rules.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         for_good: Vec<String>,
         /// Owner of a third-party tool. `None` in questions of older versions.
         owner: Option<Box<Owner>>,
     },
-    /// Question of the model to the user.
+    /// Question from the model to the user.
     Question {
         /// Text of the question.
         question: String,
-        /// Subject of the question.
+        /// Context of the question, for the user.
         context: Option<String>,
         /// Answer that applies if none is given.
         default: Option<String>,
         /// True if an empty answer is rejected.
         required: bool,
-        /// Suggested answers. Other answers are accepted, too.
+        /// Suggested answers. Other answers are also accepted.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         choices: Vec<String>,
-        /// True if the answer is a secret, such as a password. It is neither shown nor stored.
+        /// True if the answer is a secret, such as a password. The answer is neither shown nor stored.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         secret: bool,
     },
 }
 
 impl Ask {
-    /// Pseudo-tool of the approval of a plan, and name of the argument with its text. There is no real tool of this
-    /// name.
+    /// Pseudo-tool for the approval of a plan, and name of the argument with the plan's text. There is no real tool of
+    /// this name.
     pub const PLAN: &str = "plan";
 
-    /// Pseudo-tool of the question about quarantined files: files that other programs execute or follow automatically,
-    /// written by a command that was not reviewed. There is no real tool of this name.
+    /// Pseudo-tool for the question about quarantined files, that is, files that other programs execute or follow
+    /// automaticallyand that were written by a command that was not reviewed. There is no real tool of this name.
     pub const KEEP: &str = "keep_files";
 
     /// Creates the request for approval of a plan.
@@ -156,7 +157,7 @@ impl Ask {
         }
     }
 
-    /// Returns the plan, if this is a request for approval of one.
+    /// Returns the plan, if this is a request for approval of a plan.
     pub fn plan(&self) -> Option<&str> {
         match self {
             Self::Approval { tool, args, .. } if tool == Self::PLAN => args.get(Self::PLAN)?.as_str(),
@@ -164,17 +165,17 @@ impl Ask {
         }
     }
 
-    /// Returns true if the answer is a secret. Only a user can answer it, and only the asking component sees the
-    /// answer.
+    /// Returns true if the answer is a secret. Only a user can answer the question, and only the asking component sees
+    /// the answer.
     pub fn is_secret(&self) -> bool {
         matches!(self, Self::Question { secret: true, .. })
     }
 
-    /// Prefix of every question of an MCP server, before its name.
+    /// Prefix of every question from an MCP server, before the server's name.
     pub const OF_MCP_SERVER: &str = "The MCP server ";
 
-    /// Returns true if one of the broader rules can be granted for all sessions. A prefix rule covers commands in
-    /// whatever folder a session works in, so it is limited to one session.
+    /// Returns true if one of the broader rules can be granted for all sessions. A prefix rule matches commands in any
+    /// folder of a session, so it is limited to one session.
     pub fn is_for_good(rule: &str) -> bool {
         !rule.ends_with(" *")
     }
@@ -187,8 +188,8 @@ impl Ask {
         }
     }
 
-    /// Resolves typed text to a choice by its number, from 1, or returns it unchanged. Text that equals a choice
-    /// exactly means that choice, even if it is a number.
+    /// Resolves typed text to a choice by its number, from 1, or returns it unchanged. Text that exactly equals a
+    /// choice resolves to that choice, even if the text is a number.
     pub fn chosen<'a>(&'a self, text: &'a str) -> &'a str {
         let (choices, typed) = (self.choices(), text.trim());
         let at = || typed.parse::<usize>().ok()?.checked_sub(1);
@@ -198,8 +199,9 @@ impl Ask {
         }
     }
 
-    /// Returns true if an MCP server asks. It requests the user's consent, so no model may answer it. If a model begins
-    /// its own question with this prefix, the only effect is that no other model can answer it.
+    /// Returns true if the question is from an MCP server. Such a question requests the user's consent, so no model may
+    /// answer it. If a model begins its own question with this prefix, the only effect is that no other model can
+    /// answer it.
     pub fn is_from_mcp_server(&self) -> bool {
         matches!(self, Self::Question { question, .. } if question.starts_with(Self::OF_MCP_SERVER))
     }
@@ -255,7 +257,8 @@ impl Answer {
     /// Placeholder for a secret answer.
     pub const SECRET: &str = "(not shown)";
 
-    /// Returns why the answer does not fit the question, or `None` if it does. The sentence names the valid answers.
+    /// Returns the reason why the answer does not fit the question, or `None` if the answer fits. The sentence names
+    /// the valid answers.
     pub fn misfit(&self, ask: &Ask) -> Option<&'static str> {
         match (ask, self) {
             (Ask::Approval { .. }, Self::Text { .. }) => {
@@ -292,7 +295,7 @@ impl Answer {
         }
     }
 
-    /// Returns the rules that the answer grants, and their scope. `None` if it grants nothing.
+    /// Returns the rules that the answer grants, and their scope. `None` if the answer grants nothing.
     pub fn kept<'a>(&'a self, ask: &'a Ask) -> Option<(&'a [String], GrantScope)> {
         match (ask, self) {
             (Ask::Approval { for_good, .. }, Self::Always { scope: GrantScope::ForGood }) if !for_good.is_empty() => {
@@ -311,7 +314,7 @@ impl Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
-    /// A client, by the name that it gave, such as `agentctl`.
+    /// A client, by its self-reported name, such as `agentctl`.
     Client(String),
     /// The deadline passed without an answer.
     Deadline,

@@ -17,9 +17,9 @@ use crate::{
 pub struct Item {
     /// Id of the item.
     pub id: ItemId,
-    /// Turn that created it.
+    /// Turn that created the item.
     pub turn_id: TurnId,
-    /// Model that produced the item. `None` for items of other origin, and in older journals.
+    /// Model that produced the item. `None` for items of another origin, and in older journals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Arc<ItemOrigin>>,
     /// Content of the item.
@@ -39,19 +39,20 @@ impl Item {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ItemBody {
-    /// Message of the user, at the start of the turn or while it ran.
+    /// Message from the user, at the start of the turn or while the turn ran.
     UserMessage {
         /// Text as received, or the part of it that fits into the window.
         text: String,
-        /// True if it was added to a turn that was already running.
+        /// True if the message was added to a turn that was already running.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         steered: bool,
         /// Number of leading bytes that the user typed. `None` if the user typed everything.
         typed_bytes: Option<u64>,
-        /// File with the whole input, if it exceeds the window. The text is then its beginning and refers to the rest.
+        /// File with the whole input, if it exceeds the window. `text` is then the beginning of the input, with a
+        /// reference to the rest.
         stored: Option<StoredInput>,
     },
-    /// Message of the model to the user.
+    /// Message from the model to the user.
     AgentMessage {
         /// Text so far, or the whole text.
         text: String,
@@ -61,9 +62,9 @@ pub enum ItemBody {
         /// Text so far, or the whole text.
         text: String,
     },
-    /// A tool call of the model.
+    /// A tool call by the model.
     ToolCall(ToolCall),
-    /// Result of a tool call. Started when the tool starts to run, completed when it has finished.
+    /// Result of a tool call. The item starts when the tool starts to run, and completes when the tool has finished.
     ToolResult(ToolResult),
     /// A prefix of the history, replaced by a summary.
     Compaction(Compaction),
@@ -74,7 +75,7 @@ pub enum ItemBody {
         /// Subject of the notice.
         #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         topic: NoticeTopic,
-        /// Files whose content is in the text.
+        /// Files whose content is in the notice.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<NoticeSource>,
         /// Pictures beside the text, for models that accept pictures.
@@ -113,17 +114,17 @@ impl ItemBody {
 pub struct NoticeSource {
     /// Path as shown to users.
     pub name: String,
-    /// Number of its bytes in the notice.
+    /// Number of the file's bytes in the notice.
     pub bytes: u64,
     /// Digest of the file, for detecting changes.
     pub digest: String,
-    /// Size of the whole file in bytes, if it may exceed `bytes`; 0 if it was not counted.
+    /// Size of the whole file in bytes, if it may exceed `bytes`; 0 if the size was not determined.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub of_bytes: u64,
 }
 
 impl NoticeSource {
-    /// Returns true if the notice has only the beginning of the file, or nothing of it.
+    /// Returns true if the notice has only the beginning of the file, or no content at all.
     pub fn is_cut(&self) -> bool {
         self.bytes < self.of_bytes
     }
@@ -142,33 +143,33 @@ pub enum NoticeTopic {
     Skills,
     /// Files that users uploaded with their input.
     Files,
-    /// Reminder of the todo list.
+    /// Reminder about the todo list.
     Todos,
     /// Mode of the session.
     Mode,
     /// Fill level of the window.
     Level,
-    /// Tools, skills and agents that the input of the turn mentions.
+    /// Tools, skills and agents that the turn's input mentions.
     Mentions,
     /// Request for the last answer of a turn.
     LastAnswer,
     /// Request to continue after an answer that was not final.
     Continue,
-    /// Current content of files, after a summary of the work on them.
+    /// Current content of files, after a summary replaced the work on the files.
     ReadAgain,
     /// Passages of the compacted history that are relevant to the input.
     Recall,
-    /// Rules that the user pinned.
+    /// Rules that the user has pinned.
     Pins,
-    /// Advice on what the model did. Users see a warning about it instead.
+    /// Advice on what the model did. Users see a warning instead.
     Advice,
     /// Request for a plan before anything is changed.
     Plan,
     /// Approval of a plan.
     Planned,
-    /// Schema that the answer of the turn must match.
+    /// Schema that the turn's answer must match.
     AnswerForm,
-    /// Instructions of the client for one turn.
+    /// The client's instructions for one turn.
     TurnInstructions,
     /// A map of the project's code.
     CodeMap,
@@ -220,7 +221,7 @@ impl NoticeTopic {
 pub enum ItemStatus {
     /// The item is complete.
     Done,
-    /// The item was cut short by a cancel, a limit or a broken stream. It has the content received until then.
+    /// The item was cut short by a cancel, a limit or a broken stream. The item has the content received until then.
     Cut,
     /// The daemon stopped while the item was in progress, so its true extent is unknown.
     Unknown,
@@ -240,7 +241,7 @@ mod tests {
         let mut item: Item = serde_json::from_value(old.clone()).unwrap();
         assert_eq!(item.origin, None);
         assert_eq!(serde_json::to_value(&item).unwrap(), old);
-        // Must stay byte for byte: a server signed these bytes.
+        // Must stay unchanged byte for byte, because a server signed these bytes.
         let extra_content = Some(r#"{ "google":{"thought_signature":"A\/b=="}}"#.to_owned());
         let fields = ServerFields { call_id: "functions.now:0".to_owned(), extra_content, ..ServerFields::default() };
         item.origin = Some(Arc::new(ItemOrigin { model: "m@host/v1".to_owned(), fields }));

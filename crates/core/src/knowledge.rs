@@ -1,4 +1,4 @@
-//! Documents: reading parts of one, and searching in many. Pure types.
+//! Pure types for reading parts of a document and for searching in many documents.
 
 mod results;
 
@@ -9,15 +9,16 @@ use serde::{Deserialize, Serialize};
 pub use self::results::{DocumentFinds, DocumentHit, SearchedBy};
 
 /// File extensions of documents with pages, sheets, slides or chapters, which are searched rather than read as text.
-/// Without `dot` and `pot` for old templates, since most such files are graphs and translations in plain text.
+/// The extensions `dot` and `pot` of old templates are not listed, since most such files are graphs and translations in
+/// plain text.
 pub const DOCUMENT_EXTENSIONS: [&str; 31] = [
     "pdf", "docx", "docm", "dotx", "dotm", "doc", "xlsx", "xlsm", "xltx", "xltm", "xls", "xlt", "xlsb", "ods", "ots",
     "pptx", "pptm", "ppsx", "ppsm", "potx", "ppt", "pps", "odt", "ott", "odp", "otp", "rtf", "epub", "eml", "msg",
     "ipynb",
 ];
 
-/// File names of the text recognition models: the network that detects lines, the one that reads them, and its
-/// alphabet.
+/// File names of the text recognition models: the detection network for lines, the recognition network for their text,
+/// and its alphabet.
 pub const RECOGNITION_MODELS: [&str; 3] = ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"];
 
 /// Returns true if the file name has the extension of a document, ignoring case.
@@ -26,7 +27,7 @@ pub fn has_document_name(name: &str) -> bool {
     ending.is_some_and(|ending| DOCUMENT_EXTENSIONS.contains(&&*ending))
 }
 
-/// An open document with the name by which it is cited. Reads use the open file, even if the path changes meanwhile.
+/// An open document with its name for citations. Reads use the open file, even if the path changes in the meantime.
 #[derive(Debug)]
 pub struct OpenDocument {
     /// Name such as `uploads/report.pdf`.
@@ -35,7 +36,7 @@ pub struct OpenDocument {
     pub file: File,
     /// Path inside the archive or mail. `None` if the file itself is the document.
     pub inner: Option<String>,
-    /// Password to try. Content of a document that needs one is never stored.
+    /// Password to try. Content of a document that needs a password is never stored.
     pub password: Option<Password>,
 }
 
@@ -54,17 +55,17 @@ impl OpenDocument {
     }
 }
 
-/// A password. It cannot be displayed or serialised by accident.
+/// A password. The type prevents accidental display or serialisation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// Wraps the text that a user typed.
+    /// Wraps `text` as typed by a user.
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text, for opening the document.
+    /// Returns the password text, for opening the document.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -76,19 +77,19 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// File extensions of archives. Names of documents in them are appended after `!/`.
+/// File extensions of archives. The name of a document in an archive is appended after `!/`.
 const ARCHIVE_ENDINGS: [&str; 4] = [".zip", ".tar", ".tgz", ".tar.gz"];
 
-/// Returns true if the file name has the extension of an archive, ignoring case.
+/// Returns true if the file name has an archive extension, ignoring case.
 pub fn has_archive_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ARCHIVE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// File extensions of mails. Their attachments are named like documents in archives.
+/// File extensions of mails. Mail attachments are named like documents in archives.
 const MAIL_ENDINGS: [&str; 2] = [".eml", ".msg"];
 
-/// Returns true if the file name is that of an archive or a mail, which contain documents.
+/// Returns true if the file name belongs to an archive or a mail, which can contain documents.
 fn has_documents_within(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     has_archive_name(name) || MAIL_ENDINGS.iter().any(|ending| lower.ends_with(ending))
@@ -103,15 +104,15 @@ pub fn in_archive(name: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// Documents of a session, at most as many as may be open at once.
+/// Documents of a session, limited to the number that may be open at once.
 #[derive(Debug, Default)]
 pub struct DocumentPage {
     /// Open documents, ordered by path.
     pub documents: Vec<OpenDocument>,
-    /// Number of documents from the first requested one on. It exceeds the number of open documents if there is another
-    /// page.
+    /// Number of documents from the first requested document on. This exceeds the number of open documents if there is
+    /// another page.
     pub found: usize,
-    /// Reason why the search for documents was cut short, if it was.
+    /// Reason why the document search was cut short, if it was.
     pub cut: Option<String>,
 }
 
@@ -120,11 +121,11 @@ names! {
     pub enum PartKind {
         /// Pages, numbered from 1.
         Page = "page",
-        /// Sheets, which have names.
+        /// Sheets of a workbook, which have names.
         Sheet = "sheet",
         /// Slides, numbered from 1.
         Slide = "slide",
-        /// Sections of a text without pages.
+        /// Sections of text without pages.
         Section = "section",
     }
 }
@@ -134,7 +135,7 @@ names! {
 pub struct PartRange {
     /// First part, numbered from 1.
     pub first: u32,
-    /// Maximum number of parts. `None` for the default of that kind of document.
+    /// Maximum number of parts. `None` for the default number for that kind of document.
     pub count: Option<u32>,
     /// Position in the first part at which to begin.
     pub from: PartCursor,
@@ -167,16 +168,16 @@ names! {
     }
 }
 
-/// Range of a part that is shown, and its total.
+/// Shown range of a part, and the part's total size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Unit of the numbers.
     pub unit: ExtentUnit,
-    /// First one shown, from 1.
+    /// First row or character shown, from 1.
     pub first: u32,
-    /// Last one shown, inclusive.
+    /// Last row or character shown, inclusive.
     pub last: u32,
-    /// Last one that exists.
+    /// Last row or character that exists.
     pub total: u32,
 }
 
@@ -188,20 +189,20 @@ impl std::fmt::Display for Extent {
     }
 }
 
-/// Parts that were read of a document.
+/// Parts that were read from a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// Short name of the format, such as `PDF`.
     pub format: String,
     /// Title in the document's metadata.
     pub title: Option<String>,
-    /// Kind of its parts.
+    /// Kind of the document's parts.
     pub parts_are: PartKind,
     /// Number of parts, as far as they could be counted.
     pub total: u32,
     /// Requested parts, up to the size limit.
     pub parts: Vec<ReadPart>,
-    /// Why it could not be read completely, with a hint.
+    /// Reason why the document could not be read completely, with a hint.
     pub broken: Option<String>,
     /// True if nothing was read because the password is missing or wrong.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -218,11 +219,11 @@ pub struct ReadPart {
     pub label: String,
     /// Text of the part, as Markdown.
     pub text: String,
-    /// True if the part has more text after this.
+    /// True if the part has more text after this range.
     pub cut: bool,
-    /// Range that is shown. `None` if it is the whole part.
+    /// Range that is shown. `None` if the whole part is shown.
     pub shown: Option<Extent>,
-    /// Position at which the text continues, if it does.
+    /// Position at which the text continues, if there is more text.
     pub next: Option<PartCursor>,
 }
 
@@ -235,20 +236,20 @@ pub struct DocumentQuery {
     pub regex: bool,
     /// Maximum number of hits.
     pub limit: usize,
-    /// True if the text before and after each hit is requested, too.
+    /// True if the text before and after each hit is also requested.
     pub neighbours: bool,
     /// Time after which no further document is indexed for the query. `None` for no limit.
     pub begin_by: Option<Instant>,
 }
 
-/// Progress of indexing a document.
+/// Progress in indexing a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentProgress {
     /// Name of the document in the request.
     pub document: String,
     /// Number of pages, sheets or slides read so far.
     pub parts: u32,
-    /// Total number, if known.
+    /// Total number of parts, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
 }
@@ -262,11 +263,11 @@ pub struct DocumentState {
     pub format: String,
     /// Title in the document's metadata.
     pub title: Option<String>,
-    /// Number of pages, sheets or slides that were read; 0 if it has not been read yet.
+    /// Number of pages, sheets or slides that were read; 0 if the document has not been read yet.
     pub parts: u32,
-    /// Number of its chunks in the index. `None` if it is not indexed.
+    /// Number of the document's chunks in the index. `None` if the document is not indexed.
     pub chunks: Option<u32>,
-    /// Why it could not be read, or not completely, with a hint.
+    /// Reason why the document could not be read, or not completely, with a hint.
     pub problem: Option<String>,
 }
 
@@ -275,7 +276,7 @@ pub struct DocumentState {
 pub struct DocumentListing {
     /// States, ordered by path unless documents were requested by name.
     pub documents: Vec<DocumentState>,
-    /// Reasons why some may be missing, each a sentence without its full stop.
+    /// Reasons why documents may be missing, each a sentence without its full stop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -291,7 +292,7 @@ pub struct KnowledgeStats {
     pub bytes: u64,
     /// Number of documents unused for so long that they may be removed when space is needed.
     pub stale: u64,
-    /// Folder of the index's files.
+    /// Folder with the index's files.
     pub folder: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! Source code as language servers see it: files in the user's folders, positions in them, and diagnostics.
+//! Source code as handled by language servers: files in the user's folders, positions in them, and diagnostics.
 
 use std::path::PathBuf;
 
@@ -14,18 +14,18 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Returns its name in the session.
+    /// Returns the file's name in the session.
     pub fn name(&self) -> String {
         format!("{}/{}", self.mount, self.below.display())
     }
 
-    /// Returns its real path.
+    /// Returns the file's real path on the host.
     pub fn path(&self) -> PathBuf {
         self.folder.join(&self.below)
     }
 }
 
-/// A diagnostic of a language server.
+/// A diagnostic from a language server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// Name of the file in the session.
@@ -36,7 +36,7 @@ pub struct Diagnostic {
     pub column: u32,
     /// Severity of the diagnostic.
     pub severity: Severity,
-    /// Message of the server in one line, sanitised and bounded.
+    /// The server's message in one line, sanitised and bounded.
     pub message: String,
     /// Code and source, sanitised and bounded; empty if there is none.
     pub code: String,
@@ -68,9 +68,9 @@ impl std::fmt::Display for Diagnostic {
 /// Limit on the engine's wait for language servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// Between two steps: hardly waits for a server that has just started.
+    /// Between two steps. The engine hardly waits for a server that has just started.
     Step,
-    /// At the end of a turn, when no later step can report the result.
+    /// At the end of a turn, where no later step can report the result.
     End,
 }
 
@@ -108,7 +108,7 @@ pub enum LinePosition {
 pub struct SourceLocation {
     /// Name of the file in the session, or the server's path if the file is in none of the user's folders.
     pub file: String,
-    /// True if it is in the same folder of the user as the file of the request.
+    /// True if the location is in the same user folder as the file of the request.
     pub is_own: bool,
     /// Line number, from 1.
     pub line: u32,
@@ -116,7 +116,7 @@ pub struct SourceLocation {
     pub column: u32,
 }
 
-/// Edits of one file.
+/// Edits to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceRewrite {
     /// Name of the file in the session.
@@ -136,18 +136,18 @@ pub struct SourceEdit {
     pub text: String,
 }
 
-/// A position in the protocol of language servers: lines from 0, and UTF-16 units from 0 within them.
+/// A position in the language server protocol: a line from 0, and UTF-16 units from 0 within the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub struct WirePosition {
     /// Line number, from 0.
     pub line: u32,
-    /// UTF-16 units before the position in the line.
+    /// Number of UTF-16 units before the position in the line.
     pub character: u32,
 }
 
 impl WirePosition {
-    /// Returns the byte offset in a text. A position past the end of its line is moved to that end. `None` if the line
-    /// does not exist.
+    /// Returns the byte offset in `text`. A position past the end of its line is moved to the end of the line. `None`
+    /// if the line does not exist.
     #[must_use]
     pub fn offset(self, text: &str) -> Option<usize> {
         let mut start = 0;
@@ -170,7 +170,7 @@ impl WirePosition {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LanguageError {
-    /// Message of one sentence.
+    /// Error message, one sentence.
     pub message: String,
 }
 

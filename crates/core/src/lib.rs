@@ -5,25 +5,25 @@
 //!
 //! - [`ids`]: time-ordered newtypes. Sorting by id sorts by creation time.
 //! - [`item`], [`event`]: the content of a session, and the numbered events that record it.
-//! - [`turn`]: what a client requests, how a turn ends and what it returns; [`input`]: attachments beside the text;
+//! - [`turn`]: what a client requests, how a turn ends and what it returns; [`input`]: attachments to the text;
 //!   [`environment`]: variables of the client that tools may see; [`client_tool`]: tools that the client answers
-//!   itself; [`client_file`]: project files that the client holds open.
+//!   itself; [`client_file`]: project files that the client has open.
 //! - [`tool`]: effects, requests and results of tools; [`tool_table`]: the built-in tools; [`catalogue`]: the available
 //!   tools; [`interrupt`]: durable questions to the user; [`policy`]: verdicts on calls; [`grant`]: rules that a user
-//!   has granted; [`audit`]: their records in the audit log.
-//! - [`exchange`]: recorded requests and answers of model servers.
+//!   has granted; [`audit`]: records of calls and decisions in the audit log.
+//! - [`exchange`]: recorded requests to model servers and their answers.
 //! - [`model`]: requests to a model and their streamed answers; [`origin`]: opaque parts of an answer that only its
 //!   server understands; [`usage`]: tokens and cost of a call; [`spending`]: totals over all calls.
 //! - [`context`]: the part of a session that a model sees, the fill level of its window, and compaction.
 //! - [`guide`]: instructions that users write for models; [`surroundings`]: the machine and the project, as shown to
 //!   models; [`project`]: files that a project contributes, and trust in them.
 //! - [`session`]: settings, todos and summary of a durable conversation; [`state_files`]: small text files in its
-//!   state; [`files`]: its files as clients list and read them; [`worktree`]: its checkout of a repository.
+//!   state; [`files`]: session files as clients list and read them; [`worktree`]: a session's checkout of a repository.
 //! - [`search`]: search over past sessions; [`knowledge`]: search in documents; [`web`]: requests to web servers;
 //!   [`untrusted`]: foreign text, sanitised before a model sees it; [`visible`]: text for approvals, with every
 //!   character made visible; [`path`]: paths as models read and write them; [`charset`]: the encoding of a file.
 //! - [`archive`]: sessions that move from one journal to another.
-//! - [`undo`]: reverting the file changes of a turn. [`language`]: results of language servers.
+//! - [`undo`]: reverting the file changes of a turn. [`language`]: results from language servers.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`], [`ports::Toolbox`],
 //!   [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
 //!   [`ports::Skills`], [`ports::Projects`], [`ports::Worktrees`], [`ports::Languages`], [`ports::Confiner`],

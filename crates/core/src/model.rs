@@ -19,7 +19,7 @@ names! {
     /// One of the five slots for which a model can be configured.
     #[derive(Default, PartialOrd, Ord, Hash)]
     pub enum Slot {
-        /// The default for all slots without a model of their own.
+        /// Default for all slots without their own model.
         #[default]
         Base = "base",
         /// Tasks of high complexity.
@@ -47,11 +47,11 @@ impl FromStr for Slot {
 /// Known properties of a configured model. The server may later supply properties that are not configured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
-    /// Id of the model, as its server knows it.
+    /// Id of the model, as its server names it.
     pub id: String,
     /// Wire protocol: `openai`, `anthropic`, `llamacpp` or `embedded`.
     pub wire: String,
-    /// Address of its server. `None` for the embedded model.
+    /// Base URL of the model's server. `None` for the embedded model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// Maximum tokens of request and answer together.
@@ -59,17 +59,17 @@ pub struct ModelInfo {
     /// Origin of the window size.
     #[serde(default)]
     pub window_source: WindowSource,
-    /// True if the wire supports tool calls. Otherwise calls are written into the text and parsed from it.
+    /// True if the wire supports tool calls. Otherwise, calls are parsed from the model's text.
     pub native_tools: bool,
-    /// True if it runs in the daemon's process. Users then see how to configure a better model.
+    /// True if the model runs in the daemon's process. Users then see how to configure a better model.
     pub embedded: bool,
-    /// True if its earlier reasoning is sent back, which uses space in each request.
+    /// True if the model's earlier reasoning is sent back, which uses space in each request.
     #[serde(default)]
     pub echo_reasoning: bool,
-    /// True if it accepts pictures.
+    /// True if the model accepts pictures.
     #[serde(default)]
     pub sees_pictures: bool,
-    /// Everything known about it and the sources, for display.
+    /// All known properties of the model with their sources, for display.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<ModelFigure>,
 }
@@ -80,16 +80,16 @@ pub const ROUTE: &str = "route";
 /// A property of a model, with its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFigure {
-    /// Name, such as `window` or `prices`.
+    /// Property name, such as `window` or `prices`.
     pub name: String,
-    /// Value as text for display.
+    /// Value of the property, formatted for display.
     pub value: String,
-    /// Source: the configuration, the server, or a web page with its date.
+    /// Source of the value: the configuration, the server, or a web page with its date.
     pub source: String,
 }
 
 impl ModelInfo {
-    /// Returns the name of this model in an origin.
+    /// Returns the model's name in the origins of its items.
     pub fn origin(&self) -> String {
         model_origin(&self.id, self.base_url.as_deref().unwrap_or(&self.wire))
     }
@@ -111,16 +111,16 @@ names! {
         Configured = "configured",
         /// The catalogue of published model data.
         Catalogue = "catalogue",
-        /// A report of the model's server.
+        /// A report from the model's server.
         Server = "server",
         /// A refusal by the model's server.
         Refusal = "refusal",
-        /// Token counts of the model's server, which silently truncates longer requests.
+        /// Token counts from the model's server, which silently truncates longer requests.
         Cut = "cut",
     }
 }
 
-/// A difference of the requests to a model from the default form, because its server rejected that form.
+/// A difference between requests to a model and the default form, because the model's server rejected the default form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearntForm {
     /// Part of the request that differs.
@@ -129,7 +129,7 @@ pub struct LearntForm {
     pub words: String,
 }
 
-/// Part of requests that a change is about.
+/// Part of a request that differs from the default form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeTopic {
     /// Tools, calls and their results.
@@ -138,7 +138,7 @@ pub enum ChangeTopic {
     Thoughts,
     /// Pictures in the messages.
     Pictures,
-    /// Fields beside the conversation.
+    /// Fields other than the conversation.
     Parameters,
 }
 
@@ -162,7 +162,7 @@ pub struct ModelCheck {
     pub state: CheckState,
     /// Finding, in one sentence.
     pub message: String,
-    /// Hint on how to fix it.
+    /// Hint on how to fix the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -174,9 +174,9 @@ pub enum CheckState {
     /// The check passed without remarks.
     #[default]
     Ok,
-    /// It works, but could be better.
+    /// The checked feature works, but could be better.
     Warn,
-    /// It does not work.
+    /// The checked feature does not work.
     Fail,
     /// The check does not apply to this model.
     Skipped,
@@ -187,7 +187,7 @@ pub enum CheckState {
 pub struct ListedModel {
     /// Id of the model.
     pub id: String,
-    /// Window in tokens, if the list has it.
+    /// Window in tokens, if the list contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
 }
@@ -198,8 +198,8 @@ pub const MAX_LISTED_MODELS: usize = 500;
 /// Maximum length of a model id, in bytes.
 pub const MAX_MODEL_ID: usize = 256;
 
-/// Returns true if the text is a valid model id: not blank, not too long, and without control characters, which include
-/// line breaks and terminal escapes.
+/// Returns true if `text` is a valid model id: not blank, not too long, and without control characters (which include
+/// line breaks and terminal escapes).
 pub fn is_model_id(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= MAX_MODEL_ID && !text.chars().any(char::is_control)
 }
@@ -209,7 +209,7 @@ pub fn is_model_id(text: &str) -> bool {
 pub struct SlotInfo {
     /// Name of the slot.
     pub slot: Slot,
-    /// Slot whose model is used because this one is empty.
+    /// Slot whose model is used because this slot is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub falls_back_to: Option<Slot>,
     /// Properties of the model.
@@ -238,11 +238,11 @@ pub enum Message {
         /// Pictures that belong to the text.
         pictures: Vec<ShownPicture>,
     },
-    /// Earlier text and calls of the model.
+    /// Earlier text and calls from the model.
     Assistant {
-        /// Text; may be empty if there are calls.
+        /// Text of the message; may be empty if there are calls.
         text: String,
-        /// Reasoning, for providers that require it back.
+        /// Reasoning, for providers that require it to be sent back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning: Option<String>,
         /// Tool calls of the message.
@@ -258,7 +258,7 @@ pub enum Message {
         call_id: crate::ids::CallId,
         /// Name of the tool.
         name: String,
-        /// Result as the model sees it.
+        /// Result text as sent to the model.
         text: String,
     },
 }
@@ -275,8 +275,8 @@ impl Message {
 pub struct ShownPicture {
     /// Description of the picture.
     pub picture: Picture,
-    /// Encoded bytes. `None` until they are loaded, or if the file is gone; the picture is then left out of the
-    /// request.
+    /// Encoded bytes. `None` until the bytes are loaded, or if the file is gone. A picture without bytes is left out of
+    /// the request.
     #[serde(skip)]
     pub content: Option<Arc<[u8]>>,
 }
@@ -284,26 +284,27 @@ pub struct ShownPicture {
 /// One request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRequest {
-    /// Session of the request, so that a model with its own cache finds the prefix again.
+    /// Session of the request. A model with its own cache uses it to find the cached prefix.
     pub session_id: SessionId,
     /// The conversation. The first message is the system message. Calls and results are paired by ids of at most 40
     /// letters, digits, `_` and `-`. No text is blank, except that an assistant message with calls may have an empty
-    /// one.
+    /// text.
     pub messages: Vec<Message>,
     /// Tools, sorted by name.
     pub tools: Arc<[ToolSpec]>,
-    /// True if tools may be called. In the last call of a turn they may not, but they are still listed so that the
-    /// request has the same prefix as the previous one.
+    /// True if tools may be called. In the last call of a turn, tools may not be called but are still listed so that
+    /// the request has the same prefix as the previous one.
     pub may_call: bool,
-    /// Schema for the answer, if it is the last one of a turn. The messages already describe it. A wire with a field
-    /// for it sends it there, too, unless its server rejected that. Tool calls are not subject to the schema.
+    /// Schema for the answer, if this is the last answer of a turn. The messages already describe the schema. A wire
+    /// with a schema field also sends it in that field, unless the server rejected this. Tool calls are not subject to
+    /// the schema.
     pub answer_schema: Option<Arc<AnswerSchema>>,
     /// Maximum number of tokens of the answer, if lower than the model's own limit.
     pub max_tokens: Option<u64>,
-    /// True if a fallback model answers when the server does not. The wait for the server is then shorter.
+    /// True if a fallback model answers when the server does not, so that the wait for the server is shorter.
     pub has_fallback: bool,
     /// Existing paths relative to the workspace, for models with constrained arguments ([`ModelInfo::embedded`]). Empty
-    /// for all others.
+    /// for all other models.
     pub known_paths: Vec<String>,
     /// Recorder for the exchange over the wire.
     pub tap: RequestTap,
@@ -340,19 +341,20 @@ pub enum ModelChunk {
         name: String,
         /// Arguments as the model wrote them.
         arguments: String,
-        /// Fields of the server beside them.
+        /// The server's other fields for the call.
         fields: ServerFields,
     },
     /// The server's own fields for the whole answer. Sent at most once, before the calls.
     AnswerFields(ServerFields),
     /// A call that does not run. Sent at the same point as [`Self::ToolCall`].
     UnrunCall {
-        /// Name of the tool, as far as known.
+        /// Name of the tool, if known.
         name: String,
-        /// Reason why it does not run.
+        /// Reason why the call does not run.
         why: UnrunReason,
     },
-    /// Reclassifies the text so far as reasoning: the answer had its end marker, but not its start marker.
+    /// Reclassifies the text so far as reasoning, because the answer contained the end marker of reasoning without a
+    /// start marker.
     WasReasoning,
     /// Discards the answer so far, because the stream broke and the request is repeated. [`Self::Retry`] follows.
     Discarded,
@@ -360,42 +362,42 @@ pub enum ModelChunk {
     Retry {
         /// Number of the next attempt, from 2.
         attempt: u32,
-        /// Delay before it, in milliseconds.
+        /// Delay before the next attempt, in milliseconds.
         delay_ms: u64,
-        /// Why the last attempt failed.
+        /// Reason why the last attempt failed.
         reason: String,
     },
     /// The request was sent without its tools, which must not be called ([`ModelRequest::may_call`]), because its
     /// server rejects them. Sent before the answer.
     WithoutTools,
-    /// A notice for the user: the request was accepted only in a modified form.
+    /// A notice for the user that the request was accepted only in a modified form.
     Notice {
         /// Code of the warning event.
         code: &'static str,
         /// Text of the notice.
         message: String,
     },
-    /// The daemon cut the answer off, because it would not have ended.
+    /// The daemon cut off the answer, because it would not have ended by itself.
     Runaway {
-        /// The repetition, completing "it": such as `repeated "ha" without end`.
+        /// Description of the repetition that completes "it …", such as `repeated "ha" without end`.
         what: String,
     },
-    /// Remark of the server on the request.
+    /// The server's remark on the request.
     Remark(ServerRemark),
-    /// Usage of the current attempt, as counted so far. A later one replaces an earlier one.
+    /// Usage of the current attempt, as counted so far. Later counts replace earlier ones.
     Usage(Usage),
-    /// Proper end of the answer. Nothing follows.
+    /// Proper end of the answer. No chunk follows.
     End(Finish),
 }
 
 impl ModelChunk {
-    /// Creates a call without fields of a server.
+    /// Creates a call without server fields.
     pub fn call(name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self::ToolCall { name: name.into(), arguments: arguments.into(), fields: ServerFields::default() }
     }
 }
 
-/// Usage of a model call while its chunks arrive: that of broken attempts, and of the current one.
+/// Usage of a model call while its chunks arrive, summed over broken attempts and the current attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CallUsage {
     broken: Usage,
@@ -418,7 +420,7 @@ impl CallUsage {
         self.counted
     }
 
-    /// Usage of all attempts. `uncounted` is used for the last one if its server has not counted it.
+    /// Usage of all attempts. `uncounted` is used for the last attempt if its server has not counted it.
     pub fn total(&self, uncounted: Usage) -> Usage {
         let mut total = self.broken;
         total += self.counted.map_or(uncounted, |counted| Usage::of_call(Some(counted)));
@@ -426,18 +428,19 @@ impl CallUsage {
     }
 }
 
-/// Why a call in an answer did not run.
+/// Reason why a call in an answer did not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnrunReason {
-    /// The token limit cut it off.
+    /// The call was cut off at the token limit.
     Cut,
-    /// It uses a syntax that its server should have parsed but did not. It arrived as text, which is left out.
+    /// The call uses a syntax that its server should have parsed but did not. The call arrived as text, which is left
+    /// out.
     Foreign,
-    /// It is surrounded by text that may make it an example. The text is shown unchanged.
+    /// The call is surrounded by text, so it may be an example. The text is shown unchanged.
     Doubtful,
 }
 
-/// Why an answer ended properly.
+/// Reason for the proper end of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
@@ -445,8 +448,8 @@ pub enum Finish {
     Stop,
     /// The token limit was reached.
     Length,
-    /// The provider withheld the rest.
+    /// The provider withheld the rest of the answer.
     Filtered,
-    /// The daemon cut it off ([`ModelChunk::Runaway`]).
+    /// The daemon cut off the answer ([`ModelChunk::Runaway`]).
     Runaway,
 }

@@ -1,6 +1,6 @@
 //! Macro for enums whose variants have fixed names in JSON, configuration and events.
 
-/// Defines an enum with a name for each variant. The order of the variants is the order in lists.
+/// Defines an enum with a name for each variant. Lists of variants keep this order.
 #[macro_export]
 macro_rules! names {
     (

@@ -1,6 +1,6 @@
 //! Origin of a model's output: the model, and opaque fields of its server's answer that only that model understands.
 //!
-//! The fields are sent back unchanged, byte for byte, to the model that they came from, and to no other.
+//! The fields are sent back unchanged, byte for byte, to the model from which they came, and to no other model.
 
 use std::sync::Arc;
 
@@ -12,34 +12,34 @@ use crate::ids::CallId;
 /// reject partial ones.
 pub const MAX_SERVER_FIELDS: usize = 1 << 20;
 
-/// Maximum length of a stored call id of a server, in bytes: some gateways encode signatures in ids. A longer id is
-/// treated as missing.
+/// Maximum length of a stored call id from a server, in bytes, since some gateways encode signatures in ids. A longer
+/// id is treated as missing.
 pub const MAX_SERVER_CALL_ID: usize = 64 << 10;
 
 /// Opaque fields of a server's answer.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFields {
-    /// The server's id of the call; empty if it sent none. It need not be unique in a session.
+    /// The server's id for the call; empty if the server sent none. Not necessarily unique in a session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call_id: String,
-    /// `extra_content` of the call, as JSON: Gemini's thought signature.
+    /// `extra_content` of the call, as JSON (Gemini's thought signature).
     pub extra_content: Option<String>,
-    /// `reasoning_details` of the answer, as JSON: OpenRouter's form of signed and encrypted reasoning.
+    /// `reasoning_details` of the answer, as JSON (OpenRouter's form of signed and encrypted reasoning).
     pub reasoning_details: Option<String>,
-    /// Blocks of the answer in order, as JSON in the form of its wire: signed reasoning and everything else that a
+    /// Blocks of the answer in order, as JSON in the wire's form, with signed reasoning and everything else that a
     /// server requires back at the same position.
     pub blocks: Option<String>,
 }
 
 impl ServerFields {
-    /// Returns true if there are fields of an answer as a whole.
+    /// Returns true if there are fields for the answer as a whole.
     pub fn has_answer_fields(&self) -> bool {
         self.reasoning_details.is_some() || self.blocks.is_some()
     }
 }
 
-/// Origin of one item.
+/// Origin of a single item.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemOrigin {
     /// The model, as named by [`model_origin`].
@@ -49,24 +49,24 @@ pub struct ItemOrigin {
     pub fields: ServerFields,
 }
 
-/// Origin of one message of a model, assembled from its items.
+/// Origin of one message from a model, assembled from the message's items.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerOrigin {
-    /// Origins of its calls.
+    /// Origins of the message's calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<(CallId, Arc<ItemOrigin>)>,
-    /// Origin with the fields of the answer as a whole.
+    /// Origin with the fields for the answer as a whole.
     pub whole: Option<Arc<ItemOrigin>>,
     /// Reasoning that is not sent back, because the requested model is not known to need it. Some servers reveal this
-    /// only by rejecting the request.
+    /// need only by rejecting the request.
     pub unsent_reasoning: Option<String>,
-    /// Model that produced the reasoning. Other models do not see it.
+    /// Model that produced the reasoning. Not sent to other models.
     pub thinker: Option<String>,
 }
 
 impl AnswerOrigin {
-    /// Returns true if nothing is known.
+    /// Returns true if nothing is known about the origin.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.whole.is_none() && self.unsent_reasoning.is_none() && self.thinker.is_none()
     }
@@ -76,18 +76,18 @@ impl AnswerOrigin {
         self.thinker.as_deref().is_some_and(|thinker| thinker != model)
     }
 
-    /// Returns the fields of a call if it came from that model.
+    /// Returns the fields of a call if the call came from that model.
     pub fn of_call(&self, id: &CallId, model: &str) -> Option<&ServerFields> {
         let (_, origin) = self.calls.iter().find(|(call, _)| call == id)?;
         (origin.model == model).then_some(&origin.fields)
     }
 
-    /// Returns the `reasoning_details` if they came from that model.
+    /// Returns the `reasoning_details` if the answer came from that model.
     pub fn details_of(&self, model: &str) -> Option<&str> {
         self.whole_of(model)?.reasoning_details.as_deref()
     }
 
-    /// Returns the blocks of the answer if they came from that model.
+    /// Returns the blocks of the answer if the answer came from that model.
     pub fn blocks_of(&self, model: &str) -> Option<&str> {
         self.whole_of(model)?.blocks.as_deref()
     }
@@ -97,7 +97,8 @@ impl AnswerOrigin {
     }
 }
 
-/// Returns the name of a model in an origin: its id and its address. The same id at another address is another model.
+/// Returns the name of a model in an origin, made of its id and its server's address. The same id at another address is
+/// another model.
 pub fn model_origin(id: &str, address: &str) -> String {
     let address = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://")).unwrap_or(address);
     format!("{id}@{}", address.trim_end_matches('/'))

@@ -1,9 +1,9 @@
-//! Paths as models read and write them: byte for byte, on one line, and impossible to mistake for anything else.
+//! Paths as models read and write them: byte for byte, on one line, and impossible to mistake for other text.
 //!
-//! Characters that are invisible, change the text direction or control a terminal are escaped as `\u{200b}`. So are the
-//! backslash and `<`, with which a name could imitate such an escape or a tag. Spaces of all widths stay, since they
-//! can be copied; they are escaped only if two names look alike. Tools decode the escapes of these characters and no
-//! others, so that `\u{2e}env` does not bypass a rule about `.env`.
+//! Characters that are invisible, change the text direction or control a terminal are escaped as `\u{200b}`. The
+//! backslash and `<` are also escaped, because a name could use them to imitate an escape or a tag. Spaces of all
+//! widths stay, since they can be copied. They are escaped only if two names look alike. Tools decode the escapes of
+//! only these characters, so `\u{2e}env` does not bypass a rule about `.env`.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -14,7 +14,7 @@ use crate::untrusted::is_unseen;
 /// Prefix of an escaped character.
 const ESCAPE_PREFIX: &str = "\\u{";
 
-/// Returns a path as models read it.
+/// Returns a path as shown to models.
 pub fn shown(path: &str) -> Cow<'_, str> {
     // A trailing space would be lost wherever text is trimmed.
     let end = path.trim_end().len();
@@ -25,7 +25,7 @@ pub fn shown(path: &str) -> Cow<'_, str> {
 }
 
 /// Same as [`shown`], but also escapes unusual spaces and combining accents, for a name that could be mistaken for
-/// another. `None` if the path has none of them except single spaces between words.
+/// another. `None` if the path has no such characters, apart from single spaces between words.
 pub fn spelled(path: &str) -> Option<String> {
     let is_ambiguous = |name: &str| {
         name.split(' ').any(str::is_empty) || name.contains(|letter| letter != ' ' && is_space_or_mark(letter))
@@ -52,17 +52,17 @@ fn is_space_or_mark(letter: char) -> bool {
     letter.is_whitespace() || is_combining_mark(letter)
 }
 
-/// Returns a path that is safe between quotation marks or backticks. [`read`] decodes it, too.
+/// Returns a path that is safe between quotation marks or backticks. [`read`] also decodes this form.
 pub fn quoted(path: &str) -> String {
     shown(path).replace('"', "\\u{22}").replace('`', "\\u{60}")
 }
 
-/// Same as [`quoted`], for a path in the form that models read.
+/// Same as [`quoted`], for a path that [`shown`] has escaped.
 pub fn requoted(shown: &str) -> String {
     quoted(&read(shown).unwrap_or(shown.into()))
 }
 
-/// Parses a path in this form. `None` for a backslash that does not begin an escape of this form.
+/// Parses a path as models write it. `None` for a backslash that does not begin an escape produced by this module.
 pub fn read(written: &str) -> Option<Cow<'_, str>> {
     let Some((plain, mut rest)) = written.split_once('\\') else { return Some(written.into()) };
     let mut path = plain.to_owned();
@@ -92,7 +92,7 @@ pub fn looks_like(one: &str, other: &str) -> bool {
     folded(one) == folded(other)
 }
 
-/// Returns true if the character is escaped.
+/// Returns true if [`shown`] escapes the character.
 pub fn is_escaped(letter: char) -> bool {
     matches!(letter, '\\' | '<') || letter.is_control() || is_unseen(letter)
 }

@@ -57,7 +57,7 @@ impl Verdict {
         (kind, self.risk())
     }
 
-    /// Returns the same verdict with a reason derived from the current one.
+    /// Returns the same verdict with a reason derived from the current reason.
     #[must_use]
     pub fn because(self, make: impl FnOnce(String) -> String) -> Self {
         match self {
@@ -100,36 +100,36 @@ pub struct Explanation {
     /// Parts of a compound command, in order; empty for other tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartExplanation>,
-    /// Exact rules that `always` would grant, one for each part that needs one. Empty if no part needs one, or if no
-    /// rule could be exact.
+    /// Exact rules that `always` would grant, one for each part that needs approval. Empty if no part needs approval,
+    /// or if no rule could be exact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
     /// Broader rules, one of which may be granted instead, broadest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wider: Vec<String>,
-    /// Granted rules that let it run.
+    /// Granted rules that let the call run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
-    /// Target of the path argument, if it leads through a link. The call was then judged under both names, and this is
-    /// the stricter verdict.
+    /// Target of the path argument, if the path leads through a link. The call was then judged under both names, and
+    /// this is the stricter verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<String>,
 }
 
 impl Explanation {
-    /// Rule of a part of a command that is on the list of read-only commands.
+    /// Rule for a part of a command that is on the list of read-only commands.
     pub const ONLY_LOOKS: &'static str = "it only reads, inside the session's folders";
 
-    /// Returns true if the call may run because each of its parts only reads. No grant or rule allows it, and it would
-    /// run the same way in a mode that requires approval.
+    /// Returns true if the call may run because each of its parts only reads. No grant or rule allows the call, and it
+    /// would run the same way in a mode that requires approval.
     pub fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && !self.parts.is_empty() && self.parts.iter().all(PartExplanation::only_looks)
     }
 
-    /// Rule of a call that runs because of the session's mode `auto`.
+    /// Rule for a call that runs because of the session's mode `auto`.
     pub const BY_AUTO: &'static str = "the session's mode is auto";
 
-    /// Returns the limits of the call, if it runs by this verdict.
+    /// Returns the limits of the call, if the call runs under this verdict.
     pub fn confinement(&self) -> Confinement {
         let of = |layer: Layer, rule: &str| match layer {
             Layer::Default if rule == Self::BY_AUTO => Confinement::Guarded,
@@ -154,16 +154,16 @@ impl Explanation {
 /// Limits of a call's processes, depending on how closely a user has reviewed the call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Confinement {
-    /// Limits of every command: the user approved this call or wrote a rule about it.
+    /// Limits of every command, for a call that the user approved or wrote a rule about.
     #[default]
     Usual,
-    /// This call was not reviewed. Files in a folder of the user that other programs execute or follow automatically,
-    /// such as `.git`, cannot be changed, and are restored if they were changed nevertheless.
+    /// Limits for a call that was not reviewed. Files in a user folder that other programs execute or follow
+    /// automatically, such as `.git`, cannot be changed, and are restored if they change nevertheless.
     Guarded,
-    /// Same as `Guarded` for git commands, which write to their own folder. Only entries that git executes or follows
-    /// are restored.
+    /// Same as `Guarded`, but for git commands, which write to git's own folder. Only entries that git executes or
+    /// follows are restored.
     GuardedGit,
-    /// No approval was requested because the call only reads: it can change nothing and has no network.
+    /// Limits for a call that needs no approval because it only reads. It can change nothing and has no network.
     ReadOnly,
 }
 
@@ -178,7 +178,7 @@ impl Confinement {
 /// State of the sandbox for commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxState {
-    /// Behaviour if the kernel lacks features: `enforce`, `best_effort` or `off`.
+    /// Behaviour if the kernel lacks sandbox features: `enforce`, `best_effort` or `off`.
     pub mode: String,
     /// True if commands run at all.
     pub runs: bool,
@@ -199,7 +199,7 @@ pub struct SandboxState {
 pub struct PartExplanation {
     /// The part as parsed: program and arguments without redundant quotes.
     pub text: String,
-    /// Verdict on the part.
+    /// Verdict on this part.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// Layer of the deciding rule.

@@ -17,11 +17,11 @@ names! {
         /// There is nothing to trust.
         #[default]
         Empty = "empty",
-        /// It was never trusted, so nothing of it is used.
+        /// The folder was never trusted, so no part of it is used.
         Untrusted = "untrusted",
-        /// It has changed since it was trusted, so nothing of it is used.
+        /// The folder has changed since it was trusted, so no part of it is used.
         Changed = "changed",
-        /// It is unchanged since it was trusted.
+        /// The folder is unchanged since it was trusted.
         Trusted = "trusted",
     }
 }
@@ -31,11 +31,11 @@ names! {
 pub struct ProjectReport {
     /// Real path of the project.
     pub path: PathBuf,
-    /// Current trust in it.
+    /// Current trust in the project.
     pub trust: ProjectTrust,
     /// SHA-256 over the names and contents of all files in use, in hexadecimal; empty if there are none.
     pub hash: String,
-    /// Time at which the user last trusted it.
+    /// Time at which the user last trusted the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_at: Option<Timestamp>,
     /// Files in use, sorted by path.
@@ -48,11 +48,11 @@ pub struct ProjectReport {
     pub skills: Vec<String>,
     /// Slash commands of the project.
     pub commands: Vec<ProjectCommand>,
-    /// Differences from the trusted version.
+    /// Differences from the trusted version of the folder.
     pub changes: Vec<ProjectChange>,
     /// Entries that are never read, such as rules and servers.
     pub ignored: Vec<String>,
-    /// Problems of individual files.
+    /// Problems with individual files.
     pub problems: Vec<ProjectProblem>,
 }
 
@@ -72,7 +72,7 @@ pub struct ProjectFile {
 pub struct ProjectCommand {
     /// Name that users type.
     pub name: String,
-    /// Text of its file; empty if the project is not trusted.
+    /// Text of the command's file; empty if the project is not trusted.
     pub text: String,
 }
 
@@ -97,14 +97,14 @@ names! {
     }
 }
 
-/// A problem of a project's file.
+/// A problem with a project file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectProblem {
     /// Path relative to `.agentd/`; empty if the problem is about the whole folder.
     pub file: String,
     /// Description of the problem.
     pub message: String,
-    /// True if the file, or what it describes, is not used.
+    /// True if the file or the item that it describes is not used.
     pub is_fatal: bool,
 }
 

@@ -3,11 +3,11 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-/// Proxy address in place of an unsupported proxy. It does not resolve, so the connection fails instead of bypassing
-/// the proxy.
+/// Proxy address that replaces an unsupported proxy. This address does not resolve, so the connection fails instead of
+/// bypassing the proxy.
 const UNSUPPORTED: &str = "http://unsupported-proxy.invalid";
 
-/// Proxies of an environment, and the hosts that bypass them.
+/// Proxies from an environment, and the hosts that bypass them.
 #[derive(Clone, Default)]
 pub struct Routes {
     plain: Option<Arc<str>>,
@@ -16,13 +16,13 @@ pub struct Routes {
     direct: Arc<[String]>,
 }
 
-/// Route to one address.
+/// Route to one URL.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Route<'a>(Option<&'a str>);
 
 impl Routes {
-    /// Reads the same variables as curl, in its order: lower case first, `all_proxy` last. An empty variable counts as
-    /// unset. Unlike in curl, upper-case `HTTP_PROXY` counts, too: no external request can set it here.
+    /// Reads the same variables as curl, in its order: lower case first, `all_proxy` last. Empty variables are ignored.
+    /// Unlike curl, also reads upper-case `HTTP_PROXY`, because no external request can set it here.
     pub fn read<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Self {
         let first = |names: &[&str]| {
             names.iter().find_map(|name| variable(name).map(str::trim).filter(|value| !value.is_empty()))
@@ -40,7 +40,7 @@ impl Routes {
         }
     }
 
-    /// Returns the route to a normalised URL. Addresses of this machine are always direct.
+    /// Returns the route to a normalised URL. Routes to the local host are always direct.
     pub fn of(&self, url: &str) -> Route<'_> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let proxy = if scheme == "https" { &self.tls } else { &self.plain };
@@ -55,7 +55,7 @@ impl Routes {
         self.plain.is_none() && self.tls.is_none()
     }
 
-    /// Returns a proxy whose scheme is not `http`, for callers with their own proxy client.
+    /// Returns a proxy whose scheme is not `http`, for callers that have their own proxy client.
     pub fn other_than_http(&self) -> Option<Route<'_>> {
         let proxies = [self.plain.as_deref(), self.tls.as_deref()];
         proxies.into_iter().flatten().find(|proxy| !proxy.starts_with("http://")).map(|proxy| Route(Some(proxy)))
@@ -70,7 +70,7 @@ impl fmt::Debug for Routes {
 }
 
 impl Route<'_> {
-    /// Returns the address of the proxy, with its credentials.
+    /// Returns the proxy's URL, with its credentials.
     pub fn proxy(&self) -> Option<String> {
         let is_known = |proxy: &str| ["http://", "https://"].iter().any(|scheme| proxy.starts_with(scheme));
         self.0.map(|proxy| if is_known(proxy) { proxy } else { UNSUPPORTED }.to_owned())
@@ -101,7 +101,7 @@ impl fmt::Debug for Route<'_> {
     }
 }
 
-/// Returns true for hosts that are this machine: `localhost`, names below it, and loopback addresses.
+/// Returns true for names of the local host: `localhost`, its subdomains, and loopback addresses.
 pub fn is_this_machine(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.');
     match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
@@ -117,7 +117,7 @@ fn host_and_port(rest: &str) -> (String, Option<u16>) {
     (host.trim_end_matches('.').to_ascii_lowercase(), port)
 }
 
-/// Splits off the port and removes brackets. Only an address in brackets may have further colons.
+/// Splits off the port and removes brackets. Only an address in brackets may contain further colons.
 fn without_port(authority: &str) -> (&str, Option<u16>) {
     let (name, port) = match authority.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port.parse().ok()),
@@ -126,8 +126,8 @@ fn without_port(authority: &str) -> (&str, Option<u16>) {
     (name.trim_matches(['[', ']']), port)
 }
 
-/// Returns true if an entry of `no_proxy` covers a host: `*`, a name with all names below it, an address, or a network,
-/// each with or without a port.
+/// Returns true if an entry of `no_proxy` matches a host. The entry is `*`, a name (which includes its subdomains), an
+/// address, or a network, each with or without a port.
 fn covers(entry: &str, host: &str, port: u16) -> bool {
     let (name, required_port) = without_port(entry);
     if required_port.is_some_and(|required_port| required_port != port) {
@@ -141,7 +141,7 @@ fn covers(entry: &str, host: &str, port: u16) -> bool {
     entry == "*" || (!name.is_empty() && is_below)
 }
 
-/// Returns true if the address equals `network`, or is in it if it has the form `10.0.0.0/8`.
+/// Returns true if the address equals `network`, or is in `network` if that has the form `10.0.0.0/8`.
 fn is_within(address: IpAddr, network: &str) -> bool {
     let (base, bits) = network.split_once('/').map_or((network, None), |(base, bits)| (base, Some(bits)));
     let (a, b, width) = match (address, base.parse()) {
@@ -187,7 +187,7 @@ mod tests {
             let routes = routes(&[("all_proxy", "http://proxy:3128"), ("NO_PROXY", no_proxy)]);
             assert_eq!(routes.of(url).proxy().is_none(), is_direct, "{no_proxy:?} {url}");
         }
-        // This machine, regardless of the configuration.
+        // Local hosts, regardless of the configuration.
         for host in
             ["127.0.0.1:11434", "localhost", "LOCALHOST:8", "x.localhost", "127.0.0.5", "[::1]:8080", "0.0.0.0:1"]
         {

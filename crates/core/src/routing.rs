@@ -1,18 +1,18 @@
-//! Choice of a model, and the intent of an input on which it is based.
+//! Choice of a model, and the input intent on which the choice is based.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 names! {
-    /// Rule by which a model was chosen, ordered by precedence: a user's choice overrides all others.
+    /// Rule by which a model was chosen, ordered by precedence. A user's choice overrides all other rules.
     #[derive(Default, Hash)]
     pub enum ChoiceRule {
-        /// The client requested it for the turn.
+        /// The client requested the model for the turn.
         Client = "client",
-        /// The session is set to it.
+        /// The model is set for the session.
         Session = "session",
-        /// The active agent uses it.
+        /// The active agent uses this model.
         Agent = "agent",
         /// The input has pictures, which the model accepts.
         Pictures = "pictures",
@@ -20,15 +20,15 @@ names! {
         Code = "code",
         /// The task is complex.
         ComplexTask = "complex_task",
-        /// The previous turn used it, and it suits this one. Another model would have to read the whole conversation
-        /// again.
+        /// The previous turn used the model, which also suits this turn. Another model would have to read the whole
+        /// conversation again.
         Kept = "kept",
-        /// No rule selects another one.
+        /// The default model, because no rule selects another model.
         #[default]
         Default = "default",
-        /// It writes the last answer of a turn.
+        /// The model writes the last answer of a turn.
         LastAnswer = "last_answer",
-        /// It replaces a model that does not answer.
+        /// The model replaces one that does not answer.
         Fallback = "fallback",
     }
 }
@@ -79,7 +79,7 @@ pub struct Intent {
     /// True if the task has many parts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub complex: bool,
-    /// Id of the model that classified the input, if one did.
+    /// Id of the model that classified the input, if a model did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
@@ -88,7 +88,7 @@ names! {
     /// Setting for turns that begin with a plan.
     #[derive(Default, Hash)]
     pub enum Planning {
-        /// Complex coding tasks begin with a plan if a user can be asked to approve it.
+        /// Complex coding tasks begin with a plan if a user can approve the plan.
         Auto = "auto",
         /// Every turn except conversation begins with a plan.
         Always = "always",

@@ -1,4 +1,4 @@
-//! Search in past sessions: queries, searchable content, and the display of hits. Pure types.
+//! Search in past sessions: queries, searchable content, and hits for display. Pure types.
 
 use std::ops::Range;
 
@@ -16,8 +16,8 @@ use crate::{
 pub struct SearchResult {
     /// Hits in order, best first.
     pub hits: Vec<SearchHit>,
-    /// Number of stored events that were not searched because the index is still being built. Their content is found
-    /// later. 0 if everything was searched.
+    /// Number of stored events that were not searched because the index is still being built. 0 if everything was
+    /// searched. Later searches find their content.
     pub unsearched: u64,
 }
 
@@ -25,20 +25,20 @@ pub struct SearchResult {
 pub const TOOL: &str = "search_history";
 /// Maximum number of terms in a query; further terms are ignored.
 const MAX_TERMS: usize = 16;
-/// Maximum number of characters of a query that are read.
+/// Maximum number of characters read from a query.
 const MAX_QUERY: usize = 400;
 /// Approximate length of an excerpt, in characters.
 const EXCERPT: usize = 240;
 
-/// Words and phrases that must all occur, in any order, ignoring case.
+/// Query for words and phrases that must all occur, in any order, ignoring case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
     terms: Vec<String>,
 }
 
 impl SearchQuery {
-    /// Parses a query of words, and phrases in double quotes. There are no operators, and every text is valid. `None`
-    /// if there is neither a letter nor a digit.
+    /// Parses a query of words, and phrases in double quotes. There are no operators, and any text is valid. `None` if
+    /// the text has neither a letter nor a digit.
     pub fn parse(text: &str) -> Option<Self> {
         let text: String =
             text.chars().take(MAX_QUERY).map(|letter| if is_quote(letter) { '"' } else { letter }).collect();
@@ -59,19 +59,18 @@ impl SearchQuery {
         (!terms.is_empty()).then_some(Self { terms })
     }
 
-    /// Terms that must all occur.
+    /// Returns the terms that must all occur.
     pub fn terms(&self) -> &[String] {
         &self.terms
     }
 
-    /// Returns true if all terms occur in the text.
+    /// Returns true if all terms occur in `text`.
     pub fn fits(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         self.terms.iter().all(|term| text.contains(&term.to_lowercase()))
     }
 
-    /// Returns the part of a text around the first term that occurs in it, on one line, and the byte ranges of the
-    /// terms in it.
+    /// Returns an excerpt around the first matching term, on one line, and the byte ranges of the terms in the excerpt.
     pub fn excerpt(&self, text: &str) -> (String, Vec<Range<usize>>) {
         let first = self.terms.iter().filter_map(|term| find(text, term, 0)).map(|found| found.start).min();
         let start = first.unwrap_or(0);
@@ -136,7 +135,7 @@ fn find(text: &str, term: &str, from: usize) -> Option<Range<usize>> {
 /// Returns the kind and the text of an item for the search index. `None` for items that are not searchable.
 pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
     let found = match &item.body {
-        // Otherwise each search would find the previous one.
+        // Otherwise, each search would find the previous search.
         ItemBody::ToolCall(ToolCall { name, .. }) | ItemBody::ToolResult(ToolResult { name, .. }) if name == TOOL => {
             return None;
         }
@@ -145,7 +144,7 @@ pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
         ItemBody::ToolCall(call) => (SearchKind::Call, format!("{} {}", call.name, call.arguments)),
         ItemBody::ToolResult(result) => (SearchKind::Result, result.text.clone()),
         ItemBody::Notice { text, topic: NoticeTopic::General, .. } => (SearchKind::Notice, text.clone()),
-        // These repeat other items in different words.
+        // These kinds repeat other items in different words.
         ItemBody::Reasoning { .. } | ItemBody::Compaction(_) | ItemBody::Notice { .. } => return None,
     };
     (!found.1.trim().is_empty()).then_some(found)
@@ -158,16 +157,16 @@ names! {
         Person = "person",
         /// Message of a model.
         Model = "model",
-        /// Call of a tool.
+        /// Call to a tool.
         Call = "call",
         /// Result of a call.
         Result = "result",
-        /// Notice of the daemon.
+        /// Notice from the daemon.
         Notice = "notice",
     }
 }
 
-/// A hit of a search.
+/// A search hit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchHit {
     /// Session of the hit.

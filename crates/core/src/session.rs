@@ -36,28 +36,28 @@ pub struct SessionPage {
 pub struct SessionSummary {
     /// Id of the session.
     pub id: SessionId,
-    /// Title: set by the user, or the start of the first input.
+    /// Title set by the user, or the start of the first input.
     pub title: String,
-    /// Time of its creation.
+    /// Time of the session's creation.
     pub created_at: Timestamp,
-    /// Time of its last use: a turn began or ended, a question was asked or answered, or a setting changed.
+    /// Time of the last use, when a turn began or ended, a question was asked or answered, or a setting changed.
     pub updated_at: Timestamp,
     /// Number of turns that were started.
     pub turns: u64,
-    /// Number of its last stored event.
+    /// Number of the session's last stored event.
     pub last_seq: u64,
     /// Current status of the session.
     pub status: SessionStatus,
-    /// Usage of all its turns.
+    /// Usage of all turns in the session.
     pub usage: Usage,
-    /// Parent session, if this one belongs to a subagent.
+    /// Parent session, if this session belongs to a subagent.
     pub parent: Option<SessionId>,
-    /// Folder of the user that it sees as the project.
+    /// User folder mounted as the project.
     pub project: Option<Mount>,
-    /// Further folders that it sees.
+    /// Further mounted user folders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<AddedFolder>,
-    /// Worktree that is its project, if any.
+    /// Worktree that is the session's project, if any.
     pub worktree: Option<SessionWorktree>,
 }
 
@@ -71,11 +71,11 @@ pub enum SessionStatus {
     Running,
     /// A turn waits for an answer.
     Waiting,
-    /// A stop of the daemon ended the last turn, which can be continued.
+    /// The last turn ended because the daemon stopped, and can be continued.
     Interrupted,
 }
 
-/// A session as stored in the projections of the journal: enough to continue without reading the whole log.
+/// A session as stored in the projections of the journal: with enough data to continue without reading the whole log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
     /// Summary as shown in lists.
@@ -84,13 +84,13 @@ pub struct StoredSession {
     pub settings: SessionSettings,
     /// Todo list of the session.
     pub todos: Vec<Todo>,
-    /// Turn that has begun but not ended, with the number of its first event.
+    /// The turn that has begun but not ended, if any, with the number of its first event.
     pub open_turn: Option<(TurnId, u64)>,
-    /// Queued turns, first come first.
+    /// Queued turns, in the order in which they will run.
     pub queue: Vec<QueuedTurn>,
-    /// Number of the last [`crate::event::StateChange::Reset`], or 0. No model sees earlier events.
+    /// Number of the last [`crate::event::StateChange::Reset`], or 0. Earlier events are hidden from models.
     pub reset_seq: u64,
-    /// Part of the history that a model sees.
+    /// Part of the history that is visible to a model.
     pub window: Window,
     /// Uploaded files that no turn has reported to a model yet.
     pub handed_over: PendingAttachments,
@@ -98,16 +98,16 @@ pub struct StoredSession {
     pub agents: Vec<String>,
     /// Tools that were mentioned or discovered, in order of discovery.
     pub tools: Vec<String>,
-    /// Surroundings in its instructions. `None` before the first turn.
+    /// Surroundings described in the session's instructions. `None` before the first turn.
     pub surroundings: Option<Surroundings>,
 }
 
 /// Range of a turn's events in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnSpan {
-    /// Number of its first event.
+    /// Number of the turn's first event.
     pub began: u64,
-    /// Number of its last event, if it has ended.
+    /// Number of the turn's last event, if the turn has ended.
     pub ended: Option<u64>,
 }
 
@@ -123,41 +123,41 @@ pub struct EndedTurns {
 /// A turn that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedTurn {
-    /// Position of its end in the journal. Positions increase, but those of removed sessions may be reused.
+    /// Position of the turn's end in the journal. Positions increase, but those of removed sessions may be reused.
     pub place: u64,
     /// Session of the turn.
     pub session_id: SessionId,
     /// Id of the turn.
     pub turn_id: TurnId,
-    /// Number of its last event.
+    /// Number of the turn's last event.
     pub seq: u64,
-    /// Time of its end.
+    /// Time of the turn's end.
     pub at: Timestamp,
 }
 
-/// A session to be created with a copy of another's events.
+/// A session to be created with a copy of another session's events.
 #[derive(Debug, Clone)]
 pub struct NewFork {
     /// Id of the new session.
     pub id: SessionId,
-    /// Time of its creation.
+    /// Creation time of the new session.
     pub at: Timestamp,
     /// Session whose events are copied.
     pub from: SessionId,
     /// Number of the last copied event. No turn may be open at that point.
     pub through: u64,
-    /// First events of the new session itself. One of them has its settings.
+    /// First events of the new session itself. One of these events contains the session's settings.
     pub first: Vec<Arc<Event>>,
 }
 
-/// Filter for sessions. An empty field matches all.
+/// Filter for sessions. Empty fields match all sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Folder that is or contains their project.
+    /// Folder that is or contains the session's project.
     pub project: Option<PathBuf>,
-    /// Earliest time of their last use.
+    /// Earliest time of the session's last use.
     pub since: Option<Timestamp>,
-    /// Statuses that match; empty for all.
+    /// Statuses to match; empty for all.
     pub statuses: Vec<SessionStatus>,
     /// Words that must all occur in the title or in the path of the project, ignoring case.
     pub words: String,
@@ -192,17 +192,17 @@ impl SessionFilter {
     }
 }
 
-/// Maximum number of uploaded files reported to a model. The oldest ones beyond it are dropped.
+/// Maximum number of uploaded files reported to a model. Beyond this number, the oldest files are dropped.
 const MAX_HANDED_OVER: usize = 100;
 
-/// Uploaded files that no turn has reported yet. Pure: computed from a session's events.
+/// Uploaded files that no turn has reported yet. Computed purely from a session's events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PendingAttachments {
     /// Paths of the files, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
-    /// Pictures for models, by path, of those that are pictures.
+    /// Pictures for models, by path, for uploaded picture files.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pictures: BTreeMap<String, Picture>,
 }
@@ -218,7 +218,7 @@ impl PendingAttachments {
         self.waiting.is_empty()
     }
 
-    /// Returns the picture of a waiting file, if it is one.
+    /// Returns the picture of a waiting file, if the file is a picture.
     pub fn picture(&self, path: &str) -> Option<&Picture> {
         self.pictures.get(path)
     }
@@ -240,7 +240,8 @@ impl PendingAttachments {
                 }
                 true
             }
-            // The report is stored with the turn's input. Turns that only compact or never run report nothing.
+            // The report is stored with the turn's input. Turns that only compact the history or never run report
+            // nothing.
             EventKind::TurnStarted { handed_over, .. } if !handed_over.is_empty() => {
                 self.waiting.retain(|known| !handed_over.contains(known));
                 self.pictures.retain(|known, _| !handed_over.contains(known));

@@ -22,13 +22,13 @@ pub struct SessionSettings {
     pub confirm_write: bool,
     /// True if running a command requires approval.
     pub confirm_exec: bool,
-    /// Default slot of its turns.
+    /// Default slot for turns of the session.
     pub slot: Option<Slot>,
     /// Id of the model for turns with that slot, on the slot's server and in place of the slot's own model.
     pub model: Option<String>,
-    /// The folder that the session sees as `/project`.
+    /// The folder mounted at `/project`.
     pub project: Option<Mount>,
-    /// Further folders that the session sees, each at `/folders/NAME`.
+    /// Further mounted folders, each at `/folders/NAME`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<AddedFolder>,
     /// Worktree that is or contains the project.
@@ -38,20 +38,21 @@ pub struct SessionSettings {
     pub grants: Vec<Grant>,
     /// Parent session and agent, for a subagent. Fixed at creation.
     pub parent: Option<Parent>,
-    /// Agent of the session in place of the main one. Models cannot leave it.
+    /// Agent of the session instead of the main agent. Models cannot transfer the session to another agent.
     pub agent: Option<String>,
-    /// True if the session is never cleaned up, however long it is unused.
+    /// True if the session is never cleaned up, however long the session is unused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// Mode of the session, which decides in place of defaults that would ask.
+    /// Mode of the session, which takes the place of defaults that would ask.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub mode: SessionMode,
-    /// Rules of the user that the model is sent again whenever they are no longer visible to it.
+    /// The user's rules, sent again whenever they are no longer visible to the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<String>,
-    /// Project folder on the machine that the session was imported from. It is not mounted. Fixed at creation.
+    /// Project folder on the machine from which the session was imported. This folder is not mounted. Fixed at
+    /// creation.
     pub former_project: Option<Box<PathBuf>>,
-    /// True if exchanges with models are recorded. `None` uses the setting of the daemon.
+    /// True if exchanges with models are recorded. `None` uses the daemon's setting.
     pub trace: Option<bool>,
     /// Origin of an imported session. Fixed at creation.
     pub imported: Option<Box<ImportOrigin>>,
@@ -63,16 +64,16 @@ pub const MAX_PINS: usize = 30;
 pub const MAX_PIN: usize = 500;
 
 names! {
-    /// Mode of a session. It decides only if nothing but the defaults would ask. Rules that deny and rules that ask
-    /// stay in force.
+    /// Mode of a session. The mode decides only if nothing but the defaults would ask. Rules that deny and rules that
+    /// ask stay in force.
     #[derive(Default, Hash)]
     pub enum SessionMode {
         /// Asks according to the session's `confirm_write` and `confirm_exec`.
         #[default]
         Ask = "ask",
-        /// Changes files without approval; commands require it.
+        /// Changes files without approval; commands require approval.
         AcceptEdits = "accept-edits",
-        /// Reads only: nothing is changed, even if it was allowed before.
+        /// Allows only calls that read, even if a change was allowed before.
         Plan = "plan",
         /// Changes files, and runs commands without approval if the sandbox can contain them. Everything else requires
         /// approval.
@@ -92,7 +93,7 @@ impl SessionMode {
         }
     }
 
-    /// Returns the next mode in order. The last one is followed by the first.
+    /// Returns the next mode in order. The last mode is followed by the first.
     #[must_use]
     pub fn following(self) -> Self {
         match self {
@@ -103,8 +104,8 @@ impl SessionMode {
         }
     }
 
-    /// Returns the next mode in order during a turn. It skips `auto`, because modes take effect at once and users must
-    /// not pass through `auto` to reach another one.
+    /// Returns the next mode in order during a turn. Skips `auto`, because modes take effect at once and users must not
+    /// pass through `auto` to reach another mode.
     #[must_use]
     pub fn following_live(self) -> Self {
         match self.following() {
@@ -125,12 +126,12 @@ impl FromStr for SessionMode {
 }
 
 impl SessionSettings {
-    /// Returns the session whose files are used: for a subagent, that of its parent.
+    /// Returns the session whose files are used, which is the parent session for a subagent.
     pub fn files_of(&self, own: SessionId) -> SessionId {
         self.parent.as_ref().map_or(own, |parent| parent.session)
     }
 
-    /// Returns the folders of the user that the session sees.
+    /// Returns the user's folders that are mounted in the session.
     pub fn mounts(&self) -> Mounts {
         Mounts { project: self.project.clone(), folders: self.folders.clone() }
     }
@@ -162,7 +163,7 @@ impl Default for SessionSettings {
 /// One entry of the todo list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Todo {
-    /// Id of the entry, generated if the model gave none.
+    /// Id of the entry, generated if the model provided none.
     pub id: String,
     /// Text of the task.
     pub content: String,
@@ -179,7 +180,7 @@ pub struct Todo {
 pub enum TodoStatus {
     /// The task has not begun.
     Pending,
-    /// The task is in progress; at most one is.
+    /// The task is in progress. At most one task is in progress at a time.
     InProgress,
     /// The task is completed.
     Completed,
@@ -189,11 +190,11 @@ pub enum TodoStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoPriority {
-    /// To be done first.
+    /// The task is to be done first.
     High,
-    /// Between the others; the default.
+    /// The task has the default priority.
     #[default]
     Medium,
-    /// To be done last.
+    /// The task is to be done last.
     Low,
 }

@@ -20,10 +20,10 @@ pub struct SideUsage {
     pub usage: Usage,
 }
 
-/// Query for usage. Days are those of the daemon's time zone at the time of the calls.
+/// Query for usage. Days are in the daemon's time zone at the time of the calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageQuery {
-    /// Number of days up to and including today; overrides `since`.
+    /// Number of days, up to and including today; overrides `since`.
     pub last_days: Option<u32>,
     /// First day. `None` for the first day with usage.
     pub since: Option<Date>,
@@ -54,7 +54,7 @@ names! {
         /// By the id of the model.
         #[default]
         Model = "model",
-        /// By session. Subagents count towards their parent session.
+        /// By session. Usage of subagents is included in their parent session.
         Session = "session",
         /// By day of the calls.
         Day = "day",
@@ -79,7 +79,7 @@ pub struct UsageReport {
     pub since: Option<Date>,
     /// Last day of the report, inclusive.
     pub until: Date,
-    /// Name of the time zone of the days.
+    /// Name of the time zone for the days.
     pub time_zone: String,
     /// Grouping of the report.
     pub by: UsageGrouping,
@@ -97,10 +97,10 @@ pub struct UsageReport {
 pub struct UsageGroup {
     /// Model id, session id, day or slot; empty for calls of deleted sessions and calls outside of sessions.
     pub name: String,
-    /// Title of the session, if the group is one.
+    /// Title of the session, if the group is a session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// Usage of its calls.
+    /// Usage of the group's calls.
     pub usage: Usage,
 }
 

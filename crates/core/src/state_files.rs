@@ -1,5 +1,5 @@
-//! Small text files in a session's state, which tools see as `/state`. They are stored in the journal, one event per
-//! change, and need no files on the disk.
+//! Small text files in a session's state, visible to tools in `/state`. State files are stored in the journal, one
+//! event per change, and need no files on disk.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,12 +12,12 @@ use crate::error::{ErrorKind, WorkspaceError};
 pub const MAX_FILE_BYTES: usize = 256 * 1024;
 /// Maximum total size of a session's files, in bytes.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Maximum number of files of a session.
+/// Maximum number of files in a session.
 pub const MAX_FILES: usize = 500;
 /// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 512;
 
-/// A change of one file.
+/// A change to one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateFileChange {
     /// Path relative to `/state`.
@@ -59,19 +59,20 @@ impl StateFiles {
         self.files.is_empty()
     }
 
-    /// Iterates over the files below a folder, with paths relative to it. An empty path means all files.
+    /// Iterates over the files in a folder at any depth, with paths relative to the folder. An empty path means all
+    /// files.
     pub fn below(&self, folder: &str) -> impl Iterator<Item = (&str, &Arc<StateFile>)> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let from = self.files.range::<String, _>(prefix.clone()..);
         from.map_while(move |(path, file)| Some((path.strip_prefix(&prefix)?, file)))
     }
 
-    /// Returns true if the path is a folder. Folders exist only with a file in them, except for the root.
+    /// Returns true if the path is a folder. Except for the root, folders exist only if they contain a file.
     pub fn is_folder(&self, path: &str) -> bool {
         path.is_empty() || self.below(path).next().is_some()
     }
 
-    /// Applies a change without checking it: changes in the journal have happened.
+    /// Applies a change without checking it, because changes in the journal have already happened.
     pub fn apply(&mut self, change: &StateFileChange, at: Timestamp) {
         let before = match &change.content {
             Some(content) => {
@@ -84,7 +85,7 @@ impl StateFiles {
         self.bytes -= before.map_or(0, |file| file.content.len());
     }
 
-    /// Checks a change before it is made.
+    /// Checks a change before the file is changed.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] with a hint, if the path is invalid, the content is not text, or a limit would be

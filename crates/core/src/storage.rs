@@ -30,7 +30,7 @@ names! {
         Logs = "logs",
         /// Recorded requests to models and their answers.
         Traces = "traces",
-        /// All files of no other part.
+        /// All files that belong to no other part.
         Other = "other",
     }
 }
@@ -40,9 +40,9 @@ names! {
 pub struct PartSize {
     /// Part of the data folder.
     pub part: StoragePart,
-    /// Disk space of its files, in bytes.
+    /// Disk space used by the part's files, in bytes.
     pub bytes: u64,
-    /// Number of its files.
+    /// Number of files in the part.
     pub files: u64,
 }
 
@@ -53,12 +53,12 @@ pub struct StorageView {
     pub parts: Vec<PartSize>,
     /// Unused bytes in the journal, which later writes reuse.
     pub journal_spare_bytes: u64,
-    /// Number of deleted sessions that are not completely overwritten yet.
+    /// Number of deleted sessions whose data is not yet completely overwritten.
     pub removed_sessions: u64,
-    /// Number of deleted sessions that cannot be overwritten because the journal is damaged there.
+    /// Number of deleted sessions whose data cannot be overwritten because that part of the journal is damaged.
     #[serde(default)]
     pub stuck_sessions: u64,
-    /// Free space on its disk, in bytes.
+    /// Free space on the data folder's disk, in bytes.
     pub free_bytes: u64,
 }
 
@@ -80,17 +80,17 @@ names! {
         Logs = "logs",
         /// Whole sessions with their events.
         Sessions = "sessions",
-        /// Remains of an earlier removal.
+        /// Remains of interrupted removals.
         Leftovers = "leftovers",
     }
 }
 
-/// Data of one kind that was cleaned up, or would be.
+/// Data of one kind that was cleaned up, or that a cleanup would remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CleanedData {
     /// Part that was cleaned up.
     pub part: CleanedPart,
-    /// Number of affected sessions; 0 if it belongs to none.
+    /// Number of affected sessions; 0 if the data belongs to no session.
     #[serde(default)]
     pub sessions: u64,
     /// Number of affected files.
@@ -99,10 +99,10 @@ pub struct CleanedData {
     pub bytes: u64,
 }
 
-/// Report of a cleanup, or of a dry run.
+/// Report on a cleanup, or of a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CleanReport {
-    /// Each part once; empty ones are left out.
+    /// Each part once; empty parts are left out.
     pub parts: Vec<CleanedData>,
     /// Failures, one sentence each.
     pub problems: Vec<String>,

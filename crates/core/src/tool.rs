@@ -12,7 +12,7 @@ use crate::{files::Picture, ids::CallId, state_files::StateFileChange};
 /// Specification of a tool, for models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Name that calls use.
+    /// Name used in calls.
     pub name: String,
     /// Purpose, and when to use it.
     pub description: String,
@@ -23,8 +23,8 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// Creates the specification of a tool whose arguments are parsed into `A`. Models read the doc comments: the one
-    /// on the type describes the tool, those on its fields describe the arguments.
+    /// Creates the specification of a tool whose arguments are parsed into `A`. Models read the doc comments: the
+    /// type's comment describes the tool, and the comments on its fields describe the arguments.
     pub fn of<A: JsonSchema>(name: &str, effect: Effect) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
         let generator = settings.with_transform(RecursiveTransform(plain)).into_generator();
@@ -37,8 +37,8 @@ impl ToolSpec {
     }
 }
 
-/// Reduces a schema to what small models and strict servers understand. Optional arguments are omitted rather than
-/// `null`, so `null` is removed from the types. Line breaks in doc comments become spaces.
+/// Reduces a schema to features that small models and strict servers support. Optional arguments are omitted rather
+/// than `null`, so `null` is removed from the types. Line breaks in doc comments become spaces.
 fn plain(schema: &mut Schema) {
     let Some(keywords) = schema.as_object_mut() else { return };
     keywords.retain(|name, value| {
@@ -57,20 +57,20 @@ fn plain(schema: &mut Schema) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Reads only. Independent calls of one step run in parallel, without approval.
+    /// The call only reads. Independent calls of one step run in parallel, without approval.
     Read,
-    /// Changes the session's own state, such as the todo list. Runs in order, without approval.
+    /// The call changes the session's own state, such as the todo list. Runs in order, without approval.
     State,
-    /// Changes files on the disk.
+    /// The call changes files on disk.
     Write,
-    /// Runs a command in a shell.
+    /// The call runs a command in a shell.
     Execute,
-    /// Accesses a server over the network. Fetches run like reads, once they are in the audit log. Requests that send
-    /// data require approval.
+    /// The call accesses a server over the network. Fetches run like reads, but only after they are in the audit log.
+    /// Requests that send data require approval.
     Network,
 }
 
-/// A tool call of the model.
+/// A tool call by the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Id that links the call to its result.
@@ -81,16 +81,18 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
-/// A call translated from the argument names of another agent system. It replaces the call before it is judged.
+/// A call translated from the argument names of another agent system. The translated call replaces the original before
+/// the policy judges it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdaptedCall {
     /// Arguments with the names and units of the tool.
     pub arguments: String,
-    /// Note for the model with the result, such as an argument that was dropped because it has no effect.
+    /// Note for the model that is added to the result, such as an argument that was dropped because it has no effect.
     pub note: Option<String>,
 }
 
-/// A call that reads through a link, rewritten without the link. Both forms are judged, and this one runs.
+/// A call that reads through a link, rewritten without the link. The policy judges both forms, and the rewritten form
+/// runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowedLink {
     /// Arguments, with the path of the link's target.
@@ -105,8 +107,8 @@ impl FollowedLink {
     /// Argument with the path that a call reads.
     pub const PATH: &str = "path";
 
-    /// Names of this argument in other systems, which some models write and the tools accept. The first one present
-    /// counts.
+    /// Names of the path argument in other systems. Some models write these names, and the tools accept them. The first
+    /// name present is used.
     pub const ALIASES: [&str; 6] = ["file_path", "filepath", "filename", "file", "directory", "dir"];
 
     /// Reconstructs the value from a call's arguments and the target of its path. `None` if the arguments have no path.
@@ -128,11 +130,12 @@ impl std::fmt::Display for FollowedLink {
 /// The folder where a command starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFolder {
-    /// Name as a call can write it, without links: `/project/app`, `/outputs`, `/` for the workspace.
+    /// Path as a call can write it, without links: `/project/app`, `/outputs`, `/` for the workspace.
     pub name: String,
-    /// Absolute paths by which the command itself reaches it.
+    /// Absolute paths at which the command itself reaches the folder.
     pub paths: Vec<PathBuf>,
-    /// Path of the same folder in the main tree, if it is in a worktree. Rules for that folder apply here.
+    /// Path of the same folder in the main tree, if the folder is in a worktree. Rules for the main tree's folder also
+    /// apply to this folder.
     pub main: Option<PathBuf>,
 }
 
@@ -149,28 +152,32 @@ pub struct ToolResult {
     pub text: String,
     /// Error code, if the call failed.
     pub error: Option<ToolErrorCode>,
-    /// Exit code of a command as a shell reports it: 128 plus the signal number if a signal ended it. `None` if it was
-    /// not a command, or if a limit or a cancel ended it.
+    /// Exit code of a command as reported by a shell: 128 plus the signal number if a signal ended the command. `None`
+    /// if the call was not a command, or if a limit or a cancel ended it.
     pub exit_code: Option<i32>,
     /// Structured parts of the result, for programs.
     pub details: Option<Box<ToolDetails>>,
-    /// Files that it changed.
+    /// Files that the call changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
-    /// Arguments that it ran with, if a user replaced those of the model. `None` if it ran with the original ones or
-    /// did not run.
+    /// Arguments with which the call ran, if a user replaced the model's arguments. `None` if the call ran with the
+    /// original arguments or did not run.
     pub ran_with: Option<String>,
-    /// Call whose edit it reverted or found reverted. For the journal, not for readers.
+    /// Call whose edit was reverted or found reverted by this call. For the journal, not for readers.
     pub takes_back: Option<CallId>,
-    /// Tools that it found for the model, which may call them from now on. For the journal, not for readers.
+    /// Tools that the call found for the model. The model may call these tools from now on. For the journal, not for
+    /// readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
-    /// Pictures that it returned. A notice shows them after all results of its step. For the journal, not for readers.
+    /// Pictures that the call returned. A notice shows the pictures after all results of the step. For the journal, not
+    /// for readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
-    /// Text of the user in it: an answer to its question, or a reason for a refusal. For the journal, not for readers.
+    /// User text in the result: an answer to the call's question, or a reason for a refusal. For the journal, not for
+    /// readers.
     pub said: Option<String>,
-    /// Hash of the text in an earlier result, if this one only refers to that. For the journal, not for readers.
+    /// Hash of the text in an earlier result, if this result only refers to the earlier one. For the journal, not for
+    /// readers.
     pub unchanged: Option<u64>,
     /// Duration of the call, in milliseconds.
     #[serde(default)]
@@ -190,22 +197,22 @@ impl ToolResult {
     }
 }
 
-/// Output of a tool: text for the model, and the files that it changed.
+/// Output of a tool: text for the model, and the files that the call changed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
     /// Text for the model.
     pub text: String,
     /// Error code, if the call failed.
     pub error: Option<ToolErrorCode>,
-    /// Binary output. It is not sent to models: it is stored in files that the text names.
+    /// Binary output. Not sent to models, but stored in files that the text names.
     pub data: Vec<ToolData>,
-    /// Files that it changed.
+    /// Files that the call changed.
     pub files: Vec<FileChange>,
     /// Exit code of a command, as in [`ToolResult::exit_code`].
     pub exit_code: Option<i32>,
     /// Structured parts of the output, for programs.
     pub details: Option<Box<ToolDetails>>,
-    /// Changes of files in the session's state, in order.
+    /// Changes to files in the session's state, in order.
     pub state_files: Vec<StateFileChange>,
 }
 
@@ -215,7 +222,7 @@ impl ToolOutput {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Creates a failure with a stable code and one sentence on how to do it right.
+    /// Creates a failure with a stable code and one sentence on how to correct the call.
     pub fn error(code: ToolErrorCode, text: impl Into<String>) -> Self {
         Self { text: text.into(), error: Some(code), ..Self::default() }
     }
@@ -224,7 +231,7 @@ impl ToolOutput {
 /// Binary data that a tool returned, such as an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolData {
-    /// Identifier of the position in the result, such as `stdout`.
+    /// Name of the data in the result, such as `stdout`.
     pub name: String,
     /// Kind of the data, such as `a PNG image`; empty if unknown.
     pub kind: String,
@@ -240,11 +247,11 @@ names! {
     pub enum ToolErrorCode {
         /// The arguments are not valid JSON, or violate the schema.
         InvalidArgs = "E_INVALID_ARGS",
-        /// There is no tool of that name.
+        /// There is no tool with that name.
         UnknownTool = "E_UNKNOWN_TOOL",
-        /// The tool failed to do it.
+        /// The tool failed to complete the call.
         Tool = "E_TOOL",
-        /// The call exceeded its own time limit or that of its turn, and was ended.
+        /// The call was stopped because it exceeded its own time limit or the turn's.
         Timeout = "E_TIMEOUT",
         /// A user or a rule denied the call.
         Denied = "E_DENIED",
@@ -252,10 +259,11 @@ names! {
         Path = "E_PATH",
         /// The turn was cancelled while the call ran.
         Cancelled = "E_CANCELLED",
-        /// The call never ran: the turn ended or the daemon stopped first, the call could not be recorded beforehand,
-        /// or its effect was no longer the approved one.
+        /// The call never ran, because the turn ended or the daemon stopped first, the call could not be recorded
+        /// beforehand, or its effect was no longer the approved one.
         NotRun = "E_NOT_RUN",
-        /// The daemon stopped, or the sandbox was killed, while the call ran. It may have taken effect or not.
+        /// The daemon stopped, or the sandbox was killed, while the call ran. The call may or may not have taken
+        /// effect.
         UnknownOutcome = "E_UNKNOWN_OUTCOME",
     }
 }
@@ -263,12 +271,12 @@ names! {
 /// A file, link or folder that a call changed.
 ///
 /// A change is recorded, and can be undone, if its states are known: `after` for a created file, `before` for a deleted
-/// one, and both for a modified one. A change without them is informational only.
+/// one, and both for a modified one. A change without these states is only informational.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Path relative to the workspace, or below `/project` or `/folders/NAME`; a folder's path ends with a slash. In
-    /// names from the disk a backslash is written `\\`, and bytes that are not plain text are written `\xff`.
+    /// Path relative to the workspace, or in `/project` or `/folders/NAME`. A folder's path ends with a slash. In names
+    /// from disk, a backslash is written `\\`, and bytes that are not plain text are written `\xff`.
     pub path: String,
     /// Kind of the change.
     pub change: FileChangeKind,
@@ -276,13 +284,14 @@ pub struct FileChange {
     pub before: Option<FileState>,
     /// State after the change.
     pub after: Option<FileState>,
-    /// Folder of the user that was mounted there, for a path below `/project` or `/folders/NAME`. Another one may be
-    /// mounted later.
+    /// User folder that was mounted there, for a path in `/project` or `/folders/NAME`. Another folder may be mounted
+    /// there later.
     pub project: Option<PathBuf>,
-    /// True if it was found after a crash, and may have been made after the crash by something other than the call.
+    /// True if the change was found after a crash, and may have been made after the crash by something other than the
+    /// call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
-    /// Identity of a file with several hard links, which was written in place and therefore changed under all its
+    /// Identity of a file with several hard links. Such a file was written in place and therefore changed under all its
     /// names.
     pub shared: Option<SharedFile>,
 }
@@ -302,7 +311,7 @@ impl FileChange {
         Self { path: path.into(), change, before: None, after: None, project: None, late: false, shared: None }
     }
 
-    /// Returns true if the states that undoing it needs are known.
+    /// Returns true if the states needed to undo the change are known.
     pub fn is_recorded(&self) -> bool {
         match self.change {
             FileChangeKind::Created => self.after.is_some(),
@@ -317,7 +326,7 @@ impl FileChange {
     }
 }
 
-/// State of a path, as far as restoring it requires. Contents are stored outside of the journal, by hash.
+/// State of a path, as far as needed for restoring the path. Contents are stored outside of the journal, by hash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileState {
     /// Kind of the path.
@@ -328,7 +337,7 @@ pub struct FileState {
     /// Size of the hashed data, in bytes.
     #[serde(default)]
     pub size: u64,
-    /// Permission bits; 0 for a link, which has none.
+    /// Permission bits; 0 for a link, which has no permissions.
     #[serde(default)]
     pub mode: u32,
 }

@@ -1,17 +1,17 @@
-//! Structured parts of a result, for programs that would otherwise have to parse its text.
+//! Structured parts of a result, for clients that would otherwise have to parse the result's text.
 
 use serde::{Deserialize, Serialize};
 
 /// Maximum stored size of a stream, in bytes.
 const MAX_PRINTED: usize = 16 << 10;
 
-/// Size of the end of a longer text that is stored in addition to its beginning, in bytes.
+/// Size of the end of a long text, in bytes. The end is stored in addition to the beginning.
 const MAX_TAIL: usize = 2 << 10;
 
 /// Maximum stored size of a diff, in bytes.
 const MAX_DIFF: usize = 32 << 10;
 
-/// Structured parts of a result. Models do not see them; they read the text.
+/// Structured parts of a result. Models get only the text.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -22,14 +22,14 @@ pub struct ToolDetails {
     pub stderr: Option<PrintedText>,
     /// Change made by an edit, as a unified diff.
     pub diff: Option<PrintedText>,
-    /// Path in the session of the file with the whole text of the result, if that is too long for a model.
+    /// Session path of the file with the whole result text, if the text is too long for a model.
     pub stored: Option<String>,
-    /// Number of leading bytes of the result's text that the tool wrote; the rest is for the model only. `None` for all
-    /// of it.
+    /// Number of leading bytes of the result's text that the tool wrote; the rest is for the model only. `None` if the
+    /// tool wrote all of the text.
     pub own_bytes: Option<u64>,
 }
 
-/// A text, or the beginning and the end of a long one.
+/// A text, or the beginning and the end of a long text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrintedText {
     /// The text, or its beginning.
@@ -57,7 +57,7 @@ impl PrintedText {
         if self.tail.is_empty() { &self.text } else { &self.tail }
     }
 
-    /// Truncates the output of a command to one stream. `bytes` is the original size.
+    /// Truncates a command's output to one stream. `bytes` is the original size.
     pub fn of_stream(text: &str, bytes: u64) -> Self {
         Self::new(text, bytes, MAX_PRINTED)
     }

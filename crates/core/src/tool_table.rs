@@ -1,5 +1,5 @@
-//! The built-in tools, one row each, with all of their properties besides their code. A row determines how calls are
-//! judged, shown and named; `config/tools.yaml` determines when the tool is offered.
+//! The built-in tools, one row each, with all of their properties except their code. A row determines how calls are
+//! judged, shown and named, while `config/tools.yaml` determines when the tool is offered.
 
 use crate::tool::Effect::{self, Execute, Network, Read, Write};
 
@@ -12,7 +12,7 @@ use self::{
 /// Properties of a built-in tool.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolRow {
-    /// Name that calls use.
+    /// Name used in calls.
     pub name: &'static str,
     /// Effect of a call. The policy uses it to decide about approvals.
     pub effect: Effect,
@@ -26,7 +26,7 @@ pub struct ToolRow {
     pub aliases: &'static str,
 }
 
-/// Kind of a tool, as editors show it.
+/// Kind of a tool, as shown by editors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolKind {
     /// Shows a file or folder.
@@ -48,15 +48,16 @@ pub enum ToolKind {
 /// Use of the file or folder in a call's `path` argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathUse {
-    /// Shows names and sizes below it, but no contents. Links in it are followed before the call is judged.
+    /// Shows names and sizes of the files in the folder, but no contents. Links in the path are followed before the
+    /// call is judged.
     Names,
-    /// Shows its contents. Links in it are followed before the call is judged.
+    /// Shows the contents. Links in the path are followed before the call is judged.
     Content,
     /// Same as [`Content`], including files in archives.
     InArchives,
-    /// Changes it, if it is in the session's tree.
+    /// Changes the file, if it is in the session's tree.
     Edited,
-    /// There is no such argument, or the tool follows links itself.
+    /// There is no `path` argument, or the tool follows links itself.
     Own,
 }
 
@@ -65,9 +66,9 @@ pub enum PathUse {
 pub enum ToolPart {
     /// Files of the session, always available.
     Workspace,
-    /// The reader of documents.
+    /// The adapter that reads documents.
     Documents,
-    /// The reader of source code.
+    /// The adapter that reads source code.
     Code,
     /// Access to the web.
     Web,
@@ -117,7 +118,7 @@ pub static TOOLS: [ToolRow; 22] = [
     row("write_file", Write, Edit, Edited, Workspace, "create_file fs_write save_file write"),
 ];
 
-/// Tools of the conversation with their kinds. Links of the engine answer them.
+/// Tools of the conversation with their kinds. Calls to these tools are answered by links of the engine.
 const CONVERSATION_TOOLS: [(&str, ToolKind); 6] = [
     ("delegate_task", ToolKind::Think),
     ("find_tool", ToolKind::Search),

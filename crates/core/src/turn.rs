@@ -1,4 +1,4 @@
-//! Turns: the request of a client, how a turn ends, and its result.
+//! Turns: the client's request, the end of a turn, and the result.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,43 +20,43 @@ use crate::{
 /// A request to start a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartTurn {
-    /// Input of the turn. `None` continues a turn that a stop of the daemon, a cancel or a limit ended.
+    /// Input of the turn. `None` continues a turn that was ended by a daemon stop, a cancel or a limit.
     pub text: Option<String>,
-    /// Number of leading bytes of the input that the user typed, if not all of it was typed. The rest came through a
-    /// pipe, and must not be treated as the user's words.
+    /// Number of leading bytes of the input that the user typed, if the user did not type all of the input. The rest
+    /// came through a pipe, and must not be treated as the user's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed_bytes: Option<u64>,
-    /// True if an input that exceeds the model's window is rejected. Otherwise it is stored in a file, and the model
-    /// gets the path.
+    /// True if an input that exceeds the model's window is rejected. Otherwise, the input is stored in a file, and the
+    /// model gets the path.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// Schema that the answer must match. A continued turn inherits it if this is `None`.
+    /// Schema that the answer must match. A continued turn inherits the schema if this field is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<AnswerSchema>,
-    /// Compacts the history with this strategy, and does nothing else. Excludes an input.
+    /// Strategy for a turn that only compacts the history. Excludes an input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<CompactionStrategy>,
     /// Slot of the model. `None` uses the session's slot, or routing.
     pub slot: Option<Slot>,
-    /// Maximum number of steps. `None` uses the default of the model.
+    /// Maximum number of steps. `None` uses the model's default.
     pub max_steps: Option<u32>,
     /// Setting for plans. `None` uses the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planning: Option<Planning>,
     /// Behaviour at an interrupt.
     pub on_interrupt: OnInterrupt,
-    /// True if `on_interrupt` applies only while the client that started the turn is connected. Afterwards the turn
-    /// waits for answers, so that a dead client approves nothing.
+    /// True if `on_interrupt` applies only while the client that started the turn is connected. After that, the turn
+    /// waits for answers, so that a disconnected client approves nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub while_connected: bool,
     /// Behaviour if a turn is already running.
     pub if_busy: IfBusy,
     /// Name of the client, such as `agentctl`, for the audit log.
     pub client: String,
-    /// Environment of the client as tools see it.
+    /// Environment of the client as passed to tools.
     #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
     pub environment: ClientEnvironment,
-    /// Attachments as stored. The daemon fills this in from what the client sends.
+    /// Attachments as stored. The daemon fills this in from the attachments that the client sends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attached: Vec<AttachedPart>,
     /// Tools that the client answers itself while it is connected.
@@ -67,7 +67,7 @@ pub struct StartTurn {
     pub options: TurnOptions,
 }
 
-/// Options of a client for one turn. Stored with its start, so that they survive a restart.
+/// Options of a client for one turn. Stored with the turn's start, so that the options survive a restart.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -80,7 +80,7 @@ pub struct TurnOptions {
     pub allowed_tools: Option<Vec<String>>,
     /// Id of a model on the server of `slot`. `None` for the session's model.
     pub model: Option<String>,
-    /// Slot of that model. The daemon fills it in when it accepts the start.
+    /// Slot of the chosen model. The daemon fills in the slot when it accepts the `StartTurn`.
     pub slot: Option<Slot>,
     /// Time limit in milliseconds, if lower than the configured one.
     pub time_ms: Option<u64>,
@@ -97,7 +97,7 @@ impl TurnOptions {
         *self == Self::default()
     }
 
-    /// Merges with the options of another turn. Those of `self` take precedence.
+    /// Merges with the options of another turn. Options of `self` take precedence.
     #[must_use]
     pub fn or(self, before: Self) -> Self {
         // The slot belongs to the model, so both come from the same turn.
@@ -126,9 +126,9 @@ impl StartTurn {
 /// A turn that is queued while another one runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedTurn {
-    /// Id of the turn, which the client knows already.
+    /// Id of the turn, already reported to the client.
     pub turn_id: TurnId,
-    /// Request that starts it.
+    /// Request that starts the turn.
     pub start: StartTurn,
 }
 
@@ -139,24 +139,24 @@ pub enum OnInterrupt {
     /// Stores and asks the question. The turn waits, for days if necessary.
     #[default]
     Wait,
-    /// Grants approvals as if a user had approved each. Questions get their default.
+    /// Grants approvals as if a user had approved each. Questions get their default answer.
     Approve,
-    /// Denies the call. The model is notified, the turn continues, and its result lists the denial.
+    /// Denies the call. The model is notified, the turn continues, and the turn's result lists the denial.
     Deny,
     /// Ends the turn with [`StopReason::Denied`].
     Fail,
 }
 
-/// Behaviour of a start while a turn is running.
+/// Behaviour of a [`StartTurn`] while a turn is running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfBusy {
-    /// Rejects the start with an error.
+    /// Rejects the request with an error.
     #[default]
     Refuse,
     /// Queues the turn after the running one.
     Queue,
-    /// Adds its text to the running turn.
+    /// Adds the request's text to the running turn.
     Steer,
 }
 
@@ -171,7 +171,7 @@ pub struct TurnResult {
     pub text: String,
     /// True if any tool ran.
     pub tool_used: bool,
-    /// Why the turn ended.
+    /// Reason why the turn ended.
     pub stop_reason: StopReason,
     /// Error, if the turn failed or the answer does not match its schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,14 +186,14 @@ pub struct TurnResult {
     pub files: Vec<FileChange>,
     /// Duration of the turn in milliseconds, including the time spent waiting for users.
     pub duration_ms: u64,
-    /// True if the turn only compacted the history, or tried to. The turn before it can then be continued as if this
-    /// one had not happened.
+    /// True if the turn only compacted the history, or tried to. The previous turn can then be continued as if this
+    /// turn had not happened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_compacted: bool,
 }
 
 impl TurnResult {
-    /// Creates the result of a turn that did nothing.
+    /// Creates the result for a turn that did nothing.
     pub fn new(turn_id: TurnId, trace_id: TraceId, stop_reason: StopReason) -> Self {
         Self {
             turn_id,
@@ -212,7 +212,7 @@ impl TurnResult {
     }
 }
 
-/// Why a turn ended.
+/// Reason why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -230,24 +230,24 @@ pub enum StopReason {
     Denied,
     /// An error occurred, described in `error`.
     Failed,
-    /// The daemon was killed or crashed during the turn. It can be continued.
+    /// The daemon was killed or crashed during the turn. The turn can be continued.
     Interrupted,
-    /// The daemon was shut down during the turn. It can be continued.
+    /// The daemon was shut down during the turn. The turn can be continued.
     Suspended,
-    /// The model gave no usable answer even when asked again: neither text nor a valid call.
+    /// The model gave no usable answer neither text nor a valid call, even when asked again.
     NoAnswer,
     /// The answer was cut off by the token limit or by a repetition, and requesting the rest failed.
     Cut,
-    /// The provider withheld the answer, or the rest of it.
+    /// The provider withheld the answer, or the rest of the answer.
     Filtered,
-    /// The answer does not match the client's schema even when asked again. The error has the position.
+    /// The answer does not match the client's schema even when asked again. The error contains the position.
     WrongForm,
-    /// The model repeated the same calls with the same results, even after a notice about it.
+    /// The model repeated the same calls with the same results, even after a notice about the repetition.
     Loop,
 }
 
 impl StopReason {
-    /// Returns true if a start without input may continue from here.
+    /// Returns true if a start without input may continue the turn.
     #[must_use]
     pub fn can_continue(self) -> bool {
         !matches!(self, Self::Completed)
@@ -267,7 +267,7 @@ pub struct TurnError {
     pub kind: ErrorKind,
     /// Message that states what was attempted and how it failed.
     pub message: String,
-    /// Hint on how to fix it.
+    /// Hint on how to fix the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -283,8 +283,8 @@ pub struct RecoveredTurn {
     pub finished: Vec<String>,
     /// Calls that never ran.
     pub never_ran: Vec<String>,
-    /// Calls that were running when the daemon stopped. They may have taken effect or not.
+    /// Calls that were running when the daemon stopped. These calls may or may not have taken effect.
     pub unknown: Vec<String>,
-    /// True if the turn waits for an answer, or continues with one, instead of being ended.
+    /// True if the turn waits for an answer, or continues with one, and was not ended.
     pub goes_on: bool,
 }

@@ -12,11 +12,11 @@ use crate::{
 /// Request for an undo.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoRequest {
-    /// Turn to undo. `None` for the last one that changed files and is not undone.
+    /// Turn to undo. `None` for the last one that changed files and has not been undone.
     pub turn: Option<TurnChoice>,
-    /// Redoes an undone turn instead. If no turn is named, the one that was undone last.
+    /// Redoes an undone turn instead. If no turn is named, redoes the turn that was undone last.
     pub redo: bool,
-    /// Only reports what would be done.
+    /// Only reports the changes, without making them.
     pub preview: bool,
     /// Name of the requesting client, for the audit log.
     pub client: String,
@@ -25,11 +25,11 @@ pub struct UndoRequest {
 /// Choice of the turns to undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnChoice {
-    /// By number in the session, from 1, in the order in which turns began.
+    /// By number in the session, from 1, in the order of the turns.
     Number(u64),
     /// By id of the turn.
     Id(TurnId),
-    /// The turn of this number and all later ones together: files return to their state before it.
+    /// The turn with this number and all later turns together. Files return to their state before this turn.
     Since(u64),
     /// All turns together, from the first to the last. Allowed in previews only.
     All,
@@ -42,34 +42,34 @@ pub struct UndoReport {
     pub turn_id: TurnId,
     /// Number of the turn in the session, from 1.
     pub turn: u64,
-    /// True if an undo was reverted.
+    /// True if an undone turn was redone.
     pub redo: bool,
-    /// True if nothing was changed, because this is a preview.
+    /// True if nothing was changed, because this report is a preview.
     pub preview: bool,
-    /// Files of the turn: those of the session's own tree, then those of the project, each sorted by path.
+    /// Files of the turn, first in the session's own tree and then in the project, each sorted by path.
     pub files: Vec<UndoneFile>,
 }
 
 impl UndoReport {
-    /// Returns true if every file has the desired state, or would have it.
+    /// Returns true if every file has the desired state, or would have it after the undo.
     pub fn is_whole(&self) -> bool {
         self.files.iter().all(|file| !matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))
     }
 }
 
-/// One file of an undo.
+/// One file in an undo.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoneFile {
     /// Path, as in the change that is undone.
     pub path: String,
-    /// Effect of undoing it: a created file is deleted, a deleted one created, a modified one modified.
+    /// Effect of the undo on the file: a created file is deleted, a deleted file created, and a modified file modified.
     pub change: FileChangeKind,
-    /// Outcome of undoing it.
+    /// Outcome of the undo for the file.
     pub outcome: UndoOutcome,
-    /// Why it was not done. If it was done, what still differs from the earlier state.
+    /// Reason why the undo was not done, or the remaining difference from the earlier state.
     pub reason: Option<String>,
-    /// The change as a unified diff. For a conflict, the changes made since.
+    /// The change as a unified diff. For a conflict, the diff of the changes made since.
     pub diff: Option<String>,
 }
 
@@ -77,11 +77,11 @@ pub struct UndoneFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UndoOutcome {
-    /// The file was restored, or would be.
+    /// The file was restored, or would be restored.
     Done,
     /// The file already had its earlier state.
     Already,
-    /// Something else has changed the file since, or may have, so it was left unchanged.
+    /// Something else has, or may have, changed the file since, so the file was left unchanged.
     Conflict,
     /// The earlier content was not recorded or is gone, or the file is not writable.
     Failed,
@@ -90,15 +90,15 @@ pub enum UndoOutcome {
 /// Effect of an undo on the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilesReverted {
-    /// Every requested file: those of the session's own tree, then those of the project.
+    /// All requested files, first in the session's own tree and then in the project.
     pub files: Vec<UndoneFile>,
-    /// Changes made by the undo. Undoing them is the redo.
+    /// Changes made by the undo. Undoing these changes is the redo.
     pub changes: Vec<FileChange>,
 }
 
-/// Combines several changes: each path once, from its first state to its last. A path that is back in its first state
-/// is left out. A path with an unrecorded part, or that something else changed in between, counts as unrecorded,
-/// because undoing it would not follow the actual changes.
+/// Combines several changes into one per path, from the first state to the last. A path that is back in its first state
+/// is left out. A path is treated as unrecorded if a part of its changes is unrecorded or if something else changed it
+/// in between, because an undo would not follow the actual changes.
 pub fn folded<'a>(changes: impl IntoIterator<Item = &'a FileChange>) -> Vec<FileChange> {
     let mut paths: BTreeMap<&str, Fold> = BTreeMap::new();
     for change in changes {
@@ -146,7 +146,7 @@ impl Fold {
     }
 }
 
-/// Returns the inverse change.
+/// Returns the inverse of a change.
 pub fn reversed(change: &FileChange) -> FileChange {
     use FileChangeKind::{Created, Deleted, Modified};
     FileChange {
@@ -173,7 +173,7 @@ mod tests {
         (!hash.is_empty()).then(|| FileState { kind: FileKind::File, hash: hash.to_owned(), size: 1, mode: 0o644 })
     }
 
-    /// Changes of one path, each written as `before>after`; `?` is an unrecorded change.
+    /// Checks combined changes to one path, each written as `before>after`; `?` is an unrecorded change.
     #[track_caller]
     fn check(steps: &[&str], expected: Option<(FileChangeKind, &str)>) {
         let changes: Vec<FileChange> = steps

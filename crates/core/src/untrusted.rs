@@ -1,25 +1,27 @@
-//! Sanitises foreign text for models: it can neither control a terminal nor imitate another author.
+//! Sanitises foreign text for models, so that the text can neither control a terminal nor imitate another author.
 //!
-//! Content from the web or from third-party servers is data. It is framed by marks that it cannot contain itself.
+//! Content from the web or from third-party servers is data. Such content is framed by marks that it cannot contain
+//! itself.
 
 use std::borrow::Cow;
 
-/// Tags with which the daemon addresses a model or marks text of the user. Foreign text may not contain them.
+/// Tags with which the daemon addresses a model or marks user text. Foreign text may not contain them.
 pub const DAEMON_AND_USER_TAGS: [&str; 7] =
     [REMINDER_TAG, USER_TAG, "conversation_summary", "memory", "memories", "skills", "passage"];
-/// Likewise, but only as whole tag names, because longer ones are common.
+/// Further tags that foreign text may not contain, matched only as whole names because longer names that start with
+/// them are common.
 pub const FILE_TAGS: [&str; 2] = ["file", "files"];
-/// Tags that frame foreign text, which may not contain them either.
+/// Tags that frame foreign text, which itself may not contain these tags.
 const FOREIGN_TAGS: [&str; 3] = ["web_content", "mcp_content", RESULT_TAG];
-/// Tag around a tool's result, if no message role identifies it as one.
+/// Tag around a tool's result, if no message role marks the text as a result.
 const RESULT_TAG: &str = "tool_result";
 
-/// Source of framed text.
+/// Source of framed foreign text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UntrustedSource {
-    /// A page of the web.
+    /// A web page.
     Web,
-    /// A server that speaks MCP.
+    /// An MCP server.
     Mcp,
 }
 
@@ -28,33 +30,33 @@ pub fn sanitize(text: &str) -> String {
     escape_tags(&plain(text), &[&DAEMON_AND_USER_TAGS[..], &FOREIGN_TAGS].concat(), &FILE_TAGS)
 }
 
-/// Beginning of a tool's result in a conversation without a role for results. A model that writes this invents a
+/// Beginning of a tool's result in a conversation without a role for results. A model that writes this text invents a
 /// result.
 pub const RESULT_START: &str = "<tool_result name=";
 
-/// Frames a tool's result with marks that it cannot contain: it can imitate neither another tool's result nor text of
-/// the daemon or the user.
+/// Frames a tool's result with marks that the result cannot contain, so that it can imitate neither another result nor
+/// text from the daemon or the user.
 pub fn result(tool: &str, text: &str) -> String {
     let name: String = tool.chars().filter(|letter| letter.is_alphanumeric() || "_-.".contains(*letter)).collect();
-    // The marks around foreign text and around one file stay, because tools write them.
+    // The marks around foreign text and around a file stay, because tools write them.
     let text = escape_tags(text, &[&DAEMON_AND_USER_TAGS[..], &[RESULT_TAG]].concat(), &["files"]);
     format!("{RESULT_START}\"{name}\">\n{}\n</{RESULT_TAG}>", text.trim_end_matches('\n'))
 }
 
-/// Tag around text of the daemon for a model.
+/// Tag around text from the daemon for a model.
 const REMINDER_TAG: &str = "system_reminder";
-/// Tag around text of the user after a tool's result.
+/// Tag around user text after a tool's result.
 const USER_TAG: &str = "person_says";
-/// Beginnings of messages from the daemon to a model, without text of a user.
+/// Beginnings of messages from the daemon to a model, without user text.
 const DAEMON_PREFIXES: [&str; 3] = ["<system_reminder>", "<memory>", "<skills>"];
 
-/// Returns true if a message in the user's role contains text of the daemon and no request of the user.
+/// Returns true if a message in the user's role contains text from the daemon and no request from the user.
 pub fn is_of_daemon(text: &str) -> bool {
     DAEMON_PREFIXES.iter().any(|begin| text.starts_with(begin))
 }
 
-/// Frames text of the daemon that follows a tool's result in the same message. [`escape_reminders`] prevents results
-/// from imitating it.
+/// Frames text from the daemon that follows a tool's result in the same message. [`escape_reminders`] prevents results
+/// from imitating such text.
 pub fn after_result(text: &str) -> String {
     if text.starts_with(DAEMON_PREFIXES[0]) {
         text.to_owned()
@@ -63,13 +65,13 @@ pub fn after_result(text: &str) -> String {
     }
 }
 
-/// Frames text of the user that follows a tool's result in the same message, for servers that accept it nowhere else.
-/// Text of the daemon is framed as by [`after_result`].
+/// Frames user text that follows a tool's result in the same message, for servers that do not accept user text anywhere
+/// else. Text from the daemon is framed as by [`after_result`].
 pub fn user_text_after_result(text: &str) -> String {
     if is_of_daemon(text) { after_result(text) } else { format!("<{USER_TAG}>\n{text}\n</{USER_TAG}>") }
 }
 
-/// Escapes text in a tool's result that imitates the daemon or the user after the result.
+/// Escapes text in a tool's result that imitates text from the daemon or the user after the result.
 pub fn escape_reminders(result: &str) -> Cow<'_, str> {
     let has = |tag: &str| result.as_bytes().windows(tag.len()).any(|part| part.eq_ignore_ascii_case(tag.as_bytes()));
     if has(REMINDER_TAG) || has(USER_TAG) {
@@ -84,7 +86,8 @@ pub fn escape_results(text: &str) -> String {
     escape_tags(text, &[RESULT_TAG], &[])
 }
 
-/// Frames foreign text, so that it is not mistaken for text of the user or the daemon. `from` names its source.
+/// Frames foreign text, so that it is not mistaken for text from the user or the daemon. `from` names the source of the
+/// text.
 pub fn framed(source: UntrustedSource, from: &str, text: &str) -> String {
     let text = sanitize(text);
     let from = sanitize(from).replace(['"', '\n'], "");
@@ -107,8 +110,8 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter == '\r' { '\n' } else { letter }).filter(is_allowed).collect()
 }
 
-/// Returns true for characters without ink or width, look-alikes of a space, and direction marks: models read them, but
-/// users do not see them.
+/// Returns true for characters that models read but users cannot see: characters without ink or width, look-alikes of a
+/// space, and direction marks.
 pub fn is_unseen(letter: char) -> bool {
     matches!(letter,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -117,7 +120,7 @@ pub fn is_unseen(letter: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Escapes text that imitates the end of a frame or text of the daemon.
+/// Escapes text that imitates the end of a frame or text from the daemon.
 fn escape_tags(text: &str, own: &[&str], own_whole: &[&str]) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;

@@ -11,8 +11,8 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Tokens of the requests that the server read from its cache.
     pub cached_tokens: u64,
-    /// Tokens of the requests that the server wrote to its cache, if it counts them. Some servers charge a separate
-    /// price.
+    /// Tokens of the requests that the server wrote to its cache, if the server counts cache writes. Some servers
+    /// charge a separate price.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
     /// Tokens of the answers, including reasoning.
@@ -25,20 +25,20 @@ pub struct Usage {
     /// Number of model calls.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub calls: u64,
-    /// Number of calls with an unknown price, which the cost excludes.
+    /// Number of calls with an unknown price, which are not included in the cost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unpriced_calls: u64,
 }
 
 impl Usage {
     /// Usage of one model call as counted by its server. The price is unknown if the server counted nothing, or if the
-    /// prices of its tokens are unknown.
+    /// model's token prices are unknown.
     pub fn of_call(counted: Option<Self>) -> Self {
         let counted = counted.unwrap_or_default();
         Self { calls: 1, unpriced_calls: u64::from(counted.cost_microusd.is_none()), ..counted }
     }
 
-    /// Usage of a failed model call: counted as a call, and free as far as known.
+    /// Usage of a failed model call, which counts as a call and is assumed to be free.
     pub fn of_failed_call() -> Self {
         Self { calls: 1, ..Self::default() }
     }
@@ -52,7 +52,7 @@ impl Usage {
 /// Timing of one model call, including its retries and broken attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTiming {
-    /// Time from the request to the first part of an answer, in milliseconds. `None` if none arrived.
+    /// Time from the request to the first part of an answer, in milliseconds. `None` if no part arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_token_ms: Option<u64>,
     /// Time from the request to the end of the answer, in milliseconds.
@@ -89,19 +89,20 @@ pub struct Prices {
     /// `tiers`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub above: u64,
-    /// Request tokens that were not cached.
+    /// Price of request tokens that were not cached.
     pub input: f64,
-    /// Request tokens from the server's cache. `None` for the price of `input`.
+    /// Price of request tokens from the server's cache. `None` for the price of `input`.
     pub cached_input: Option<f64>,
-    /// Request tokens that the server wrote to its cache. `None` for the price of `input`.
+    /// Price of request tokens that the server wrote to its cache. `None` for the price of `input`.
     pub cache_write: Option<f64>,
-    /// Cache writes that the server keeps for an hour. `None` for twice the price of `input`, as Anthropic publishes.
+    /// Price of cache writes that the server keeps for an hour. `None` for twice the price of `input`, as Anthropic
+    /// publishes.
     pub cache_write_1h: Option<f64>,
-    /// Tokens of the answer.
+    /// Price of answer tokens.
     pub output: f64,
-    /// Tokens of the answer that were reasoning. `None` for the price of `output`.
+    /// Price of answer tokens that were reasoning. `None` for the price of `output`.
     pub reasoning: Option<f64>,
-    /// Prices of longer requests, lowest threshold first.
+    /// Prices for longer requests, lowest threshold first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<Prices>,
 }
@@ -121,13 +122,13 @@ impl Prices {
             && self.tiers.iter().all(|tier| tier.tiers.is_empty() && tier.are_plausible())
     }
 
-    /// Returns the prices of a request with this many tokens.
+    /// Returns the prices for a request with this many tokens.
     pub fn of_request(&self, tokens: u64) -> &Self {
         self.tiers.iter().rev().find(|tier| tokens > tier.above).unwrap_or(self)
     }
 
-    /// Returns the cost of one request in millionths of a US dollar. `hour_writes` is the part of its cache writes that
-    /// is kept for an hour.
+    /// Returns the cost of one request in millionths of a US dollar. `hour_writes` is the part of the cache writes that
+    /// the server keeps for an hour.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -140,7 +141,7 @@ impl Prices {
         let Self { input, cached_input, cache_write, cache_write_1h, output, reasoning, .. } =
             *self.of_request(prompt_tokens);
         let hour_writes = hour_writes.min(cache_write_tokens);
-        // Some servers do not include reasoning in the tokens of the answer.
+        // Some servers do not include reasoning in the answer tokens.
         let reasoned = reasoning_tokens.min(completion_tokens);
         let parts = [
             (prompt_tokens.saturating_sub(cached_tokens).saturating_sub(cache_write_tokens), input),

@@ -1,14 +1,15 @@
-//! Text as a user must see it before approving it: every character that would run is visible, and what is visible
+//! Text as a user must see it before approval: every character that would run is visible, and the visible text
 //! determines what would run.
 //!
-//! Everything that is approved, previewed or stored is shown in this form only: questions and previews, diffs, lists of
+//! Everything that is approved, previewed or stored is shown only in this form: questions and previews, diffs, lists of
 //! pending calls, the audit log, titles. Nothing is omitted, and no terminal sequence takes effect. A character that
-//! would control a terminal, that is invisible, or that looks like a space but is not one, is escaped as `\u{9b}`. So
-//! is the backslash of a text that contains such an escape itself. A tab is shown as `⇥`, a space at the end of a line
-//! as `␣`, and a line break in a one-line text as `⏎`. These symbols are escaped if a text contains them. Therefore
-//! different texts never look the same, and [`read`] restores the original.
+//! would control a terminal, that is invisible, or that looks like a space but is not one, is escaped as `\u{9b}`. The
+//! backslash is escaped in a text that itself contains such an escape. A tab is shown as `⇥`, a space at the end of a
+//! line as `␣`, and a line break in a one-line text as `⏎`. If a text contains these symbols, they are escaped.
+//! Therefore different texts never look the same, and [`read`] restores the original.
 //!
-//! Messages of a model to the user are prose and do not need this. It is enough to remove terminal sequences from them.
+//! Messages from a model to the user are prose and do not need this form. Removing terminal sequences is enough for
+//! messages.
 
 use std::fmt::Write as _;
 
@@ -23,15 +24,15 @@ const BLANK: char = '␣';
 const BREAK: char = '⏎';
 /// Prefix of an escaped character.
 const ESCAPE_PREFIX: &str = "\\u{";
-/// Capacity for marks above and below a letter. More of them would cover adjacent lines.
+/// Capacity for combining marks above and below a character. More marks would cover adjacent lines.
 const MARK_CAPACITY: usize = 6;
 
-/// Shows a text of several lines.
+/// Returns a text of several lines in visible form.
 pub fn lines(text: &str) -> String {
     join_lines(text, '\n')
 }
 
-/// Shows a text on one line, including its line breaks.
+/// Returns a text in visible form on one line, including its line breaks.
 pub fn line(text: &str) -> String {
     join_lines(text, BREAK)
 }
@@ -48,13 +49,13 @@ fn join_lines(text: &str, line_break: char) -> String {
 }
 
 /// Returns true if [`lines`] changes nothing except tabs, trailing spaces and Windows line endings. Such a text can be
-/// shown raw, and a user sees all of it.
+/// shown raw, and all of it is visible to a user.
 pub fn is_plain(text: &str) -> bool {
     let text = text.replace("\r\n", "\n");
     lines(&text).replace(TAB, "\t").replace(BLANK, " ") == text
 }
 
-/// Restores the original of a text shown by [`lines`] or [`line()`]. `None` if it is not in that form.
+/// Restores the original of a text shown by [`lines`] or [`line()`]. `None` if `shown` is not in that form.
 pub fn read(shown: &str) -> Option<String> {
     let mut text = String::with_capacity(shown.len());
     let mut rest = shown;
@@ -76,26 +77,26 @@ pub fn read(shown: &str) -> Option<String> {
     Some(text)
 }
 
-/// Returns true if a character controls a terminal, is invisible, or looks like a space but is not one. It is visible
-/// only if it is escaped. Includes tabs and line breaks.
+/// Returns true for characters that are visible only if escaped, because they control a terminal, are invisible, or
+/// look like a space but are not one. Includes tabs and line breaks.
 pub fn is_hidden(c: char) -> bool {
     // Printable ASCII needs no further checks.
     !(' '..='~').contains(&c) && (c.is_control() || is_unseen(c) || is_blank(c) || is_private_use(c) || c == '\u{fe0f}')
 }
 
-/// Spaces other than the ASCII space.
+/// Returns true for spaces other than the ASCII space.
 fn is_blank(c: char) -> bool {
     c != ' ' && c.is_whitespace()
 }
 
-/// Characters that fonts draw arbitrarily, if at all: private use and noncharacters.
+/// Returns true for private use and noncharacters, which fonts draw arbitrarily, if at all.
 fn is_private_use(c: char) -> bool {
     let code = u32::from(c);
     matches!(code, 0xe000..=0xf8ff | 0xfdd0..=0xfdef | 0xf0000..=0x0010_ffff) || code & 0xfffe == 0xfffe
 }
 
-/// Part of `MARK_CAPACITY` that a mark uses: half of it for marks that combine with any letter, and less for those of
-/// scripts in which a letter has several. 0 for characters that are not marks.
+/// Part of `MARK_CAPACITY` that a mark uses: half of it for marks that combine with any character, and less for marks
+/// of scripts in which a character has several. 0 for characters that are not marks.
 fn mark_weight(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}'
@@ -108,7 +109,7 @@ fn mark_weight(c: char) -> usize {
     }
 }
 
-/// Appends a line without its break.
+/// Appends a line without its line break.
 fn push_line(line: &str, shown: &mut String) {
     let end = line.trim_end_matches(' ').len();
     let mut rest = &line[..end];
@@ -224,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Texts of letters, hidden characters, and the symbols of this form.
+    /// Generates texts with letters, hidden characters, and the symbols of the visible form.
     fn texts() -> impl Strategy<Value = String> {
         let hard = prop::sample::select(
             "\\u{}9b0 \t\n\r\u{1b}\u{9b}\u{9c}\u{90}\u{202e}\u{200b}\u{ad}\u{a0}\u{2028}\u{85}⇥␣⏎e\u{301}\u{fe0f}\u{e0041}"

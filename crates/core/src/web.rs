@@ -5,7 +5,7 @@ names! {
     pub enum WebMethod {
         /// Fetches a resource with its content.
         Get = "GET",
-        /// Fetches the headers of a resource only.
+        /// Fetches only the headers of a resource.
         Head = "HEAD",
         /// Queries the supported methods.
         Options = "OPTIONS",
@@ -33,7 +33,8 @@ impl WebMethod {
     }
 }
 
-/// Headers that only describe the desired answer. They reveal no secret, and no server interprets them as a command.
+/// Headers that only describe the desired answer. These headers reveal no secret, and no server interprets them as a
+/// command.
 pub const HARMLESS_HEADERS: [&str; 5] = ["accept", "accept-language", "if-modified-since", "if-none-match", "range"];
 
 /// Returns true if the header only describes the desired answer.
@@ -41,12 +42,12 @@ pub fn is_harmless_header(name: &str) -> bool {
     HARMLESS_HEADERS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name.trim()))
 }
 
-/// A request, as a model wrote it.
+/// A request as written by a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRequest {
     /// Method of the request.
     pub method: WebMethod,
-    /// Address of the resource.
+    /// URL of the resource.
     pub url: String,
     /// Headers in addition to the default ones.
     pub headers: Vec<(String, String)>,
@@ -55,18 +56,18 @@ pub struct WebRequest {
 }
 
 impl WebRequest {
-    /// Creates a request that fetches this address.
+    /// Creates a request that fetches this URL.
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: WebMethod::Get, url: url.into(), headers: Vec::new(), body: None }
     }
 }
 
-/// Answer of a server. All of it is untrusted.
+/// A server's answer, completely untrusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebAnswer {
-    /// Address of the final response.
+    /// URL of the final response.
     pub url: String,
-    /// Addresses that redirected there, in order; empty without redirects.
+    /// URLs that redirected to the final response, in order; empty without redirects.
     pub passed: Vec<String>,
     /// HTTP status of the response.
     pub status: u16,
@@ -89,7 +90,7 @@ pub struct WebAnswer {
 pub struct WebFind {
     /// Title of the page.
     pub title: String,
-    /// Address of the page.
+    /// URL of the page.
     pub url: String,
     /// The search engine's excerpt.
     pub snippet: String,

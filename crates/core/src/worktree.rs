@@ -1,5 +1,5 @@
-//! Git worktrees of sessions: each has its own checkout and branch, so that several agents can work on one repository
-//! at the same time.
+//! Git worktrees of sessions. Each worktree has its own checkout and branch, so that several agents can work on one
+//! repository at the same time.
 
 use std::path::PathBuf;
 
@@ -15,25 +15,25 @@ pub const BRANCHES: &str = "agentd/";
 /// Maximum length of a worktree's name, in bytes.
 pub const MAX_WORKTREE_NAME: usize = 40;
 
-/// The worktree that is a session's project. In the settings of a new session, the request for one.
+/// The worktree that is a session's project or, in the settings of a new session, the request for a worktree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionWorktree {
-    /// Name of the worktree. In a request, an empty name lets the daemon choose one.
+    /// Name of the worktree. In a request, an empty name lets the daemon choose the name.
     pub name: String,
     /// Branch of the worktree; empty in a request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub branch: String,
-    /// Folder of the main tree that it replaces; empty in a request.
+    /// Folder of the main tree that the worktree replaces; empty in a request.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub project: PathBuf,
-    /// Number of files in the main tree with uncommitted changes when it was created. The worktree does not have these
-    /// changes.
+    /// Number of files in the main tree with uncommitted changes when the worktree was created. The worktree does not
+    /// have these changes.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub left_out: u64,
 }
 
 impl SessionWorktree {
-    /// Creates a request for a worktree of that name.
+    /// Creates a request for a worktree with that name.
     pub fn request(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
@@ -42,7 +42,7 @@ impl SessionWorktree {
 /// A worktree to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewWorktree {
-    /// Session that it is for.
+    /// Session for which the worktree is created.
     pub session: SessionId,
     /// Name of the worktree; empty to derive it from the session.
     pub name: String,
@@ -53,22 +53,22 @@ pub struct NewWorktree {
 /// A worktree that was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeWorktree {
-    /// Part that the session stores.
+    /// Part of the result that the session stores.
     pub worktree: SessionWorktree,
     /// Folder in the worktree that is the session's project.
     pub folder: PathBuf,
 }
 
-/// A recorded worktree, whatever its state on the disk.
+/// A recorded worktree, regardless of its state on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownWorktree {
     /// Name of the worktree.
     pub name: String,
-    /// Session that it was created for.
+    /// Session for which the worktree was created.
     pub session: SessionId,
     /// Top folder of the worktree, as a real path if it exists.
     pub top: PathBuf,
-    /// Top folder of the main tree, into which it is merged.
+    /// Top folder of the main tree, into which the worktree is merged.
     pub main: PathBuf,
 }
 
@@ -94,29 +94,29 @@ pub struct WorktreeReport {
     pub name: String,
     /// Branch of the worktree.
     pub branch: String,
-    /// Session that it was created for.
+    /// Session for which the worktree was created.
     pub session: SessionId,
-    /// True if that session no longer exists.
+    /// True if the worktree's session no longer exists.
     pub is_orphan: bool,
     /// Folder of the worktree.
     pub folder: PathBuf,
-    /// Folder of the main tree that it replaces.
+    /// Folder of the main tree that the worktree replaces.
     pub project: PathBuf,
-    /// Base commit of the comparison: the newest one shared with the main tree, initially the one that it was created
-    /// from.
+    /// Base commit of the comparison: the newest commit shared with the main tree, which is initially the commit from
+    /// which the worktree was created.
     pub base: String,
     /// Number of files that differ from the base, including uncommitted ones, plus the number of nested repositories.
     pub changed: u64,
     /// Number of commits since the base.
     pub ahead: u64,
-    /// True if the main tree or another branch has all of its changes.
+    /// True if the main tree or another branch has all of the worktree's changes.
     pub is_merged: bool,
-    /// Reason why its state is unknown.
+    /// Reason why the worktree's state is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Differences of a worktree from the newest commit shared with its main tree.
+/// Differences between a worktree and the newest commit shared with the main tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeDiff {
     /// Name of the worktree.
@@ -129,26 +129,26 @@ pub struct WorktreeDiff {
     pub text: String,
     /// True if the patch was truncated because it was too long.
     pub is_cut: bool,
-    /// True if the patch has text that is not UTF-8 and is not exact in it.
+    /// True if the patch is inexact because some text is not UTF-8.
     #[serde(default)]
     pub is_lossy: bool,
 }
 
-/// Changes of a worktree that were merged into the main tree.
+/// Worktree changes that were merged into the main tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeApplied {
     /// Name of the worktree.
     pub name: String,
-    /// Commit that the main tree is at now.
+    /// Current commit of the main tree.
     pub commit: String,
-    /// Branch that the main tree has checked out; empty if there is none.
+    /// Branch that the main tree has checked out; empty if no branch is checked out.
     pub onto: String,
-    /// Files of the main tree that changed; empty if it already had all changes.
+    /// Files of the main tree that changed; empty if the main tree already had all changes.
     pub files: Vec<String>,
 }
 
-/// Checks that a text is a valid name for a worktree: it becomes a part of a path and of a branch, and has no special
-/// meaning in a shell.
+/// Checks that `name` is a valid worktree name. The name becomes a part of a path and of a branch name, and must have
+/// no special meaning in a shell.
 ///
 /// # Errors
 /// Of kind `InvalidInput`.

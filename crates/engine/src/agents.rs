@@ -1,11 +1,11 @@
-//! The agent that runs a turn: the main agent, one that it has transferred the session to, or a subagent; and the
+//! The agent that runs a turn (the main agent, an agent to which the session was transferred, or a subagent), and the
 //! agents that a project adds to the configured ones. No side effects.
 //!
-//! Also defines the specifications of the tools with which agents hand work on: `delegate_task`, which lists the
+//! Also defines the specifications of the tools with which agents hand over work: `delegate_task`, which lists the
 //! available agents, and `transfer_to_…`.
 //!
 //! [`ToolSetCache`] shares recently used tool sets between turns. Tools are the largest part of a short turn and the
-//! same for nearly all of them, and adapters need not serialise a known set again.
+//! same for nearly all turns, and adapters need not serialise a cached set again.
 
 use std::{
     collections::BTreeSet,
@@ -32,20 +32,22 @@ use crate::{
     error::EngineError,
 };
 
-/// The agent of a turn. A reload of the configuration affects later turns only.
+/// The agent of a turn. A configuration reload affects only later turns.
 #[derive(Debug, Clone)]
 pub(crate) struct ActiveAgent {
     agents: Arc<Agents>,
-    /// The session's own agent; the main agent if absent. Models cannot transfer from it to the main agent.
+    /// The session's own agent; the main agent if absent. Models cannot transfer the session from this agent to the
+    /// main agent.
     own: Option<String>,
-    /// Agents that the session was transferred to, in order, starting with its own agent; empty if the main agent runs.
+    /// Agents to which the session was transferred, in order, starting with its own agent; empty if the main agent
+    /// runs.
     stack: Vec<String>,
     parent: Option<Parent>,
 }
 
 impl ActiveAgent {
-    /// Finds the agent of a session after these transfers. An agent whose card no longer exists is dropped, and the one
-    /// before it runs again.
+    /// Finds the agent of a session after these transfers. An agent whose card no longer exists is dropped, and the
+    /// previous agent runs again.
     pub(crate) fn of(settings: &SessionSettings, stack: &[String], agents: &Arc<Agents>) -> Self {
         // A subagent is confined by its own card.
         let own = settings.agent.clone().filter(|_| settings.parent.is_none());
@@ -56,7 +58,7 @@ impl ActiveAgent {
         Self { agents: Arc::clone(agents), own, stack, parent: settings.parent.clone() }
     }
 
-    /// Name of the agent as users know it.
+    /// Name of the agent as shown to users.
     pub(crate) fn name(&self) -> &str {
         match (self.stack.last(), &self.parent) {
             (Some(id), _) => id,
@@ -65,12 +67,12 @@ impl ActiveAgent {
         }
     }
 
-    /// All agents besides the main one.
+    /// All agents except the main agent.
     pub(crate) fn agents(&self) -> &Agents {
         &self.agents
     }
 
-    /// Agents that the session was transferred to, including the first.
+    /// Agents to which the session was transferred, including the first.
     pub(crate) fn chain(&self) -> Vec<&str> {
         let main = self.own.is_none().then_some(MAIN);
         main.into_iter().chain(self.stack.iter().map(String::as_str)).collect()
@@ -87,7 +89,7 @@ impl ActiveAgent {
         self.agents.get(id)
     }
 
-    /// Fails if the session's agent no longer exists: without its card, its permissions are unknown.
+    /// Fails if the session's agent no longer exists, because its permissions are unknown without its card.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let Some(id) = self.missing() else { return Ok(()) };
         let message =
@@ -102,12 +104,12 @@ impl ActiveAgent {
         self.agents.get(id).is_none().then_some(id)
     }
 
-    /// Slot that the agent uses in place of the main agent's.
+    /// Slot that the agent uses instead of the main agent's slot.
     pub(crate) fn own_slot(&self) -> Option<Slot> {
         self.card().and_then(|card| card.slot)
     }
 
-    /// Scope of its tools, if it differs from the main agent's.
+    /// Scope of the agent's tools, if it differs from the main agent's scope.
     pub(crate) fn scope(&self) -> Option<AgentScope> {
         if let Some(id) = self.missing() {
             return Some(AgentScope { id: id.to_owned(), tools: Some(Default::default()) });
@@ -117,7 +119,7 @@ impl ActiveAgent {
         Some(AgentScope { id: card.id.clone(), tools })
     }
 
-    /// System prompt of the agent. The general instructions come first, because they are the same for all agents.
+    /// System prompt of the agent. The general instructions come first, because these are the same for all agents.
     pub(crate) fn instructions(&self, config: &EngineConfig) -> String {
         let mut text = config.system_prompt.trim_end().to_owned();
         let mut add = |more: &str| {
@@ -133,7 +135,7 @@ impl ActiveAgent {
         if self.is_subagent() {
             add(&config.subagent_prompt);
         } else if let [first, _, ..] = self.chain()[..] {
-            // It has taken over from other agents; this is the first of them.
+            // The agent has taken over from other agents, the first of which is named here.
             add(&format!(
                 "The conversation was transferred to you: continue it. Your answer goes to the user. If the rest is \
                  not your task, transfer it back with `{TRANSFER}{first}` and report your result."
@@ -142,15 +144,15 @@ impl ActiveAgent {
         text
     }
 
-    /// Returns true if both agents see the same tools in the same catalogue: they are the same agent among the same
-    /// agents.
+    /// Returns true if both agents get the same tools from the same catalogue, because they are the same agent among
+    /// the same agents.
     pub(crate) fn sees_same_tools_as(&self, other: &Self) -> bool {
         let parent_agent = |active_agent: &Self| active_agent.parent.as_ref().map(|parent| parent.agent.clone());
         let same_agents = Arc::ptr_eq(&self.agents, &other.agents) || self.agents == other.agents;
         same_agents && self.chain() == other.chain() && parent_agent(self) == parent_agent(other)
     }
 
-    /// Tools that the agent is shown: those in `may_use` and the tools that hand work on to the current agents. If the
+    /// Tools offered to the agent: those in `may_use`, and the tools that hand over work to the current agents. If the
     /// client allows only some tools, the others are left out.
     pub(crate) fn tools(&self, may_use: ToolSet, only: Option<&BTreeSet<String>>) -> ToolSet {
         let mut transfers = self.transfers();
@@ -167,7 +169,7 @@ impl ActiveAgent {
         may_use.rewritten(rewrite, transfers)
     }
 
-    /// Returns false for `delegate_task` if the agent's card names its tools but not that one.
+    /// Returns false for `delegate_task` if the agent's card names its tools but not `delegate_task`.
     fn may_show(&self, tool: &ToolSpec) -> bool {
         let named = self.card().and_then(|card| card.tools.as_ref());
         tool.name != DELEGATE || named.is_none_or(|named| named.contains(&tool.name))
@@ -197,13 +199,13 @@ impl ActiveAgent {
         standings
     }
 
-    /// Agents that it can delegate to.
+    /// Agents to which this agent can delegate.
     fn offered(&self) -> Vec<&AgentCard> {
         if self.is_subagent() { Vec::new() } else { self.agents.enabled().collect() }
     }
 
-    /// Its transfer tools. If the user chose the session's agent, an active agent whose card names tools gets only
-    /// those.
+    /// Transfer tools of the agent. If the user chose the session's agent, an active agent whose card names tools gets
+    /// only those transfer tools that the card names.
     fn transfers(&self) -> Vec<ToolSpec> {
         if self.is_subagent() {
             return Vec::new();
@@ -251,7 +253,8 @@ impl ProjectAgents {
     }
 }
 
-/// Adds the project's agents to the configured ones, without replacing any. Aliases of tools are resolved.
+/// Adds the project's agents to the configured ones, without replacing any configured agent. Aliases of tools are
+/// resolved.
 fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
     let resolve_aliases = |card: &AgentCard| {
         let mut card = card.clone();
@@ -276,7 +279,7 @@ fn trust_lost(trust: ProjectTrust) -> EventKind {
 /// Number of cached tool sets: enough for the main agent, its subagents and a few turns with mentions.
 const MAX_CACHED: usize = 8;
 
-/// LRU cache of tool sets, most recent last. It is locked only for a lookup or an insertion.
+/// LRU cache of tool sets, most recent last. The cache is locked only for a lookup or an insertion.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
 
@@ -285,13 +288,14 @@ struct Entry {
     catalog: Arc<ToolCatalog>,
     loaded_tools: Vec<String>,
     scope: ToolScope,
-    /// Owns its agents, so that no others can get the same address, by which they are compared.
+    /// Agent of the tool set. It owns its agent list, so that no other list can get the same address, by which lists
+    /// are compared.
     active_agent: ActiveAgent,
     tools: ToolSet,
 }
 
 impl ToolSetCache {
-    /// Returns the agent's tools, cached if they were shown to an equal agent before.
+    /// Returns the agent's tools, from the cache if they were already shown to an equal agent.
     pub(crate) fn tools(
         &self,
         catalog: &Arc<ToolCatalog>,
@@ -300,7 +304,7 @@ impl ToolSetCache {
         active_agent: &ActiveAgent,
     ) -> ToolSet {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Tool sets of an older catalogue are stale.
+        // Tool sets from an older catalogue are stale.
         entries.retain(|entry| Arc::ptr_eq(&entry.catalog, catalog));
         let is_same = |entry: &Entry| {
             entry.loaded_tools == loaded_tools
@@ -335,7 +339,7 @@ pub(crate) fn toolset(
     if scope.brief { tools.brief() } else { tools }
 }
 
-/// Names of the engine's tools in other systems, and our names.
+/// Names of the engine's tools in other systems, and the engine's names.
 const ALIASES: [(&str, &str); 5] = [
     ("call_subagent", DELEGATE),
     ("task", DELEGATE),
@@ -344,12 +348,12 @@ const ALIASES: [(&str, &str); 5] = [
     ("TodoWrite", "todo_write"),
 ];
 
-/// Resolves an alias to the name of our tool.
+/// Resolves an alias to the name of the engine's tool.
 pub(crate) fn canonical_name(name: &str) -> &str {
     ALIASES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours)
 }
 
-/// Adds the list of agents to the description of `delegate_task`; other tools are returned unchanged.
+/// Adds the list of agents to the description of `delegate_task`. Returns other tools unchanged.
 fn with_agents(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
     let mut tool = tool.clone();
     if tool.name == DELEGATE && !offered.is_empty() {
@@ -364,8 +368,8 @@ fn with_agents(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
 
 /// Transfer tools of the last agent in the chain.
 fn transfer_specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
-    // Includes agents that are already in the chain, so that the list is the same for all of them. A transfer that
-    // would form a cycle fails with an explanation.
+    // Includes agents that are already in the chain, so that the list is the same for all agents. A transfer that would
+    // form a cycle fails with an explanation.
     let (first, last) = (chain.first().copied().unwrap_or(MAIN), chain.last().copied());
     let is_other = |card: &&&AgentCard| last != Some(&card.id) && first != card.id;
     let others = offered.iter().filter(is_other).map(|card| ToolSpec {

@@ -11,7 +11,7 @@ use crate::error::EngineError;
 /// Maximum number of reasons per answer.
 const MAX_REASONS: usize = 8;
 
-/// Maximum length of a reason, in characters: it quotes the answer.
+/// Maximum length of a reason, in characters. The limit is needed because reasons quote the answer.
 const MAX_REASON: usize = 240;
 
 /// A schema and its validator.
@@ -21,7 +21,7 @@ pub(crate) struct AnswerForm {
 }
 
 impl AnswerForm {
-    /// Compiles the schema of a client.
+    /// Compiles a client's schema.
     pub(crate) fn compile(schema: &AnswerSchema) -> Result<Self, EngineError> {
         let (schema, value) = AnswerSchema::read(schema.text()).map_err(schema_error)?;
         // An invalid schema would accept anything, so it is validated first.
@@ -30,12 +30,12 @@ impl AnswerForm {
         Ok(Self { schema, validator })
     }
 
-    /// Compiles the schema of a turn, if it has one.
+    /// Compiles a turn's schema, if it has one.
     pub(crate) fn of(schema: Option<&AnswerSchema>) -> Result<Option<Arc<Self>>, EngineError> {
         schema.map(|schema| Self::compile(schema).map(Arc::new)).transpose()
     }
 
-    /// Returns the document in an answer, as written there, or the reasons why it does not match.
+    /// Returns the document in an answer, exactly as written, or the reasons why the document does not match.
     pub(crate) fn check(&self, answer: &str) -> Result<String, Vec<String>> {
         let mut reasons = None;
         for document in documents(answer) {
@@ -54,7 +54,7 @@ impl AnswerForm {
     }
 }
 
-/// Parts of an answer that may be its document: models add text or a code fence around it.
+/// Parts of an answer that may be its document, because models add text or a code fence around the document.
 fn documents(answer: &str) -> impl Iterator<Item = &str> {
     let whole = answer.trim();
     let fenced = whole.split_once("```").and_then(|(_, rest)| {
@@ -74,7 +74,7 @@ fn reason(error: &jsonschema::ValidationError<'_>) -> String {
     one_line(&format!("at {path}: {error}"))
 }
 
-/// Replaces line breaks by spaces and truncates a long text.
+/// Replaces line breaks by spaces and truncates long text.
 fn one_line(text: &str) -> String {
     let mut line: String = text.split(|c: char| c.is_whitespace() || c.is_control()).collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = line.char_indices().nth(MAX_REASON) {

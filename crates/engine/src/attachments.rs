@@ -1,9 +1,9 @@
 //! Files attached by users: prepared for models on arrival, and listed with the next input.
 //!
-//! They are listed in a notice before the turn's input. It is stored with the input, so that the prompt only grows at
-//! its end and neither a crash nor a cancellation repeats it. Short texts are quoted in full, pictures are attached for
-//! models with vision, and for all other files it names the tool that opens them. Only [`store_upload`] and [`read`]
-//! access files.
+//! A notice before the turn's input lists the files. The notice is stored with the input, so that the prompt only grows
+//! at its end and neither a crash nor a cancellation repeats the notice. Short texts are quoted in full, pictures are
+//! attached for models with vision, and for all other files the notice names the tool that opens them. Only
+//! [`store_upload`] and [`read`] access files.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,14 +24,14 @@ use crate::{config::Ports, error::EngineError};
 
 /// Maximum size of a text that is quoted in full, in bytes.
 const MAX_QUOTED: usize = 10_000;
-/// Maximum total size of texts that are quoted in one turn, in bytes; the others are only named.
+/// Maximum total size of quoted texts in one turn, in bytes. Further files are only named.
 const MAX_QUOTED_TOTAL: usize = 64 << 10;
-/// Maximum number of files that are named: the newest.
+/// Maximum number of named files. The newest files are named.
 const MAX_NAMES: usize = 20;
 /// Time limit for reading all short texts, so that a hanging disk does not delay the answer.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Prefix of RTF: unreadable markup as a text, but a document for tools.
+/// Prefix of RTF files, which are unreadable markup as text but documents for tools.
 const RTF: &str = "{\\rtf";
 
 /// Tool that opens files.
@@ -42,15 +42,15 @@ const SEARCH_TOOL: &str = "search_file";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) path: String,
-    /// Picture for models, if the file is one.
+    /// Picture for models, if the file is a picture.
     pub(crate) picture: Option<Picture>,
-    /// Full text, if it is a short text.
+    /// Full text of the file, if it is a short text.
     pub(crate) text: Option<String>,
     /// Selected lines, if this is a selection in the user's editor rather than a file.
     pub(crate) selected: Option<SelectedLines>,
 }
 
-/// Lines of a selection, if it is a part of its text.
+/// Lines of a selection, if the selection has line numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SelectedLines(Option<LineRange>);
 
@@ -93,12 +93,12 @@ pub(crate) async fn store_upload(
     };
     Ok(match shown {
         Ok(picture) => UploadReceipt { path, picture, problem: None },
-        // The file itself is stored; only models are not shown it.
+        // The file itself is stored, but not shown to models.
         Err(error) => UploadReceipt { path, picture: None, problem: Some(EngineError::from(error).sentence()) },
     })
 }
 
-/// Stores a picture in the form that models are shown.
+/// Stores a picture in the form that is sent to models.
 pub(crate) async fn store_picture(
     workspaces: &dyn Workspaces,
     session: SessionId,
@@ -110,8 +110,8 @@ pub(crate) async fn store_picture(
     Ok(Picture { path, media_type, width, height, bytes })
 }
 
-/// Collects the attachments of the next turn, with the contents of short files: files uploaded before it, then the
-/// parts of its input.
+/// Collects the attachments of the next turn, with the contents of short files: first files uploaded before the turn,
+/// then the parts of the turn's input.
 pub(crate) async fn read(
     workspaces: &dyn Workspaces,
     tree: &SessionTree,
@@ -159,7 +159,7 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
     let mut sources = Vec::with_capacity(named.len());
     for file in named {
         let fits = match file.selected {
-            // A selection is stored nowhere else, so one that does not fit is truncated, with a note.
+            // A selection is stored nowhere else, so a selection that does not fit is truncated, with a note.
             Some(_) => file.text.as_deref().map(|text| &text[..text.floor_char_boundary(budget)]),
             None => file.text.as_deref().filter(|text| text.len() <= budget),
         };
@@ -187,7 +187,7 @@ pub(crate) fn returned_notice(pictures: Vec<Picture>) -> ItemBody {
     ItemBody::Notice { text, topic: NoticeTopic::Files, sources, pictures }
 }
 
-/// Pictures that calls returned but no notice shows, because the daemon stopped in between.
+/// Pictures that calls returned but that no notice shows because the daemon stopped in between.
 pub(crate) fn unshown(history: &[Arc<Item>]) -> Vec<Picture> {
     let mut unshown: Vec<Picture> = Vec::new();
     for item in history {
@@ -231,7 +231,7 @@ fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> Stri
     format!("- {path}{opened}")
 }
 
-/// Pictures that a model may see, newest last.
+/// Pictures that may be shown to a model, newest last.
 pub(crate) fn pictures(history: &[Arc<Item>]) -> impl DoubleEndedIterator<Item = &Picture> {
     history.iter().flat_map(|item| match &item.body {
         ItemBody::Notice { pictures, .. } => pictures.as_slice(),

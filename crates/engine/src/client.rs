@@ -1,4 +1,5 @@
-//! Clients of turns: the tools that they answer themselves, the project files that they hold, and the channels to them.
+//! Clients of turns: the tools that clients answer themselves, the project files that clients have open, and the
+//! channels to clients.
 //!
 //! Each call is sent with a channel for its answer; a disconnected client answers nothing. A client that answered too
 //! late about a file is not asked again for a while, so that a hanging client does not block other work.
@@ -35,13 +36,13 @@ use crate::{
     error::EngineError,
 };
 
-/// Maximum number of calls queued for a client that does not read.
+/// Maximum number of calls queued for a client that does not receive them.
 const QUEUE: usize = 64;
 /// Maximum number of reasons about invalid arguments.
 const MAX_REASONS: usize = 4;
 
-/// A call to the client, and the channel for its answer. If it is dropped without an answer, the call ends with an
-/// error.
+/// A call to the client, and the channel for its answer. If the channel is dropped without an answer, the call ends
+/// with an error.
 #[derive(Debug)]
 pub struct ClientToolRequest {
     /// The tool call to be answered.
@@ -74,10 +75,10 @@ impl ClientLine {
     }
 }
 
-/// Tools of a client, as a turn offers them.
+/// Tools of a client, as offered by a turn.
 pub(crate) struct ClientTools {
     tools: Vec<CatalogueTool>,
-    /// The client's own name and the validator of each tool, by the name that models use.
+    /// The client's own name and the validator of each tool, by the name used by models.
     routes: HashMap<String, (String, Validator)>,
     pub(crate) line: ClientLine,
 }
@@ -92,7 +93,7 @@ impl ClientTools {
         Ok(Self { tools: tools.iter().map(to_tool).collect(), routes, line })
     }
 
-    /// Tools that the agent of a turn may use. An agent that names its tools can use only those.
+    /// Tools that the agent of a turn may use. An agent that names its tools can use only the named tools.
     pub(crate) fn for_scope(&self, scope: &ToolScope) -> Vec<&CatalogueTool> {
         let named = |tool: &&CatalogueTool| match &scope.agent {
             Some(AgentScope { tools: Some(named), .. }) => named.contains(&tool.spec.name),
@@ -101,7 +102,7 @@ impl ClientTools {
         self.tools.iter().filter(named).collect()
     }
 
-    /// The client's own name of a tool, given the name that models use.
+    /// The client's own name of a tool, given the name used by models.
     pub(crate) fn own_name(&self, called: &str) -> Option<&str> {
         self.routes.get(called).map(|(name, _)| name.as_str())
     }
@@ -187,16 +188,17 @@ fn validator(ClientTool { name, parameters, .. }: &ClientTool) -> Result<Validat
 /// The tools of a turn's client, shared by the tasks of the turn.
 pub(crate) type OfferedTools = Option<Arc<ClientTools>>;
 
-/// Maximum number of questions queued for a client that does not read.
+/// Maximum number of questions queued for a client that does not receive them.
 const FILE_QUEUE: usize = 16;
-/// Time limits for reading a text and for writing one: the client may format and save it.
+/// Time limits for reading and for writing a file. A write takes longer because the client may format and save the
+/// text.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time for which a client is not asked after it was late.
+/// Time for which a client is not asked after a late answer.
 const PAUSE_TIME: Duration = Duration::from_secs(15);
 
-/// A question to the client, and the channel for its answer. If it is dropped without an answer, the client counts as
-/// disconnected.
+/// A question to the client, and the channel for its answer. If the channel is dropped without an answer, the client
+/// counts as disconnected.
 #[derive(Debug)]
 pub struct ClientFileQuestion {
     /// The question to be answered.
@@ -205,13 +207,13 @@ pub struct ClientFileQuestion {
     pub reply: oneshot::Sender<ClientFileAnswer>,
 }
 
-/// The engine's end of the channel to a client that holds files.
+/// The engine's end of the channel to a client that has files open.
 #[derive(Debug, Clone)]
 pub struct FileLine {
     sender: mpsc::Sender<ClientFileQuestion>,
     access: ClientFileAccess,
     last_id: Arc<AtomicU64>,
-    /// Time until which it is not asked again.
+    /// Time until which the client is not asked again.
     paused: watch::Sender<Option<Instant>>,
 }
 
@@ -261,9 +263,9 @@ pub struct TurnStart {
 /// Channels to the client of a turn.
 #[derive(Debug, Default)]
 pub struct ClientLines {
-    /// Channel for calls of its tools. Without it, its tools are left out.
+    /// Channel for calls to the client's tools. Without the channel, these tools are left out.
     pub tools: Option<ClientLine>,
-    /// Channels to clients that hold project files. The last one is asked first.
+    /// Channels to clients that have project files open. The last client is asked first.
     pub files: Vec<FileLine>,
 }
 
@@ -273,7 +275,7 @@ impl From<StartTurn> for TurnStart {
     }
 }
 
-/// Clients that hold files for a turn, extended by those that join it. The latest is asked.
+/// Clients that have files open for a turn, including clients that join the turn later. The latest client is asked.
 #[derive(Debug, Default)]
 pub(crate) struct FileLines(watch::Sender<Vec<FileLine>>);
 

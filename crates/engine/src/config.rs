@@ -1,4 +1,4 @@
-//! Settings of sessions and turns, and the ports through which they reach everything else.
+//! Settings for sessions and turns, and the ports through which they reach their environment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use agentd_policy::Policy;
 pub struct EngineConfig {
     /// System prompt of every session.
     pub system_prompt: String,
-    /// Agents besides the main one.
+    /// Agents other than the main agent.
     pub agents: Arc<Agents>,
     /// Additional system prompt of subagents.
     pub subagent_prompt: String,
@@ -30,24 +30,24 @@ pub struct EngineConfig {
     pub policy: Arc<Policy>,
     /// Settings of a new session.
     pub session_defaults: SessionSettings,
-    /// Maximum number of history messages that a model sees, not counting the running turn; from 10 to 100. With
-    /// `None`, only the model's window limits them.
+    /// Maximum number of history messages in a request, excluding the running turn; from 10 to 100. With `None`, only
+    /// the model's window limits the history.
     pub max_message_history: Option<usize>,
-    /// Slot that summarises histories. `None` uses the slot of the turn, which has most of the prompt cached already.
+    /// Slot that summarises histories. `None` uses the turn's slot, whose server has most of the prompt cached.
     pub summary_slot: Option<Slot>,
     /// True if compacted passages that match an input are shown to the model.
     pub recall: bool,
-    /// Maximum size of the code map of a project that a model sees, in tokens; 0 disables it.
+    /// Maximum size of a project's code map in a request, in tokens; 0 disables the map.
     pub map_tokens: usize,
-    /// Decides which turns begin with a plan if their client does not.
+    /// Setting that decides which turns begin with a plan, unless their client decides.
     pub planning: Planning,
-    /// True if a model classifies inputs that the heuristics cannot.
+    /// True if a model classifies inputs that the heuristics cannot classify.
     pub ask_intent: bool,
     /// Limits on the size of instruction files that are read.
     pub guides: GuideLimits,
-    /// Maximum number of steps of a turn if its client sets none. `None` uses the model's default.
+    /// Maximum number of steps of a turn if the client sets no limit. `None` uses the model's default.
     pub max_steps: Option<u32>,
-    /// Time limit of a turn, not counting time spent waiting for users.
+    /// Time limit for a turn, excluding time spent waiting for users.
     pub turn_time_limit: Option<Duration>,
     /// Maximum number of tokens (requests and answers) of a turn.
     pub turn_token_budget: Option<u64>,
@@ -101,7 +101,7 @@ impl Default for EngineConfig {
     }
 }
 
-/// Ports of the engine. Unlike its settings, they never change.
+/// Ports of the engine. Unlike the settings, ports never change.
 pub struct Ports {
     /// Models that sessions can use.
     pub models: Arc<dyn Models>,
@@ -111,7 +111,7 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// Files of the sessions.
     pub workspaces: Arc<dyn Workspaces>,
-    /// Converts pictures for models. Without it, no pictures are shown.
+    /// Converts pictures for models. Without this port, no pictures are shown.
     pub pictures: Option<Arc<dyn Pictures>>,
     /// Snapshots of the files that calls change.
     pub snapshots: Arc<dyn Snapshots>,
@@ -125,7 +125,7 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Current rules. A call is judged by the rules in force when it is made, not by those from the start of its turn.
+/// Current rules. A call is judged by the rules in force when it is made, not by the rules from the start of its turn.
 #[derive(Clone)]
 pub(crate) struct PolicyInForce(pub(crate) watch::Receiver<Arc<EngineConfig>>);
 

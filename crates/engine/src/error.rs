@@ -67,7 +67,7 @@ impl EngineError {
     }
 }
 
-/// Port errors are forwarded to the client unchanged. Their source is logged where the error occurred.
+/// Port errors are forwarded to the client unchanged. The source of an error is logged where the error occurred.
 macro_rules! from_port_error {
     ($($port:ty),*) => {$(
         impl From<$port> for EngineError {

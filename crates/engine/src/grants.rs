@@ -1,5 +1,5 @@
-//! Live permissions granted by users: permanent ones, stored in the journal and shared by all sessions, and those of a
-//! single session.
+//! Live permissions granted by users: permanent grants, stored in the journal and shared by all sessions, and grants
+//! for a single session.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ const QUEUE: usize = 64;
 
 /// Live view of the permanent grants.
 ///
-/// One task reads them from the journal after each change. However changes and reads interleave, every reader ends up
-/// with what is stored.
+/// One task reads the grants from the journal after each change. However changes and reads interleave, every reader
+/// ends up with the stored grants.
 #[derive(Clone)]
 pub(crate) struct PermanentGrants {
     changes: mpsc::Sender<oneshot::Sender<Result<(), StoreError>>>,
@@ -27,15 +27,15 @@ pub(crate) struct PermanentGrants {
 }
 
 impl PermanentGrants {
-    /// Spawns the task. The list is empty until the first [`Self::reload`]. The task ends when the last handle is
-    /// dropped.
+    /// Spawns the task that reads the grants. The list is empty until the first [`Self::reload`]. The task ends when
+    /// the last handle is dropped.
     pub(crate) fn spawn(store: Arc<dyn Store>) -> Self {
         let (changes, mut asked) = mpsc::channel::<oneshot::Sender<Result<(), StoreError>>>(QUEUE);
         let (publish, now) = watch::channel(Arc::from([]));
         tokio::spawn(async move {
             while let Some(reply) = asked.recv().await {
                 let read = store.grants().await;
-                // If the grants cannot be read, none are in force: a revoked rule must not survive.
+                // If the grants cannot be read, none are in force, because a revoked rule must not survive.
                 let grants = read.as_deref().map(Arc::from).unwrap_or_else(|_| Arc::from([]));
                 publish.send_replace(grants);
                 let _ = reply.send(read.map(drop));
@@ -44,7 +44,7 @@ impl PermanentGrants {
         Self { changes, now }
     }
 
-    /// Reloads the grants from the journal. They are in force in every session when this returns.
+    /// Reloads the grants from the journal. The reloaded grants are in force in every session when this method returns.
     pub(crate) async fn reload(&self) -> Result<(), EngineError> {
         let (reply, done) = oneshot::channel();
         self.changes.send(reply).await.map_err(|_| EngineError::stopping())?;
@@ -60,7 +60,7 @@ impl PermanentGrants {
 /// Session settings that take effect at the next call, even within a running turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionPermissions {
-    /// Rules of this session only.
+    /// Rules granted for this session only.
     pub(crate) grants: Arc<[Grant]>,
     pub(crate) mode: SessionMode,
 }
@@ -70,19 +70,19 @@ impl SessionPermissions {
         Self { grants: Arc::from(settings.grants.as_slice()), mode: settings.mode }
     }
 
-    /// Returns true if `settings` contain the same permissions.
+    /// Returns true if `settings` contains the same permissions.
     pub(crate) fn are_those_of(&self, settings: &SessionSettings) -> bool {
         *self.grants == *settings.grants && self.mode == settings.mode
     }
 
-    /// Returns `settings` with these permissions in place of their own.
+    /// Returns `settings` with these permissions instead of its own.
     pub(crate) fn over(&self, settings: &SessionSettings) -> SessionSettings {
         SessionSettings { grants: self.grants.to_vec(), mode: self.mode, ..settings.clone() }
     }
 }
 
-/// Live permissions of one session. Unlike other settings, they change while a turn runs, so that a revoked rule does
-/// not apply to the next call.
+/// Live permissions of one session. Unlike other settings, permissions can change while a turn runs, so that a revoked
+/// rule does not apply to the next call.
 #[derive(Clone)]
 pub(crate) struct LiveGrants {
     pub(crate) of_session: watch::Receiver<SessionPermissions>,

@@ -1,12 +1,12 @@
-//! Instructions that users wrote for models. They are notices in the history, so that the prompt only grows at its end
-//! and is the same after a restart. Only [`read_guides`] and [`read_folder_guides`] have side effects.
+//! Instructions that users wrote for models. Instructions are notices in the history, so that the prompt only grows at
+//! its end and is the same after a restart. Only [`read_guides`] and [`read_folder_guides`] have side effects.
 //!
 //! - `AGENTS.md` files and names of memories; also `AGENTS.md` files of project folders, shown when the work first
 //!   reaches a folder and when they change.
 //! - The catalogue of skills.
 //!
-//! A notice is added if the history lacks it: there was none yet, its source has changed, or a compaction has replaced
-//! the last one.
+//! A notice is added if the history lacks it, because there was none yet, its source has changed, or a compaction has
+//! replaced the last notice.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,14 +31,14 @@ use tokio::time::timeout;
 
 use crate::attachments::Attachment;
 
-/// Input of links that add notices before a turn.
+/// Input for links that add notices before a turn.
 #[derive(Clone, Copy)]
 pub(crate) struct PreambleContext<'a> {
     pub(crate) guides: &'a Guides,
     pub(crate) limits: GuideLimits,
-    /// Window of the model, in tokens.
+    /// Window size of the model, in tokens.
     pub(crate) window: u64,
-    /// History that the model sees.
+    /// History that is visible to the model.
     pub(crate) history: &'a [Arc<Item>],
     /// Files that users attached for this turn.
     pub(crate) attached: &'a [Attachment],
@@ -46,11 +46,11 @@ pub(crate) struct PreambleContext<'a> {
     pub(crate) tools: &'a ToolSet,
 }
 
-/// Time limit for reading guides. They are few and small, so only a hanging disk takes longer, and no answer should
-/// wait for that.
+/// Time limit for reading guides. Guides are few and small, so only a hanging disk takes longer, and no answer should
+/// wait for such a disk.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Reads the current guides; `None` if that was disabled or took too long.
+/// Reads the current guides; `None` if reading is disabled or took too long.
 pub(crate) async fn read_guides(
     workspaces: &dyn Workspaces,
     workspace: &Workspace,
@@ -66,7 +66,7 @@ pub(crate) async fn read_guides(
     guides.ok()
 }
 
-/// Reads the guides of the folders that contain these paths; `None` if that took too long.
+/// Reads the guides of the folders that contain these paths; `None` if reading took too long.
 pub(crate) async fn read_folder_guides(
     workspaces: &dyn Workspaces,
     workspace: &Workspace,
@@ -87,7 +87,7 @@ pub(crate) fn last_sources(history: &[Arc<Item>], topic: NoticeTopic) -> Option<
     })
 }
 
-/// Returns true if the last notice has the current sources.
+/// Returns true if the last notice lists the current sources.
 fn is_current<'a>(
     last: Option<&'a [NoticeSource]>,
     current: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
@@ -119,7 +119,7 @@ pub(crate) fn memory_notice(preamble: &PreambleContext<'_>) -> Option<ItemBody> 
     Some(framed(NoticeTopic::Memory, preface, &guides.files, total_space(preamble.window, preamble.limits), last))
 }
 
-/// Notice with these files, each in a frame, in at most `space` bytes.
+/// Creates a notice with these files, each in a frame, in at most `space` bytes.
 fn framed(topic: NoticeTopic, preface: &str, files: &[GuideFile], space: usize, last: Option<String>) -> ItemBody {
     let shares = divide_space(files, space);
     let sources = files.iter().zip(&shares).map(|(file, space)| NoticeSource {
@@ -134,12 +134,13 @@ fn framed(topic: NoticeTopic, preface: &str, files: &[GuideFile], space: usize, 
     ItemBody::Notice { text: parts.join("\n\n"), topic, sources, pictures: Vec::new() }
 }
 
-/// Maximum bytes for all files: at most an eighth of the window, at about four bytes per token.
+/// Maximum bytes for all files: an eighth of the window at about four bytes per token, or less.
 fn total_space(window: u64, limits: GuideLimits) -> usize {
     usize::try_from(window / 2).unwrap_or(usize::MAX).min(limits.max_total_bytes)
 }
 
-/// Bytes for each file. The user's own files come first, then the project's, then the nearest above it.
+/// Bytes for each file. Space goes first to the user's own files, then to the project's, then to the nearest file above
+/// the project.
 fn divide_space(files: &[GuideFile], mut left: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..files.len()).rev().collect();
     order.sort_by_key(|index| match files[*index].origin {
@@ -155,7 +156,7 @@ fn divide_space(files: &[GuideFile], mut left: usize) -> Vec<usize> {
     shares
 }
 
-/// Encloses a file in a frame. Its text cannot imitate the end of the frame or another frame.
+/// Encloses a file in a frame. The file's text cannot imitate the end of the frame or another frame.
 fn frame_file(file: &GuideFile, space: usize) -> String {
     let GuideFile { name, origin, text, bytes, .. } = file;
     let author = match origin {
@@ -177,7 +178,7 @@ fn frame_file(file: &GuideFile, space: usize) -> String {
         0 => "(omitted: no space)".to_owned(),
         _ => harmless(beginning(text, space)).trim().to_owned(),
     };
-    // The daemon may have read only a part of the file, and shows only a part of that.
+    // The daemon may have read only a part of the file, and may show only a part of what it has read.
     let is_cut = space > 0 && (space as u64) < *bytes;
     let cut = if is_cut { format!("\n(the first {space} of {bytes} bytes)") } else { String::new() };
     format!("<file name=\"{}\" whose=\"{author}\">\n{shown}{cut}\n</file>", path::requoted(name))
@@ -209,7 +210,7 @@ pub(crate) fn known_files(history: &[Arc<Item>]) -> BTreeMap<&str, &str> {
     sources(history).map(|source| (source.name.as_str(), source.digest.as_str())).collect()
 }
 
-/// Notice with these files. Together with those shown earlier, they have as much space as the guides before the first
+/// Notice with these files. Together with files shown earlier, these have as much space as the guides before the first
 /// input.
 pub(crate) fn folder_notice(
     history: &[Arc<Item>],
@@ -229,8 +230,8 @@ fn sources(history: &[Arc<Item>]) -> impl Iterator<Item = &NoticeSource> {
     })
 }
 
-/// Paths that calls have named or changed when they ran, and files that were read again after a summary. Commands start
-/// in folder `start`.
+/// Paths that calls named or changed when they ran, and files that were read again after a summary. Commands start in
+/// folder `start`.
 pub(crate) fn touched<'a>(
     items: impl Iterator<Item = &'a Arc<Item>>,
     start: &str,
@@ -264,7 +265,7 @@ fn has_run(error: ToolErrorCode) -> bool {
     !matches!(error, Denied | InvalidArgs | NotRun | UnknownTool)
 }
 
-/// Adds arguments of a call that may be paths; for a command, also its folder and the words of its line.
+/// Adds arguments of a call that may be paths; for a command, also its folder and the words of its command line.
 fn add_named(arguments: &str, start: Option<&str>, paths: &mut Vec<String>) {
     let Ok(mut arguments) = serde_json::from_str::<Map<String, Value>>(arguments) else { return };
     let command = start.zip(arguments.remove("command"));
@@ -279,7 +280,7 @@ fn add_named(arguments: &str, start: Option<&str>, paths: &mut Vec<String>) {
     let mut folder = named.unwrap_or(start).to_owned();
     paths.push(folder.clone());
     let mut before = "";
-    // Names with spaces, by their quotes.
+    // Names with spaces are recognised by their quotes.
     let has_blank = |word: &String| word.contains(char::is_whitespace) && word.len() <= MAX_PATH;
     let quoted = shlex::split(&command).unwrap_or_default().into_iter().filter(has_blank).take(MAX_PATHS);
     paths.extend(quoted.map(|word| Path::new(&folder).join(word).to_string_lossy().into_owned()));
@@ -340,9 +341,9 @@ pub(crate) fn skills_notice(preamble: &PreambleContext<'_>) -> Option<ItemBody> 
     Some(ItemBody::Notice { text, topic: NoticeTopic::Skills, sources, pictures: Vec::new() })
 }
 
-/// Forms in which the catalogue lists these skills, given a window in tokens. If they do not fit, descriptions are
-/// first shortened, then dropped, then names are dropped; each time starting with skills that are least the user's own
-/// choice.
+/// Forms in which the catalogue lists these skills, given a window in tokens. If the skills do not fit, descriptions
+/// are first shortened and then dropped, and finally names are dropped. Each step starts with the skills that are least
+/// the user's own choice.
 pub(crate) fn skill_listings(skills: &[&Skill], window: u64) -> Vec<SkillListing> {
     let space = usize::try_from(window / 8).unwrap_or(usize::MAX).min(MAX_BYTES);
     let mut forms = vec![SkillListing::Whole; skills.len()];
@@ -442,7 +443,7 @@ mod tests {
         assert!(at("people.md") > at("Run make check."));
         let mut history = vec![item(first)];
         assert_eq!(memory_notice(&preamble(&guides, &history)), None);
-        // Memories change while sessions run; that alone does not repeat the notice.
+        // Memories change while sessions run. Such a change alone does not repeat the notice.
         guides.memories.clear();
         assert_eq!(memory_notice(&preamble(&guides, &history)), None);
         guides.files[1] = file("~/code/AGENTS.md", GuideOrigin::Above, "All is Go.");
@@ -510,7 +511,7 @@ mod tests {
         let read = call("1", "read_file", json!({"path": "a/b.rs", "limit": 3, "paths": ["c"], "text": "two\nlines"}));
         check(&[Arc::clone(&read), result("1", None)], &["a/b.rs", "c"]);
         check(&[Arc::clone(&read), result("1", Some(ToolErrorCode::Path))], &["a/b.rs", "c"]);
-        // Calls that did not run reached no folder, nor did those that have not ended.
+        // Calls that did not run or have not ended reached no folder.
         check(&[Arc::clone(&read), result("1", Some(ToolErrorCode::Denied))], &[]);
         check(&[read], &[]);
         let run = call("2", "run", json!({"command": "cd a&&cat b/c >d; ls /x"}));
@@ -540,7 +541,7 @@ mod tests {
         let ItemBody::Notice { sources, .. } = &notice else { panic!() };
         let bytes: Vec<(u64, u64, bool)> =
             sources.iter().map(|source| (source.bytes, source.of_bytes, source.is_cut())).collect();
-        // The nearest file counts most.
+        // The nearest file gets the most space.
         assert_eq!(bytes, [(10, 20, true), (20, 20, false), (0, 0, false)]);
         assert!(text(&notice).contains("the file was removed") && text(&notice).contains("(the first 10 of 20 bytes)"));
         assert_eq!(folder_notice(&history, &[], 100_000, limits), None);

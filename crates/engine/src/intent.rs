@@ -1,11 +1,11 @@
-//! Classifies the intent of an input by a few heuristics: what looks like code, the first words of sentences, question
-//! marks. Deterministic and without side effects. An input with too few signs is uncertain.
+//! Classifies an input's intent by a few heuristics: text that looks like code, the first words of sentences, and
+//! question marks. Deterministic and without side effects. An input with too few signs is uncertain.
 
 use std::collections::HashSet;
 
 use agentd_core::routing::{Intent, IntentKind};
 
-/// Number of bytes of an input that are examined: the intent is usually clear from the start.
+/// Number of examined bytes of an input, because the intent is usually clear from the start.
 const MAX_EXAMINED: usize = 16 << 10;
 
 /// Minimum weight of an input about code.
@@ -17,7 +17,7 @@ const MAX_CAPABILITY: usize = 300;
 /// Minimum number of words for a classification.
 const MIN_WORDS: usize = 4;
 
-/// Number of words of a sentence that are searched for its request: polite phrases come first.
+/// Number of words in a sentence that are searched for its request, because polite phrases may come first.
 const FIRST_WORDS: usize = 6;
 
 /// Minimum number of points of a complex task.
@@ -61,7 +61,7 @@ fn weight(word: &str) -> u32 {
     }
 }
 
-/// Kind of request that a sentence makes.
+/// Kind of request in a sentence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Request {
     Change,
@@ -127,7 +127,7 @@ pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
 }
 
 fn kind(lower: &str, code: u32, in_project: bool) -> (IntentKind, u8, &'static str) {
-    // A dot ends a sentence only before a space: others occur in names.
+    // A dot ends a sentence only before a space, because other dots occur in names.
     let parts = lower.split(['\n', '!', '?', ';', ':']).flat_map(|line| line.split(". "));
     let requests: Vec<Request> = parts.flat_map(|part| part.split(", ")).filter_map(Request::of).collect();
     let changes = requests.contains(&Request::Change);

@@ -1,5 +1,5 @@
-//! Inputs that do not fit into the window: stored in a file of the session, and shown by their beginning, size and
-//! path. This way, users need not guess from an answer how much of their input was read.
+//! Inputs that do not fit into the window. Such an input is stored in a session file and shown by its beginning, size
+//! and path. This way, users need not guess from an answer how much of their input was read.
 //!
 //! Only [`spill`] writes files.
 
@@ -14,23 +14,23 @@ use agentd_core::{
 
 /// Minimum number of tokens for an input, however full the window is.
 const MIN_TOKENS: u64 = 256;
-/// Percentage of the window for an input that remains after a compaction: slightly less than a compaction leaves
-/// unchanged.
+/// Percentage of the window for an input that remains after a compaction, slightly less than the part that a compaction
+/// leaves unchanged.
 const COMPACTED_PERCENT: u64 = 35;
-/// Percentage up to which an input may fill the window. Above it, the model is asked to be brief.
+/// Percentage up to which an input may fill the window. Above this percentage, the model is asked to be brief.
 const MAX_FILL_PERCENT: u64 = 75;
 /// Maximum tokens of an input for the built-in model, and the shown part of a longer one.
 const EMBEDDED_LIMITS: (u64, u64) = (1200, 1000);
 /// File name for piped input after typed text, and for any other input.
 const FILE_NAMES: (&str, &str) = ("stdin.txt", "input.txt");
 
-/// The input of a turn, or an addition to it, as the model sees it.
+/// The input of a turn, or an addition to it, as shown to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserInput {
     pub(crate) text: String,
-    /// Length of its typed beginning in bytes; `None` if all of it was typed.
+    /// Length of the typed beginning in bytes; `None` if the whole input was typed.
     pub(crate) typed_bytes: Option<u64>,
-    /// File with the full input, if this is only its beginning.
+    /// File with the full input, if `text` is only its beginning.
     pub(crate) stored: Option<StoredInput>,
 }
 
@@ -53,7 +53,7 @@ impl UserInput {
     }
 }
 
-/// Sentence for users about an input that was stored.
+/// Sentence for users about an input that was stored in a file.
 fn stored_sentence(stored: &StoredInput, model: &str, window: u64) -> String {
     let StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored;
     let view = match shown_lines {
@@ -79,15 +79,15 @@ fn amount(bytes: u64) -> String {
 /// Occupied space of a window, in estimated tokens except for `window` and `used`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowUsage {
-    /// Size of the window, in tokens as its server counts them.
+    /// Size of the window, in tokens as counted by the server.
     pub(crate) window: u64,
-    /// The next request without the input, as its server would count it.
+    /// Tokens of the next request without the input, as the server would count them.
     pub(crate) used: u64,
-    /// Instructions and tools of the request.
+    /// Tokens of the request's instructions and tools.
     pub(crate) fixed: u64,
-    /// Notices before the input.
+    /// Tokens of the notices before the input.
     pub(crate) notices: u64,
-    /// Number of tokens that the server counts for a thousand estimated ones.
+    /// Number of tokens that the server counts for a thousand estimated tokens.
     pub(crate) thousand: u64,
     /// True for the built-in model.
     pub(crate) embedded: bool,
@@ -100,12 +100,13 @@ pub(crate) struct InputBudget {
     pub(crate) whole: u64,
     /// Size of the shown part of a longer input.
     pub(crate) shown: u64,
-    /// Maximum size of a tool result, and so of a part of the file that can be read at once.
+    /// Maximum size of a tool result, which also limits the part of the file that can be read at once.
     pub(crate) read: u64,
 }
 
 impl InputBudget {
-    /// Computes the available space. The history may be compacted for an input, which then stays after the compaction.
+    /// Computes the available space. The history may be compacted to fit an input, which then remains after the
+    /// compaction.
     pub(crate) fn of(usage: &WindowUsage, large_result: u64) -> Self {
         let WindowUsage { window, used, fixed, notices, thousand, embedded } = *usage;
         let estimated = |tokens: u64| tokens.saturating_mul(1000) / thousand.max(1);
@@ -154,7 +155,7 @@ fn split_input(text: &str, typed_bytes: Option<u64>, budget: InputBudget) -> Spl
     SplitOffsets { typed: 0, file_start: 0, head: head.len(), tail: head.len() + between.len(), at_once }
 }
 
-/// Returns the input as the model sees it: unchanged if it fits, else shortened and stored on disk.
+/// Returns the input as shown to the model: unchanged if it fits, or shortened and stored on disk.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -166,7 +167,7 @@ pub(crate) async fn spill(
     budget: InputBudget,
 ) -> Result<UserInput, WorkspaceError> {
     let UserInput { text, typed_bytes, stored: None } = input else { return Ok(input) };
-    // A token has at least one byte.
+    // Every token has at least one byte.
     if text.len() as u64 <= budget.whole {
         return Ok(UserInput::whole(text, typed_bytes));
     }
@@ -179,7 +180,7 @@ pub(crate) async fn spill(
     Ok(shown(&text, typed_bytes, split, path, tools))
 }
 
-/// Reason why an input cannot be accepted in full; `None` if it can.
+/// Reason why an input cannot be accepted in full; `None` if it can be accepted.
 pub(crate) async fn refusal(text: String, budget: InputBudget, model: &str, window: u64) -> Option<String> {
     let (_, refusal) = aside(text, move |text| (estimate(text) > budget.whole).then(|| sizes(text))).await;
     let (free, window) = (grouped(budget.whole), grouped(window));
@@ -201,7 +202,7 @@ pub(crate) fn truncated(text: &str, typed_bytes: Option<u64>, tokens: u64) -> Us
     UserInput::whole(format!("{head}\n[… {} were not stored …]", sizes(&text[head.len()..])), typed_bytes)
 }
 
-/// The shortened input as the model sees it, with its file.
+/// Builds the shortened input as shown to the model, with its file.
 fn shown(text: &str, typed_bytes: Option<u64>, split: SplitOffsets, path: String, tools: &ToolSet) -> UserInput {
     let SplitOffsets { typed, file_start, head, tail, at_once } = split;
     let (typed, all, head, tail) = (&text[..typed], &text[file_start..], &text[file_start..head], &text[tail..]);
@@ -232,7 +233,7 @@ fn shown(text: &str, typed_bytes: Option<u64>, split: SplitOffsets, path: String
     UserInput { text: shown, typed_bytes, stored: Some(stored) }
 }
 
-/// Note for the model about the rest.
+/// Note for the model about the rest of the input.
 fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: Option<u64>, tools: &ToolSet) -> String {
     let part = match (stored.shown_lines, with_tail) {
         (0, false) => "its beginning is".to_owned(),
@@ -254,7 +255,7 @@ fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: O
     )
 }
 
-/// True if an input of this size fits into the window in any case, so that its tokens need not be counted.
+/// Returns true if an input of this size fits into the window in any case, so that its tokens need not be counted.
 pub(crate) fn surely_fits(bytes: usize, window: u64, embedded: bool) -> bool {
     let bytes = bytes as u64;
     let limit = if embedded { EMBEDDED_LIMITS.0 } else { window / 8 };
@@ -277,7 +278,8 @@ mod tests {
             let budget = InputBudget::of(&occupied, 20_000);
             assert_eq!((budget.whole, budget.shown), (whole, shown), "{occupied:?}");
         };
-        // In a new session, three quarters of the window minus what is taken; half of that is shown of a longer input.
+        // In a new session, three quarters of the window are available, minus the occupied part. Of a longer input,
+        // half as much is shown.
         check(occupied(100_000, 5_000, 5_000), 70_000, 33_250);
         check(occupied(100_000, 45_000, 5_000), 33_250, 16_625);
         // A full window is compacted.
@@ -286,7 +288,7 @@ mod tests {
         check(WindowUsage { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
         check(WindowUsage { notices: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
         check(WindowUsage { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED_LIMITS.0, EMBEDDED_LIMITS.1);
-        // A part is shown however much the tools take.
+        // A part is shown however much space the tools take.
         check(occupied(2_048, 4_000, 4_000), MIN_TOKENS, MIN_TOKENS);
     }
 

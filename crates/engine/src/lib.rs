@@ -5,24 +5,25 @@
 //! numbers:
 //!
 //! - 8 `front/`: [`Engine`] finds, loads, forks and removes sessions, and dry-runs calls against the rules.
-//! - 7 `subagent`: runs the sessions that work on a call of another session; implements the kernel's trait `Subagents`.
+//! - 7 `subagent`: runs the sessions that work on another session's call; implements the kernel's trait `Subagents`.
 //! - 6 `session/`: one actor per session, the only writer of its events. `journal` numbers, stores and then publishes
 //!   them; any number of readers follow without stalling the turn. `registry` is the map of sessions.
 //! - 5 `links/`: the capabilities around a turn, one link each; `standard` lists them in order, with the reasons for
 //!   the order. `recovery/`: restores state after a crash, from the journal alone.
 //! - 4 `turn/`: the kernel. `run` is the loop, `step` decides without side effects, `sample` calls the model (also for
-//!   the final answer), `dispatch` runs tool calls. `hooks` defines what a capability can do; the kernel names no
+//!   the final answer), `dispatch` runs tool calls. `hooks` defines the hooks of a capability; the kernel names no
 //!   capability.
 //! - 3 `instructions`: text that users wrote for models (AGENTS.md, memory, skills), added to the history as notices.
 //! - 2 `agents`: the agent that runs a turn, and its tools; `mentions`: `@` mentions in an input; `attachments`:
 //!   uploaded files shown to the model; `large_input`: inputs too large for the window; `answer_form`: the schema an
-//!   answer must match; `client`: tools answered by the client, and project files it holds open; `grants`: live
-//!   permissions.
+//!   answer must match; `client`: tools answered by the client, and project files that the client has open; `grants`:
+//!   live permissions.
 //! - 1 `intent`: heuristics that classify an input; `catalog/`: the tools that a turn shows, finds or hides, without
-//!   side effects; `state_changes`: changes of the session's own state and how they are reverted; `config`.
+//!   side effects; `state_changes`: changes to the session's own state, and reverting them; `config`.
 //! - 0 `error`.
 //!
-//! Two crates without side effects are below: `agentd_context` builds what a model sees, `agentd_policy` judges calls.
+//! Two crates without side effects are below the engine: `agentd_context` builds a model's context, and `agentd_policy`
+//! judges calls.
 
 mod agents;
 mod answer_form;

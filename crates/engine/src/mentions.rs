@@ -1,10 +1,11 @@
 //! Resolves the `@names` that a user mentions in an input. All functions are pure.
 //!
 //! - [`names`] extracts the names mentioned in a text.
-//! - [`Mentions`] resolves each to a tool, or else a skill, an agent or an MCP server. It also has the skills that are
-//!   required by uploaded files.
+//! - [`Mentions`] resolves each name to a tool, or otherwise to a skill, an agent or an MCP server. It also contains
+//!   the skills that are required by uploaded files.
 //!
-//! Only text typed by the user counts: names in text that a script adds, or in files by others, mention nothing.
+//! Only text typed by the user can mention names. Names in text added by a script, or in other people's files, are
+//! ignored.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -27,15 +28,15 @@ pub(crate) struct KnownNames<'a> {
     pub(crate) agents: &'a [AgentCard],
 }
 
-/// Mentions of a turn's input.
+/// Mentions in a turn's input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Mentions {
-    /// Tools, by the names that calls use.
+    /// Tools, by the names used in calls.
     pub(crate) tools: MentionedTools,
-    /// Skills that are mentioned, and those that files require.
+    /// Skills that are mentioned or that files require.
     pub(crate) skills: Vec<LoadedSkill>,
     pub(crate) agents: Vec<AgentCard>,
-    /// MCP servers. Their tools are included in `tools`.
+    /// MCP servers. Tools of these servers are included in `tools`.
     pub(crate) servers: Vec<MentionedServer>,
     /// Names that load nothing, each explained in a sentence for the user.
     pub(crate) problems: Vec<String>,
@@ -80,7 +81,7 @@ impl Mentions {
             let reason = known.catalog.hidden_reason(name, &found.tools, scope)?;
             Some(format!("@{name} loads nothing: {reason}"))
         }));
-        // All of these may be offered, so they are exempt from the check above.
+        // All tools of mentioned servers may be offered, so they are exempt from the check above.
         found.tools.extend(found.servers.iter().flat_map(|server| server.tools.iter().cloned()));
         found
     }
@@ -203,7 +204,7 @@ fn tool(name: &str, known: &KnownNames<'_>) -> Result<Option<String>, String> {
     Ok(alike.map(str::to_owned).or_else(|| there((known.canonical)(name))))
 }
 
-/// Selects the exact match of these similar names, or the only one.
+/// Selects the exact match of these similar names, or the only similar name.
 fn select<'a>(written: &str, alike: impl Iterator<Item = &'a str>) -> Result<Option<&'a str>, String> {
     let alike: BTreeSet<&str> = alike.collect();
     let is_exact = |name: &&&str| written == **name || written.strip_prefix("mcp_") == Some(**name);
@@ -217,7 +218,7 @@ fn select<'a>(written: &str, alike: impl Iterator<Item = &'a str>) -> Result<Opt
     }
 }
 
-/// Returns true if the name means this server: by its name, or by the prefix of its tools.
+/// Returns true if `name` is this server's name or the prefix of its tools.
 fn is_server(known: &str, name: &str) -> bool {
     let bare = |name: &str| ["mcp_", "mcp-"].iter().find_map(|prefix| name.strip_prefix(prefix).map(str::to_owned));
     is_same_name(known, name) || bare(&name.to_ascii_lowercase()).is_some_and(|bare| is_same_name(known, &bare))
@@ -243,7 +244,7 @@ fn unknown(name: &str, known: &KnownNames<'_>) -> String {
     }
 }
 
-/// The most similar known name, if it is similar enough for a suggestion.
+/// Returns the most similar known name, if it is similar enough for a suggestion.
 fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let tolerance = name.chars().count().div_ceil(3).clamp(1, 4);
@@ -255,7 +256,7 @@ fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// The last input of a history, for a turn that continues from it: the typed text and its files.
+/// Returns the last input of a history (the typed text and its files), for a turn that continues from there.
 pub(crate) fn last_input(history: &[Arc<Item>]) -> (String, Vec<String>) {
     let input = history.iter().rev().find_map(|item| match &item.body {
         ItemBody::UserMessage { text, steered: false, typed_bytes, .. } => Some((item, typed(text, *typed_bytes))),
@@ -270,7 +271,7 @@ pub(crate) fn last_input(history: &[Arc<Item>]) -> (String, Vec<String>) {
     (text.to_owned(), files.map(|source| source.name.clone()).collect())
 }
 
-/// The part of an input that the user typed.
+/// Returns the part of an input that the user typed.
 pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
     let bytes = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
     text.get(..bytes).unwrap_or_default()
@@ -346,7 +347,7 @@ fn names_in_line(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Byte ranges of inline code in a line. A span is closed by as many backticks as opened it.
+/// Byte ranges of inline code in a line. A code span ends with as many backticks as it starts with.
 fn code_spans(line: &str) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut at = 0;
@@ -449,7 +450,7 @@ mod tests {
         check("@read_url", &["read_url"], &[], &[], Some("loads nothing: tools.yaml"));
         check("@web_serach", &[], &[], &[], Some("did you mean @web_search?"));
         check("@zzzzzzzz", &[], &[], &[], Some("no tool, skill, agent or MCP server"));
-        // A server adds its tools that are not switched off.
+        // A server adds those of its tools that are not disabled.
         check("@lab.2 @Lab.2", &["mcp_lab_weather"], &[], &[], None);
         check("@mcp_lab.2", &["mcp_lab_weather"], &[], &[], None);
         check("@mcp_pdf and @pdf", &["mcp_pdf_split"], &["pdf"], &[], None);

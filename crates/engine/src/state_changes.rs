@@ -1,7 +1,8 @@
-//! Changes of a session's state files in the form that undo uses: reported and reverted like changes of files on disk.
+//! Changes to a session's state files in the form used for undo, so that they are reported and reverted like changes to
+//! files on disk.
 //!
-//! The contents of these files are in the journal, one fact per change. So nothing else is stored for an undo: a
-//! content is looked up there by its hash.
+//! The contents of these files are in the journal, one fact per change. Therefore, nothing else is stored for an undo,
+//! which looks up contents in the journal by hash.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -22,19 +23,19 @@ use sha2::{Digest as _, Sha256};
 /// Prefix of the notice between the copied history and the fork's own. Models cannot write notices.
 pub(crate) const FORK_NOTICE: &str = "This session is a fork:";
 
-/// Path at which tools see the state files.
+/// Path of the state files, as tools see it.
 pub(crate) const ROOT: &str = "/state/";
 
-/// Changes read from the journal at a time. Each may contain a whole file.
+/// Number of changes read from the journal at a time. Each change may contain a whole file.
 const PAGE: usize = 32;
 
-/// Time limit for all diffs of one revert. After that they become coarser.
+/// Time limit for all diffs of one revert. After this time, diffs become coarser.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
-/// Maximum size of a diff, in bytes. It is larger than two texts of the maximum size.
+/// Maximum size of a diff, in bytes. The limit is larger than two texts of the maximum size.
 const MAX_DIFF: usize = 1024 * 1024;
 
-/// Converts a call's changes of state files to the form of file changes.
+/// Converts a call's changes to state files to the form of file changes.
 pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Vec<FileChange> {
     let last: BTreeMap<&str, Option<&str>> =
         changes.iter().map(|change| (change.path.as_str(), change.content.as_deref())).collect();
@@ -75,25 +76,25 @@ pub(crate) async fn changes_without_result(
     Ok(changes_of(&before, &changes))
 }
 
-/// Splits changes into those on disk and those of the state.
+/// Splits changes into changes on disk and changes to the state.
 pub(crate) fn split_state(changes: Vec<FileChange>) -> (Vec<FileChange>, Vec<FileChange>) {
     changes.into_iter().partition(|change| !change.path.starts_with(ROOT))
 }
 
-/// Plan for reverting changes of the state, starting from its current contents.
+/// Plan for reverting changes to the state, starting from the current contents.
 #[derive(Debug, Default)]
 pub(crate) struct RevertPlan {
     /// Outcome for each file, and the reverting changes.
     pub(crate) undone: FilesReverted,
-    /// Facts that must be stored to revert.
+    /// Facts that must be stored to revert the changes.
     pub(crate) facts: Vec<StateFileChange>,
     /// Texts for the diffs: the path of each file and both versions.
     sides: Vec<(String, Option<String>, Option<String>)>,
 }
 
 impl RevertPlan {
-    /// Creates the plan without changing anything. Files that were changed since are skipped and shown with a diff.
-    /// With `shows_all`, reverted files get a diff too.
+    /// Creates the plan without changing anything. Files that have changed since are skipped and shown with a diff.
+    /// With `shows_all`, reverted files also get a diff.
     pub(crate) async fn find(
         store: &dyn Store,
         session: SessionId,
@@ -107,7 +108,7 @@ impl RevertPlan {
         }
         let contents = contents(store, session, changes, now).await?;
         let mut files = now.clone();
-        // Removals first, to make room for restored files.
+        // Removals come first, to make room for restored files.
         let (removed, restored): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.before.is_none());
         for change in removed.into_iter().chain(restored) {
             plan.step(change, &contents, &mut files, shows_all);
@@ -197,7 +198,7 @@ impl RevertPlan {
     }
 }
 
-/// Contents before and after these changes by hash, as far as they are in the current state or the journal.
+/// Contents before and after these changes by hash, as far as available in the current state or the journal.
 async fn contents(
     store: &dyn Store,
     session: SessionId,
@@ -224,7 +225,7 @@ async fn contents(
     Ok(found)
 }
 
-/// Visits changes of state files with sequence numbers below `before`, newest first, until `visit` returns false.
+/// Visits changes to state files with sequence numbers below `before`, newest first, until `visit` returns false.
 async fn newest_first(
     store: &dyn Store,
     session: SessionId,
@@ -247,7 +248,7 @@ fn state(content: &str) -> FileState {
     FileState { kind: FileKind::File, hash: hash(content), size: content.len() as u64, mode: 0o644 }
 }
 
-/// SHA-256 of a text in hexadecimal, used as its name.
+/// SHA-256 of a text in hexadecimal, used as the name of the content.
 pub(crate) fn hash(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

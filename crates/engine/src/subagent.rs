@@ -1,11 +1,10 @@
-//! Subagents: sessions that work on a call of another session.
+//! Subagents: sessions that work on another session's call.
 //!
-//! A subagent is a session like any other, with its own history, todos, journal, actor and turns. Its settings
-//! name its parent, on whose files it works. The parent's call starts it, follows its events to the end, and
-//! returns the result.
+//! A subagent is a session like any other, with its own history, todos, journal, actor and turns. Its settings name its
+//! parent, whose files it shares. The parent's call starts it, follows its events to the end, and returns the result.
 //!
-//! A monitor forwards its questions to the user of the parent, and forwards the parent's cancellation, limits, grants
-//! and the disconnection of its client to it.
+//! A monitor forwards the subagent's questions to the parent's user, and forwards the parent's cancellation, limits,
+//! grants and the disconnection of its client to the subagent.
 
 use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
@@ -51,8 +50,8 @@ use crate::{
 /// Maximum length of a task's title, in characters.
 const MAX_TITLE: usize = 80;
 
-/// Length of an answer in characters below which the subagent is asked for detail, once. Such short answers often only
-/// state that something was done.
+/// Answer length in characters below which the subagent is asked once for detail. Such short answers often only state
+/// that something was done.
 const SHORT_ANSWER: usize = 200;
 
 /// Prompt for more detail.
@@ -60,7 +59,7 @@ const DETAIL: &str = "The agent that gave you this task sees only your answer. I
                       unchanged. Otherwise give it in full: what you found or did, with paths, names and figures, and \
                       what is left to do. Do not call tools unless something is missing.";
 
-/// A subagent at work.
+/// A subagent that is working on a call.
 struct RunningSubagent {
     session: SessionHandle,
     subagent: Subagent,
@@ -87,7 +86,7 @@ impl Subagents for SessionSubagents {
             let context = call.context;
             let found = async {
                 let session = self.0.registry()?.get(subagent.session_id).await?;
-                // Passes on the current grants: the session that did so before may be gone.
+                // Passes on the current grants, because the session that did so before may be gone.
                 session.take_permissions(context.rules.grants.of_session()).await?;
                 let turn = session.show().await?.live_turn;
                 Ok::<_, EngineError>((session, turn))
@@ -136,13 +135,14 @@ impl SessionSubagents {
         Ok(ToolOutput::error(ToolErrorCode::Tool, failure_text(error)))
     }
 
-    /// Returns true if the reason is a stop of the daemon, as opposed to an idle session that was unloaded.
+    /// Returns true if the error is due to a daemon stop, as opposed to an idle session that was unloaded.
     async fn is_stopping(&self, context: &TurnContext, error: &EngineError) -> bool {
         let live = async { self.0.registry()?.live(context.ids.session).await };
         error.kind() == ErrorKind::ShuttingDown && live.await.is_err()
     }
 
-    /// Records the subagent in the journal before starting it, so that a crash in between leaves no unknown session.
+    /// Records the subagent in the journal before starting the subagent, so that a crash in between leaves no unknown
+    /// session.
     async fn begin(
         &self,
         call: &Invocation<'_>,
@@ -232,7 +232,7 @@ impl SessionSubagents {
         let has_own_worktree = own_worktree(&context.ports, session.id(), context.ids.session).await.is_some();
         if work.wants_detail(SHORT_ANSWER) {
             let detail = input(context, DETAIL.to_owned(), max_steps, Some(&name), has_own_worktree);
-            // If it cannot be asked, its first answer is final.
+            // If the subagent cannot be asked, its first answer is final.
             if let Ok(started) = session.start_turn(detail).await {
                 (monitor.turn, monitor.disconnect_reported) = (started.turn_id, false);
                 monitor.follow_to_end(&mut work).await?;
@@ -246,7 +246,7 @@ impl SessionSubagents {
     }
 }
 
-/// Records the effects of the work on the turn.
+/// Records the effects of the subagent's work on the turn.
 fn record_effects(call: &Invocation<'_>, SubagentOutput { output, delegated }: SubagentOutput) -> ToolOutput {
     call.record.entries().effects.delegated = delegated;
     output
@@ -276,7 +276,7 @@ async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Resu
     }
 }
 
-/// A turn of a subagent. Its input is written by a model, so none of it counts as typed by the user.
+/// Start of a subagent's turn. The input is written by a model, so none of it counts as typed by the user.
 fn input(
     context: &TurnContext,
     text: String,
@@ -285,7 +285,7 @@ fn input(
     has_own_worktree: bool,
 ) -> TurnStart {
     let own = agent.and_then(|id| context.active_agent.agents().get(id)?.slot);
-    // Without its own worktree, it works on the same files, which the same clients hold.
+    // Without its own worktree, the subagent works on the same files, which the same clients have open.
     let files = if has_own_worktree { Default::default() } else { context.files.client_files.lines() };
     let lines = ClientLines { tools: None, files };
     let start = StartTurn {
@@ -297,7 +297,7 @@ fn input(
         while_connected: context.rules.answering.while_connected(),
         client: context.ids.client.clone().unwrap_or_default(),
         environment: (*context.control.environment).clone(),
-        // Tools that the client did not allow for the turn are not allowed for its subagents either.
+        // Tools that the client did not allow for the turn are also not allowed for its subagents.
         options: TurnOptions { allowed_tools: context.options.allowed_tools.clone(), ..TurnOptions::default() },
         ..StartTurn::default()
     };
@@ -308,7 +308,7 @@ fn failure_text(error: &EngineError) -> String {
     format!("the subagent could not run: {}", error.sentence())
 }
 
-/// Time for a subagent to record its end after a cancellation. Five seconds of it are for a running tool.
+/// Time for a subagent to record its end after a cancellation. Five seconds of this time are for a running tool.
 const CANCEL_GRACE: Duration = Duration::from_secs(6);
 
 /// Maximum length of a call's arguments in progress lines, in characters.
@@ -318,17 +318,17 @@ const MAX_ARGUMENTS: usize = 100;
 struct Monitor<'a> {
     call: &'a Invocation<'a>,
     session: SessionHandle,
-    /// The turn that does the work. Others may follow it, and many events may come after its end.
+    /// The turn that does the work. Other turns may follow, and many events may come after its end.
     turn: TurnId,
     events: Subscription,
     grants: LiveGrants,
     progress: CallProgress,
-    /// Its open questions. While there are any, the turn's stopwatch is paused.
+    /// Open questions of the subagent. While there are any, the turn's stopwatch is paused.
     questions: HashSet<InterruptId>,
     guard: StopwatchGuard<'a>,
-    /// Reason why it was cancelled, and the deadline for its end.
+    /// Reason why the subagent was cancelled, and the deadline for its end.
     stopped: Option<(StopReason, Instant)>,
-    /// True once it was notified that the client has disconnected.
+    /// True once the subagent was notified that the client has disconnected.
     disconnect_reported: bool,
 }
 
@@ -342,7 +342,7 @@ impl<'a> Monitor<'a> {
         let events = session.subscribe(work.subagent.after).await?;
         let context = call.context;
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
-        // Clients that wait for progress see this line at once.
+        // Clients that wait for progress get this line at once.
         progress.report(&format!("{}: {}", work.subagent.name, work.subagent.task));
         let grants = context.rules.grants.clone();
         let (questions, guard) = (HashSet::new(), context.control.stopwatch.work());
@@ -360,7 +360,7 @@ impl<'a> Monitor<'a> {
         })
     }
 
-    /// Follows it until the turn that does the work has ended.
+    /// Follows the subagent until the turn that does the work has ended.
     async fn follow_to_end(&mut self, work: &mut SubagentResult) -> Result<(), TurnExit> {
         let context = self.call.context;
         loop {
@@ -381,7 +381,7 @@ impl<'a> Monitor<'a> {
                             return Ok(());
                         }
                     }
-                    // The daemon is stopping: the rest is left to the next start.
+                    // The daemon is stopping, so the rest is left to the next start.
                     Some(Err(error)) if error.kind() == ErrorKind::ShuttingDown => {
                         return leave_for_next_start(self.call).await;
                     }
@@ -398,7 +398,7 @@ impl<'a> Monitor<'a> {
                         tracing::warn!(%session, "could not pass on the current permissions: {error}");
                     }
                 }
-                // While it waits for the user, no time limit applies, whatever others have used.
+                // While the subagent waits for the user, no time limit applies, regardless of time used by others.
                 () = context.control.stopwatch.reaches(context.limits.time), if runs && self.questions.is_empty() => {
                     self.stop(work, StopReason::TimeLimit).await;
                 }
@@ -449,7 +449,7 @@ impl<'a> Monitor<'a> {
     async fn stop(&mut self, work: &mut SubagentResult, reason: StopReason) {
         self.stopped = Some((reason, Instant::now() + CANCEL_GRACE));
         work.stopped.get_or_insert(reason);
-        // A subagent that has ended has recorded that already.
+        // A subagent that has ended has already recorded its end.
         let _ = self.session.cancel(Some(self.turn)).await;
     }
 }

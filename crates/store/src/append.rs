@@ -1,6 +1,6 @@
 //! Appending events: encoded in the caller's task, then checked and applied by the writer.
 //!
-//! Also the writer's cache of recently written sessions, so that it need not read back what it has just written.
+//! Also the writer's cache of recently written sessions, which saves the writer from reading back its own writes.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -54,7 +54,7 @@ impl Append {
         self.events.len()
     }
 
-    /// Size of its payloads in bytes.
+    /// Size of the events' payloads in bytes.
     pub(crate) fn size(&self) -> usize {
         self.events.iter().map(|encoded| encoded.payload.len()).sum()
     }
@@ -80,8 +80,9 @@ impl Append {
 impl EncodedEvent {
     fn new(event: Arc<Event>) -> Result<Self, Fault> {
         let payload = json(&event.kind)?;
-        // A value of a model may be nested exactly to the limit of the JSON reader. Inside an event it exceeds the
-        // limit, and the event could be stored but never read. It is rejected now, while the caller can still react.
+        // A model's value may be nested exactly to the JSON reader's limit. Inside an event, the value exceeds the
+        // limit, so the event could be stored but never read. Such an event is rejected now, while the caller can still
+        // react.
         let has_model_values =
             matches!(event.kind, EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. });
         if has_model_values && json_from::<EventKind>(&payload).is_err() {
@@ -91,7 +92,7 @@ impl EncodedEvent {
     }
 }
 
-/// Counts a model call. Delegated usage is skipped, because the subagents' sessions have counted it.
+/// Counts a model call. Delegated usage is skipped, because the subagents' sessions have already counted that.
 fn count(connection: &Connection, rows: &Rows, owner: i64, event: &Event) -> Result<(), Fault> {
     let EventKind::UsageUpdated { slot, model, usage: call_usage, delegated: false, .. } = &event.kind else {
         return Ok(());
@@ -131,22 +132,23 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
     }
 }
 
-/// Maximum number of cached sessions. More than write at the same time, and little memory.
+/// Maximum number of cached sessions. More than the number of sessions that write at the same time, but still little
+/// memory.
 const MAX_CACHED: usize = 256;
 
-/// A session's row, as the open transaction will leave it.
+/// A session's row, in its state after the open transaction.
 pub(crate) struct CachedRow {
     pub(crate) key: i64,
-    /// Key of the top-level session that it works for, which may be itself.
+    /// Key of the top-level session for which this session works, which may be its own key.
     pub(crate) owner: i64,
     pub(crate) projection: Projection,
 }
 
-/// Cached rows by session, used by the writer thread only. After a rollback the cache must be cleared.
+/// Cached rows by session, used by the writer thread only. After a rollback, the cache must be cleared.
 pub(crate) struct Rows {
     time_zone: fn() -> TimeZone,
     cached: HashMap<SessionId, CachedRow>,
-    /// Keys of sessions that were removed, also by a transaction that was rolled back.
+    /// Keys of removed sessions, including those removed by a transaction that was rolled back.
     removed: Vec<i64>,
 }
 
@@ -155,13 +157,13 @@ impl Rows {
         Self { time_zone, cached: HashMap::new(), removed: Vec::new() }
     }
 
-    /// Time zone of the days by which usage is counted.
+    /// Time zone for counting usage by day.
     pub(crate) fn time_zone(&self) -> TimeZone {
         (self.time_zone)()
     }
 
-    /// Takes a row from the cache, or reads it from the table. It stays out of the cache until it is [put](Self::put)
-    /// back, so that a change which fails halfway leaves no stale row.
+    /// Takes a row from the cache, or reads it from the table. The row stays out of the cache until the caller
+    /// [puts](Self::put) it back, so that a change that fails halfway leaves no stale row.
     pub(crate) fn get(&mut self, connection: &Connection, session: SessionId) -> Result<CachedRow, Fault> {
         match self.cached.remove(&session) {
             Some(cached) => Ok(cached),
@@ -186,8 +188,7 @@ impl Rows {
         self.removed.extend(keys);
     }
 
-    /// Returns the keys of the sessions removed since the last call. For a transaction that was rolled back, these
-    /// sessions still exist.
+    /// Returns the keys of the sessions removed since the last call. After a rollback, these sessions still exist.
     pub(crate) fn take_removed(&mut self) -> Vec<i64> {
         std::mem::take(&mut self.removed)
     }

@@ -27,21 +27,21 @@ pub(crate) enum Change {
     Import(ImportStep),
     Append(Append),
     Delete(SessionId),
-    /// Records that the files of these deleted sessions are gone.
+    /// Records that the files of these deleted sessions have been removed.
     FilesGone(Vec<SessionId>),
     AddGrant(Grant),
     Revoke(String),
     Index(MissingPage),
     /// Counts a model call outside of sessions.
     Count(SideUsage),
-    /// Stores the head of the audit log, as it is on the disk.
+    /// Stores the head of the audit log, as it is on disk.
     NoteAudit(AuditHead),
-    /// Rewrites the schema version, to test if writing works.
+    /// Rewrites the schema version, to test that the journal is writable.
     TestWrite,
 }
 
 impl Change {
-    /// Completes the sentence "could not …".
+    /// Returns the words that complete the sentence "could not …".
     pub(crate) fn action(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create the session",
@@ -69,7 +69,7 @@ impl Change {
             Self::Import(step) => step.apply(connection, rows),
             Self::Append(append) => append.apply(connection, rows),
             Self::Delete(id) => {
-                // Its subagents' sessions are removed, too.
+                // The sessions of subagents are also removed.
                 rows.remove(upkeep::remove(connection, *id)?);
                 Ok(())
             }
@@ -99,7 +99,7 @@ impl Change {
         }
     }
 
-    /// Number of events that it stores. `None` if it is of a kind that stores none.
+    /// Number of events stored by the change. `None` for kinds of changes that store no events.
     pub(crate) fn events(&self) -> Option<usize> {
         match self {
             Self::Append(append) | Self::Create { first: Some(append), .. } => Some(append.count()),
@@ -112,7 +112,7 @@ impl Change {
 
 /// Maximum number of changes in one commit.
 const MAX_CHANGES: usize = 256;
-/// Size of a batch's payload in bytes from which it accepts no more changes.
+/// Payload size in bytes from which a batch accepts no more changes.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Channel for the outcome of a change.
@@ -124,14 +124,14 @@ pub(crate) enum Command {
         change: Change,
         reply: Reply,
     },
-    /// Update the search index, because a search needs it.
+    /// Update the search index, because a search needs the missing part.
     CatchUp,
-    /// Rewrite the whole file, so that it can shrink.
+    /// Rewrite the whole file, so that the file can shrink.
     Rewrite(Reply),
     Close(Reply),
 }
 
-/// Changes of one commit, in order of arrival, and other commands received meanwhile.
+/// Changes in one commit, in order of arrival, and other commands received in the meantime.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) changes: Vec<Change>,
@@ -174,8 +174,8 @@ impl Batch {
         self.close.is_some() || self.rewrite.is_some() || self.changes.len() >= MAX_CHANGES || self.size >= MAX_BYTES
     }
 
-    /// Returns true if a change removes a session, which leaves work for later, or reports that its files have freed
-    /// space.
+    /// Returns true if a change removes a session, which leaves work for later, or reports that removed files have
+    /// freed space.
     pub(crate) fn removes(&self) -> bool {
         let removes = |change: &Change| match change {
             Change::Delete(_) | Change::FilesGone(_) => true,

@@ -1,9 +1,9 @@
 //! Ids, times, numbers and JSON in columns, and helpers for running statements.
 //!
-//! Ids are stored as text, 32 digits without hyphens: a prefix that a user types is then a range of the index, and the
-//! journal is readable for manual repair. Events refer to their session by its integer key.
+//! Ids are stored as text of 32 digits without hyphens, so that a prefix typed by a user is a range of the index and
+//! the journal is readable for manual repair. Events refer to their session by its integer key.
 //!
-//! Also the errors of the journal, with their messages and hints.
+//! Also the journal's errors, with their messages and hints.
 
 use std::{path::Path, str::FromStr, sync::Arc};
 
@@ -38,7 +38,7 @@ pub(crate) fn bound(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
-/// Nanoseconds, so that a stored event equals the published one. The range is from 1677 to 2262.
+/// Converts a time to nanoseconds, so that a stored event equals the published one. The range is from 1677 to 2262.
 pub(crate) fn time(at: Timestamp) -> Result<i64, Fault> {
     i64::try_from(at.as_nanosecond())
         .map_err(|_| Fault::invalid(format!("the time {at} is outside the range of the journal")))
@@ -54,7 +54,7 @@ pub(crate) fn json(value: &(impl Serialize + ?Sized)) -> Result<String, Fault> {
         .map_err(|error| Fault::invalid(format!("could not serialise a value as JSON: {error}")))
 }
 
-/// Parses the output of [`json`]. The error has the position but not the text, which may be private.
+/// Parses the output of [`json`]. The error contains the position but not the text, which may be private.
 pub(crate) fn json_from<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     serde_json::from_str(text)
         .map_err(|error| Fault::Damaged(format!("invalid stored value at character {}", error.column())))
@@ -111,7 +111,7 @@ pub(crate) fn first<T>(
     rows.next()?.map(read).transpose()
 }
 
-/// Error of a read or a change. It is `Clone` because one failed commit answers many callers.
+/// Error of a read or a change. Implements `Clone` because one failed commit answers many callers.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     /// SQLite returned an error.
@@ -126,13 +126,13 @@ pub(crate) enum Fault {
     Gone(String),
     /// The file was written by a newer version, with this schema version.
     Newer(i64),
-    /// The file is a database of another program.
+    /// The file is another program's database.
     Foreign,
     /// The caller's request is invalid.
     Refused(ErrorKind, String),
     /// The journal is closed.
     Closed,
-    /// A bug ended the work before there was an answer.
+    /// A bug ended the work before it returned an answer.
     Lost,
 }
 
@@ -174,7 +174,7 @@ impl Fault {
         matches!(code, Some(ErrorCode::DatabaseCorrupt))
     }
 
-    /// Returns true if the rows are not the cause, so that a retry may succeed.
+    /// Returns true if the error was not caused by the rows, so that a retry may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         let error = match self {
             Self::Sqlite(error) => error,

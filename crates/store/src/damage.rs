@@ -1,4 +1,4 @@
-//! Unreadable events: each is replaced by a placeholder, and the events after it stay readable.
+//! Unreadable events, each replaced by a placeholder so that later events stay readable.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row};
 
 use crate::codec::{Fault, bound, first, id_from, json_from, number_from, text, time_from};
 
-/// Maximum number of missing events that get placeholders. More of them mean that a session's count is damaged.
+/// Maximum number of missing events that get placeholders. A larger number means that a session's count is damaged.
 const MAX_MISSING: u64 = 10_000;
 
 /// Parses an event from a row with `seq`, `at`, `turn` and `payload`.
@@ -22,7 +22,7 @@ fn parse(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
     })
 }
 
-/// Reads the event of a row, or returns a placeholder for it.
+/// Reads the event of a row, or returns a placeholder for the event.
 pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
     let seq = number_from(row.get("seq")?)?;
     Ok(parse(row, session_id).unwrap_or_else(|fault| {
@@ -57,7 +57,7 @@ pub(crate) fn fill(
 }
 
 /// Reads events one by one after reading them together has failed. A damaged page of the file affects only the events
-/// on it.
+/// on that page.
 pub(crate) fn one_by_one(
     connection: &Connection,
     session: i64,
@@ -69,8 +69,8 @@ pub(crate) fn one_by_one(
     numbers.map(|seq| read_one(seq).unwrap_or_else(|| Event::damaged(session_id, None, seq))).collect()
 }
 
-/// Numbers of the last completed items in the range after its start, last first, for a damaged index. An unreadable
-/// event counts as an item, because it may have been one.
+/// Numbers of the last completed items after the start of the range, last first, for a journal with a damaged index. An
+/// unreadable event counts as an item, because it may have been one.
 pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Range<u64>, limit: usize) -> Vec<u64> {
     tracing::warn!("an index of events is damaged; searching items one by one");
     let kind = "SELECT kind FROM events WHERE session = ?1 AND seq = ?2";

@@ -1,11 +1,12 @@
 //! Imported sessions and forks.
 //!
-//! The events of an import are stored in small pieces, so that other writes do not wait. They belong to a row that is
-//! its own parent, like that of a removed session, so no list, search or load finds it. At the end, one small change
-//! gives the row its id. Drafts left by an earlier process are removed like deleted sessions.
+//! The events of an import are stored in small pieces, so that other writes do not wait. These events belong to a row
+//! that is its own parent, like the row of a removed session, so no list, search or load finds the draft. At the end,
+//! one small change gives the row its id. Drafts left by an earlier process are removed like deleted sessions.
 //!
-//! A fork continues from a copy of another session's events. A reader computes their combined state, so that the writer
-//! thread only copies rows. Events never change, so the copied events are those that the reader has seen.
+//! A fork continues from a copy of another session's events. A reader computes the combined state of the copied events,
+//! so that the writer thread only copies rows. Events never change, so the copied events are those that the reader has
+//! seen.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use crate::{
     sessions,
 };
 
-/// One change of drafts.
+/// One change to drafts.
 pub(crate) enum ImportStep {
     Begin(DraftId),
     Add { draft: DraftId, events: Vec<(Arc<Event>, String)> },
@@ -50,7 +51,7 @@ impl ImportStep {
         }
     }
 
-    /// Size in bytes of the events that it stores.
+    /// Size in bytes of the events stored by this step.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Add { events, .. } => events.iter().map(|(_, payload)| payload.len()).sum(),
@@ -58,7 +59,7 @@ impl ImportStep {
         }
     }
 
-    /// Number of events that it makes searchable.
+    /// Number of events made searchable by this step.
     pub(crate) fn events(&self) -> Option<usize> {
         match self {
             Self::Finish(drafts) => {
@@ -70,7 +71,7 @@ impl ImportStep {
     }
 }
 
-/// Placeholder for the id. No id prefix or suffix that a user types matches it.
+/// Placeholder for the id, which matches no id prefix or suffix that a user can type.
 fn name(draft: DraftId) -> String {
     format!("import {} draft", id_text(draft.0.as_uuid()))
 }
@@ -130,11 +131,11 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
     Ok(())
 }
 
-/// Hides drafts permanently. Their content is removed like that of deleted sessions.
+/// Hides drafts permanently. Their content is removed like the content of deleted sessions.
 fn abandon(connection: &Connection, rows: &mut Rows, drafts: &[DraftId]) -> Result<(), Fault> {
     let mut keys = Vec::new();
     for draft in drafts {
-        // A draft that never began has left nothing.
+        // A draft that never began has left no data.
         let Ok((key, _)) = head(connection, *draft) else { continue };
         run(connection, "UPDATE sessions SET id = 'removed ' || key WHERE key = ?1", [key])?;
         keys.push(key);
@@ -166,7 +167,7 @@ impl Fork {
         Ok(Self { id, at, from, past_state, first: Append::of_session(id, first)? })
     }
 
-    /// Number of events that it stores, including the copied ones.
+    /// Number of events stored by the fork, including copied events.
     pub(crate) fn count(&self) -> usize {
         let copied = usize::try_from(self.past_state.projection.last_seq).unwrap_or(usize::MAX);
         copied.saturating_add(self.first.as_ref().map_or(0, Append::count))
@@ -190,7 +191,7 @@ impl Fork {
 }
 
 /// Number of the last event from another machine, according to the settings in the fork's first events; 0 if there is
-/// none.
+/// no such event.
 fn imported(first: &[Arc<Event>]) -> u64 {
     let origin = first.iter().find_map(|event| match &event.kind {
         EventKind::StateChanged { change: StateChange::Settings { settings } } => settings.imported.as_ref(),
@@ -199,7 +200,7 @@ fn imported(first: &[Arc<Event>]) -> u64 {
     origin.map_or(0, |origin| origin.events)
 }
 
-/// Copies rows with their numbers. Session ids inside of events are replaced by the new one.
+/// Copies rows with their numbers. Session ids inside of events are replaced by the new id.
 fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: SessionId) -> Result<(), Fault> {
     let sql = "INSERT INTO events (session, seq, at, turn, kind, payload)
              SELECT ?1, seq, at, turn, kind,

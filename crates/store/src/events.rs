@@ -18,7 +18,7 @@ use crate::{
     damage, sessions,
 };
 
-/// Inserts one event. `payload` is its kind as JSON.
+/// Inserts one event. `payload` is the event's kind as JSON.
 pub(crate) fn insert(connection: &Connection, session: i64, event: &Event, payload: &str) -> Result<(), Fault> {
     let turn = event.turn_id.map(|turn| id_text(turn.as_uuid()));
     let sql = "INSERT INTO events (session, seq, at, turn, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -74,8 +74,8 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
     Ok(spans(found))
 }
 
-/// Returns turns of top-level sessions that end after position `after`. Removed sessions are their own parents and
-/// therefore excluded. Turns before the mark of a fork are copies, and imported turns did not happen here.
+/// Returns turns of top-level sessions that end after position `after`. Removed sessions are excluded, because they are
+/// their own parents. Turns before the mark of a fork are copies, and imported turns did not happen here.
 pub(crate) fn ended_turns(connection: &Connection, after: u64, limit: usize) -> Result<EndedTurns, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let end = snapshot.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0))?;
@@ -102,7 +102,7 @@ pub(crate) fn ended_turns(connection: &Connection, after: u64, limit: usize) -> 
 /// Builds turns from their starts and ends.
 fn spans(edges: Vec<(u64, String, String)>) -> Vec<TurnSpan> {
     let mut spans: Vec<TurnSpan> = Vec::new();
-    // Few turns are open at once: the running one, and one that is reported although it never ran.
+    // Few turns are open at once: the running turn, and any turn that is reported although it never ran.
     let mut open: Vec<(String, usize)> = Vec::new();
     for (seq, turn, kind) in edges {
         if kind == "turn_started" {
@@ -116,8 +116,8 @@ fn spans(edges: Vec<(u64, String, String)>) -> Vec<TurnSpan> {
     spans
 }
 
-/// SQL condition that an item, a row with `session` and `seq`, was not withdrawn. It names the index, so that a query
-/// plan which reads other events is an error.
+/// SQL condition that an item, a row with `session` and `seq`, was not withdrawn. The condition names the index, so
+/// that a query plan that reads other events is an error.
 macro_rules! not_withdrawn {
     ($row:literal) => {
         concat!(
@@ -131,8 +131,8 @@ macro_rules! not_withdrawn {
 }
 pub(crate) use not_withdrawn;
 
-/// Numbers of completed items, read from the index alone. It names the index, so that a query plan which reads other
-/// events is an error instead of a slow start.
+/// Numbers of completed items, read from the index alone. The query names the index, so that a query plan that reads
+/// other events is an error instead of a slow start.
 const ITEM_NUMBERS: &str = concat!(
     "SELECT seq FROM events INDEXED BY completed_items
      WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq < ?4 AND ",
@@ -176,7 +176,8 @@ pub(crate) fn items_between(
     numbers.into_iter().map(item).collect()
 }
 
-/// Placeholder for a damaged item, for the model and the user. It never quotes the stored text, which may be private.
+/// Placeholder for a damaged item, for the model and the user. The placeholder never quotes the stored text, which may
+/// be private.
 fn damaged_item(session_id: SessionId, seq: u64, turn_id: Option<TurnId>) -> Item {
     tracing::warn!(session = %session_id, seq, "skipping a damaged item");
     let text = format!("This item (event {seq}) is damaged on disk and omitted.");
@@ -190,7 +191,7 @@ pub(crate) fn state_file_changes(
     limit: usize,
 ) -> Result<Vec<(u64, StateFileChange)>, Fault> {
     let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
-    // Names the index, so that a query plan which reads other events is an error instead of a slow undo.
+    // The query names the index, so that a query plan that reads other events is an error instead of a slow undo.
     let sql = "SELECT seq, payload FROM events INDEXED BY state_file_changes
          WHERE session = ?1 AND kind = 'state_changed'
             AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.change.state') END = 'file' AND seq < ?2

@@ -1,5 +1,5 @@
-//! The tables `interrupts`, `grants` and `state_files`. `grants` has the permanent grants; those of one session are in
-//! its settings.
+//! The tables `interrupts`, `grants` and `state_files`. `grants` has the permanent grants; grants for a single session
+//! are in its settings.
 
 use agentd_core::{
     Timestamp,
@@ -22,7 +22,7 @@ use crate::{
 
 pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interrupt: &Interrupt) -> Result<(), Fault> {
     if interrupt.session_id != event.session_id {
-        // A subagent's session raised it and stores it. This event only reports it here.
+        // A subagent's session raised and stores the interrupt. This event only reports it here.
         return Ok(());
     }
     let sql =
@@ -38,7 +38,7 @@ pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interr
     Ok(())
 }
 
-/// Stores the one answer of a pending interrupt.
+/// Stores the one answer to a pending interrupt.
 pub(crate) fn resolve(
     connection: &Connection,
     session: i64,
@@ -55,7 +55,7 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-/// Returns true if a subagent of this session raised it, so that its outcome is only reported here.
+/// Returns true if a subagent of this session raised the interrupt, so that the outcome is only reported here.
 fn is_of_child(connection: &Connection, session: i64, id: InterruptId) -> Result<bool, Fault> {
     let sql = "SELECT EXISTS (SELECT 1 FROM interrupts JOIN sessions ON sessions.key = interrupts.session
             WHERE interrupts.id = ?1 AND sessions.parent = ?2)";

@@ -1,20 +1,20 @@
-//! The mark file beside an open journal, which has a lower bound for the length of the write-ahead log.
+//! The mark file next to an open journal, which contains a lower bound for the length of the write-ahead log.
 //!
-//! SQLite treats a missing log as a clean stop. After an unclean stop the log has the last changes, and in a young
-//! journal all of them. Without the mark, its loss would go unnoticed. The bound is written before a change is
-//! acknowledged, and reset before the log is emptied, so it is never too high, whenever the process ends. It need not
-//! follow each commit: updating it when the log has doubled is precise enough.
+//! SQLite treats a missing log as a clean stop. After an unclean stop, the log contains the last changes, and in a
+//! young journal all changes. Without the mark, the loss of the log would go unnoticed. The bound is written before a
+//! change is acknowledged, and reset before the log is emptied, so the bound is never too high, whenever the process
+//! ends. The bound need not follow each commit; an update when the log has doubled is precise enough.
 //!
 //! Another program that opens the journal after a crash, such as SQLite's shell, moves the log into the database and
-//! removes it. Nothing is lost in that case. Therefore the mark also has the key of the newest event in the log and of
-//! the newest one before the log: a database with the former event has received the log.
+//! removes it. Nothing is lost in that case. Therefore, the mark also contains the keys of the newest event in the log
+//! and of the newest event before the log. A database that contains the newest event in the log has received the log.
 //!
 //! A detected loss is recorded in a separate file until a user removes that file.
 //!
 //! This module also checks that the journal's files are still those that were opened, and reserves disk space for
-//! removals on a full disk, which write, too. Writes to a file that was removed or replaced are lost when the daemon
-//! ends, so the writer checks the files after each commit, before it acknowledges it. Checking two names takes some
-//! microseconds, a commit a thousand times as long.
+//! removals on a full disk, because removals also write. Writes to a file that was removed or replaced are lost when
+//! the daemon ends, so the writer checks the files after each commit, before it acknowledges the commit. Checking two
+//! names takes some microseconds, and a commit takes a thousand times as long.
 
 use std::{
     ffi::OsString,
@@ -31,7 +31,7 @@ use rustix::fs::statvfs;
 
 use crate::codec::Fault;
 
-/// Size to which SQLite may truncate the log once all of it is in the database, in bytes.
+/// Size to which SQLite may truncate the log once its whole content is in the database, in bytes.
 pub(crate) const LOG_LIMIT: u64 = 64 << 20;
 
 /// Maximum number of bytes read from a note.
@@ -57,21 +57,21 @@ pub(crate) fn log_length(journal: &Path) -> Option<u64> {
 pub(crate) struct Mark {
     path: PathBuf,
     log: PathBuf,
-    /// `None` if it could not be created.
+    /// The mark file. `None` if it could not be created.
     file: Option<File>,
     /// Log length in the mark, in bytes.
     noted: u64,
-    /// Key of the newest event at the time when the log was last empty, or at the start.
+    /// Key of the newest event when the log was last empty, or when the journal was opened.
     base: i64,
-    /// True once the mark has the key of an event after `base`.
+    /// True once the mark contains the key of an event after `base`.
     has_newer: bool,
     /// True once a failure to write was logged.
     is_logged: bool,
 }
 
 impl Mark {
-    /// Marks a journal that was just opened and whose newest event has this key. On failure, the journal is used
-    /// without a mark.
+    /// Marks a journal that was just opened and whose newest event has the key `newest`. On failure, the journal is
+    /// used without a mark.
     pub(crate) fn set(journal: &Path, newest: i64) -> Self {
         let mut mark = Self {
             path: beside(journal, "-open"),
@@ -93,15 +93,15 @@ impl Mark {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
         write(&file, self.noted, self.base, self.base)?;
         file.sync_all()?;
-        // Also syncs the name, if the file system supports it. Otherwise a power loss may remove the mark, and a lost
-        // log goes unreported.
+        // Also syncs the name, if the file system supports it. Otherwise, a power loss may remove the mark, and the
+        // loss of a log goes unreported.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
         Ok(file)
     }
 
     /// Updates the log's length if worthwhile, and the key of the newest event. Must be called after each commit,
-    /// before it is acknowledged.
+    /// before the commit is acknowledged.
     pub(crate) fn note(&mut self, newest: impl FnOnce() -> i64) {
         let Some(file) = &self.file else { return };
         let length = fs::metadata(&self.log).map_or(0, |log| log.len()).min(LOG_LIMIT);
@@ -113,8 +113,8 @@ impl Mark {
         if is_near && newest <= self.base {
             return;
         }
-        // A bound that is too low is only less precise, but 0 would mean that nothing can be lost. So the first one is
-        // synced.
+        // A bound that is too low is only less precise, but 0 would mean that nothing can be lost. Therefore, the first
+        // bound is synced.
         let must_sync = self.noted == 0;
         match write(file, length, newest, self.base).and_then(|()| if must_sync { file.sync_data() } else { Ok(()) }) {
             Ok(()) => (self.noted, self.has_newer) = (length, newest > self.base),
@@ -122,8 +122,8 @@ impl Mark {
         }
     }
 
-    /// Records that the log has nothing that is not in the database, whose newest event has this key. Must be called
-    /// before the log is emptied.
+    /// Records that all log content is in the database, whose newest event has the key `newest`. Must be called before
+    /// the log is emptied.
     pub(crate) fn clear(&mut self, newest: i64) -> Result<(), Fault> {
         if let Some(file) = self.file.as_ref().filter(|_| self.noted > 0) {
             write(file, 0, newest, newest)?;
@@ -138,7 +138,7 @@ impl Mark {
     pub(crate) fn remove(self) {
         let inode = |meta: fs::Metadata| (meta.dev(), meta.ino());
         let ours = self.file.and_then(|file| file.metadata().ok()).map(inode);
-        // If the folder was moved, the mark of another journal may be at this path now.
+        // If the folder was moved, another journal's mark may now be at this path.
         if ours.is_some() && fs::metadata(&self.path).ok().map(inode) == ours {
             // A mark that remains records that nothing can be lost.
             let _ = fs::remove_file(&self.path);
@@ -153,18 +153,18 @@ impl Mark {
     }
 }
 
-/// Writes a fixed length, so that no end of an older number remains.
+/// Writes a fixed length, so that no digits of an older number remain.
 fn write(file: &File, length: u64, newest: i64, base: i64) -> io::Result<()> {
     file.write_all_at(format!("{length:020} {newest:020} {base:020}\n").as_bytes(), 0)
 }
 
-/// Key of the newest event of a journal; 0 if it has none.
+/// Key of the newest event of a journal; 0 if the journal has no events.
 pub(crate) fn newest(connection: &Connection) -> i64 {
     connection.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0)).unwrap_or_default()
 }
 
-/// A log that is shorter than the mark requires. Must be checked before the journal is opened, which may change the
-/// log.
+/// A log that is shorter than required by the mark. Must be detected before the journal is opened, because opening may
+/// change the log.
 #[derive(Debug)]
 pub(crate) struct ShortLog {
     description: String,
@@ -179,26 +179,26 @@ impl ShortLog {
         let mut numbers = text.split_whitespace();
         let noted = numbers.next()?.parse().ok()?;
         let description = compare(noted, log_length(journal))?;
-        // A mark of an older version has no keys.
+        // Marks written by older versions have no keys.
         let mut key = || numbers.next().and_then(|key| key.parse().ok()).unwrap_or_default();
         Some(Self { description, newest: key(), base: key() })
     }
 
-    /// Returns true if a database with this newest event has received the log.
+    /// Returns true if a database whose newest event has this key has received the log.
     fn is_in(&self, newest: i64) -> bool {
         self.newest > self.base && newest >= self.newest
     }
 }
 
-/// A loss of events, reported until a user has acknowledged it.
+/// A loss of events, reported until a user has acknowledged the loss.
 pub(crate) struct Loss {
     path: PathBuf,
-    /// The report, if its file could not be written.
+    /// Report on the loss, if the file for it could not be written.
     unwritten: Option<String>,
 }
 
 impl Loss {
-    /// Records a loss after opening the journal with a short log, or returns the loss recorded before.
+    /// Records a loss after opening the journal with a short log, or returns a loss that was recorded earlier.
     pub(crate) fn of(journal: &Path, short: Option<ShortLog>, newest: i64) -> Self {
         let mut loss = Self { path: beside(journal, "-lost"), unwritten: None };
         let Some(short) = short.filter(|short| !short.is_in(newest)) else { return loss };
@@ -223,7 +223,7 @@ impl Loss {
         file.sync_all()
     }
 
-    /// Returns the loss, as long as its file exists.
+    /// Returns the loss, as long as the loss file exists.
     pub(crate) fn description(&self) -> Option<String> {
         let written = || {
             let mut text = Vec::new();
@@ -239,7 +239,7 @@ impl Loss {
     }
 }
 
-/// Describes how a log is shorter than the noted size.
+/// Describes how a log falls short of the noted size.
 fn compare(noted: u64, found: Option<u64>) -> Option<String> {
     match found {
         _ if noted == 0 => None,
@@ -257,18 +257,18 @@ type Inode = (u64, u64);
 pub(crate) struct Anchor {
     database: (PathBuf, Inode),
     log: PathBuf,
-    /// Set by the first check that finds the log.
+    /// Inode of the log, set by the first check that finds the log.
     log_inode: OnceLock<Inode>,
 }
 
 impl Anchor {
-    /// Creates the anchor of a journal that was just opened.
+    /// Creates the anchor for a journal that was just opened.
     pub(crate) fn of(path: &Path) -> Result<Self, Fault> {
         let database = (path.to_owned(), inode(path)?);
         Ok(Self { database, log: log_of(path), log_inode: OnceLock::new() })
     }
 
-    /// Checks that both files are in place.
+    /// Checks that both files are still at their paths.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let (path, opened) = &self.database;
         same(path, inode(path), *opened)?;
@@ -303,10 +303,10 @@ fn same(path: &Path, found: io::Result<Inode>, opened: Inode) -> Result<(), Faul
     }
 }
 
-/// Size of the reserve, more than the first step of removing a session can use.
+/// Size of the reserve, larger than the first step of a session removal can use.
 const RESERVE_BYTES: u64 = 2 << 20;
 
-/// Multiple of the reserve that must be free in addition before it is created.
+/// Multiple of the reserve that must also be free before the reserve is created.
 const SPARE_FACTOR: u64 = 4;
 
 /// File that reserves disk space.
@@ -315,12 +315,12 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Returns the reserve of a journal.
+    /// Returns the reserve for a journal.
     pub(crate) fn beside(journal: &Path) -> Self {
         Self { path: journal.with_extension("reserve") }
     }
 
-    /// Creates the reserve if there is plenty of space. Without it, removals may fail when the disk is full.
+    /// Creates the reserve if there is plenty of space. Without the reserve, removals may fail when the disk is full.
     pub(crate) fn ensure(&self) {
         let Err(error) = self.fill() else { return };
         tracing::debug!(%error, "could not reserve space for a full disk");
@@ -337,7 +337,7 @@ impl Reserve {
         }
         let _ = fs::remove_file(&self.path);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
-        // Written out, because a sparse file reserves nothing.
+        // The zeros are written out, because a sparse file reserves nothing.
         let piece = vec![0; 64 << 10];
         let mut left = RESERVE_BYTES;
         while left > 0 {
@@ -347,7 +347,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// Frees the reserve. Returns true if there was one.
+    /// Frees the reserve. Returns true if the reserve existed.
     pub(crate) fn release(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }

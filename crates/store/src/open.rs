@@ -1,11 +1,11 @@
 //! Creates, checks and migrates the journal's file.
 //!
-//! A clean close moves the write-ahead log into the database and removes it. A log at the next open therefore means
-//! that the last stop was unclean. A missing log does not prove a clean stop, so there is a [`Mark`]. SQLite recovers
-//! from an unclean stop by itself, but cannot detect that the disk lost acknowledged writes. Therefore the file is
-//! checked: completely up to [`StoreConfig::full_check_up_to`], and beyond that only the small tables on which
-//! everything else depends, so that a start stays quick however large the journal is. Damage in those tables is an
-//! error; damage elsewhere affects only the damaged data.
+//! A clean close moves the write-ahead log into the database and removes it. Therefore, a log at the next open means
+//! that the last stop was unclean. A missing log does not prove a clean stop, so the journal also has a [`Mark`].
+//! SQLite recovers from an unclean stop by itself, but cannot detect that the disk lost acknowledged writes. Therefore,
+//! files up to [`StoreConfig::full_check_up_to`] are checked completely. In larger files, only the small tables on
+//! which everything else depends are checked, so that the start is quick however large the journal is. Damage in those
+//! tables is an error; damage elsewhere affects only the damaged data.
 
 use std::{
     fs::{DirBuilder, OpenOptions, Permissions},
@@ -27,7 +27,7 @@ use crate::{
     usage::{self, CountedEvent},
 };
 
-/// Every version of the schema. Append only: a released file never changes.
+/// All versions of the schema. Append-only, because a released file never changes.
 const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0001_journal.sql")),
     M::up(include_str!("../migrations/0002_queue.sql")),
@@ -57,20 +57,20 @@ const MIGRATIONS: &[M<'static>] = &[
 /// "agnt", which the first migration writes into the file's header.
 const APPLICATION_ID: i64 = 0x6167_6e74;
 
-/// Prepared statements cached per connection, more than there are.
+/// Number of prepared statements cached per connection, larger than the number of statements.
 const CACHED_STATEMENTS: usize = 56;
 
-/// Number of pages in the log from which it is moved into the database, 16 MB. Larger than SQLite's default of 4 MB,
-/// because each move waits for the disk twice, and one commit waits for the move.
+/// Number of log pages (16 MB) from which the log is moved into the database. Larger than SQLite's default of 4 MB,
+/// because each move waits for the disk twice and delays one commit.
 const CHECKPOINT_PAGES: i64 = 4000;
 
-/// The writing connection and the reading ones.
+/// The writing connection and the reading connections.
 pub(crate) struct Connections {
     pub(crate) writer: Connection,
     pub(crate) readers: Vec<Connection>,
     /// True if there was no journal before.
     pub(crate) is_new: bool,
-    /// True if there was a log, which may have removed data.
+    /// True if there was a log, which may contain removed data.
     pub(crate) has_old_log: bool,
     pub(crate) mark: Mark,
     pub(crate) loss: Loss,
@@ -86,7 +86,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     let mut writer = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let is_new = identify(&writer)?;
     if is_new {
-        // Must precede the first write. Afterwards it would require rewriting the whole file.
+        // Must precede the first write. After a write, this would require rewriting the whole file.
         upkeep::allow_shrinking(&writer)?;
     }
     set_up_writing(&writer, config)?;
@@ -100,7 +100,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     let loss = Loss::of(&config.path, short, newest);
     let pages = upkeep::pages(&writer)?;
     if !upkeep::can_shrink(&writer)? && pages.count.saturating_mul(pages.size) <= upkeep::SMALL_FILE {
-        // Without space for that, the file stays as it was.
+        // Without enough space for the rewrite, the file stays unchanged.
         upkeep::rewrite(&writer).unwrap_or_else(|fault| tracing::warn!(?fault, "could not shrink the journal yet"));
     }
     let readers = (0..config.readers.max(1))
@@ -121,7 +121,8 @@ fn count_start(connection: &Connection, config: &StoreConfig, unclean: bool) -> 
     }
 }
 
-/// Refuses to open a missing or empty database with a log. SQLite would delete the log, which may have the only data.
+/// Refuses to open a missing or empty database with a log. SQLite would delete the log, which may contain the only
+/// data.
 fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     let state = match std::fs::metadata(path) {
         Ok(database) if database.len() == 0 => "is empty",
@@ -135,7 +136,7 @@ fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     )))
 }
 
-/// Creates the file and its folder for the owner only. SQLite creates its other files with the same mode.
+/// Creates the file and its folder with access only for the owner. SQLite creates its other files with the same mode.
 fn create_file(path: &Path) -> Result<(), Fault> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
@@ -156,12 +157,13 @@ fn connect(config: &StoreConfig, access: OpenFlags) -> Result<Connection, Fault>
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    // Only a clean close may remove the log, because it removes the mark, too.
+    // Only a clean close may remove the log, because a clean close also removes the mark.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 
-/// Rejects a foreign database or one of a newer version, before anything in it is changed. Returns true if it is empty.
+/// Rejects another program's database or a newer version, before anything in the database is changed. Returns true if
+/// the database is empty.
 fn identify(connection: &Connection) -> Result<bool, Fault> {
     let header = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = header("user_version")?;
@@ -187,7 +189,7 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     // Deleted data is overwritten.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
-    // Shrinks a log that a burst has enlarged when it is next moved.
+    // After a burst of writes, the next move shrinks the log to this size.
     connection.pragma_update(None, "journal_size_limit", LOG_LIMIT.cast_signed())?;
     if let Some(pages) = config.max_pages {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
@@ -221,7 +223,7 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     }
     if let Some(problem) = found.first() {
         tracing::error!(problem, "the journal is damaged; unreadable data is skipped, see `agentctl doctor`");
-        // This repairs damage that is limited to an index. Other damage is skipped when reading.
+        // `REINDEX` repairs damage that is limited to an index. Reads skip other damage.
         if let Err(fault) = connection.execute_batch("REINDEX events") {
             tracing::warn!(fault = %fault, "could not rebuild the indexes of events");
         }
@@ -229,18 +231,18 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Parts of SQLite's messages about a page that is used twice, or that is not used as it should be. Writes to such a
-/// file could overwrite intact data.
+/// Parts of SQLite's messages about pages that are used twice or in the wrong way. Writes to such a file could
+/// overwrite intact data.
 const UNSAFE_PROBLEMS: [&str; 4] = ["reelist", "2nd reference", "ointer map", "ptr map"];
 
-/// Returns the problems that SQLite finds in a table, or at most `target` problems if that is a number.
+/// Returns the problems that SQLite finds in a table, or at most `target` problems if `target` is a number.
 fn problems(connection: &Connection, target: &str) -> Result<Vec<String>, Fault> {
     let mut statement = connection.prepare(&format!("PRAGMA quick_check({target})"))?;
     let mut problems: Vec<String> = Vec::new();
     for problem in statement.query_map([], |row| row.get(0))? {
         match problem.map_err(Fault::from) {
             Ok(problem) => problems.push(problem),
-            // Rows are read after the pages.
+            // SQLite reads the rows after the pages.
             Err(fault) if fault.is_corrupt() => {
                 problems.push("a part of it cannot be read".to_owned());
                 break;
@@ -262,7 +264,7 @@ fn migrate(connection: &mut Connection) -> Result<(), Fault> {
 /// Path and settings of the journal.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
-    /// Path of the database file. A missing folder is created, for the owner only.
+    /// Path of the database file. A missing folder is created with access only for the owner.
     pub path: PathBuf,
     /// Number of reading threads, at least one.
     pub readers: usize,
@@ -271,13 +273,13 @@ pub struct StoreConfig {
     /// Time limit for a lock held by another process.
     pub busy_timeout: Duration,
     /// Size in bytes up to which the whole file is checked after an unclean stop. In larger files, only the tables on
-    /// which everything else depends are checked. A check reads every page, about a second per gigabyte, and the daemon
-    /// is unavailable meanwhile.
+    /// which everything else depends are checked. A check reads every page, about a second per gigabyte, during which
+    /// the daemon is unavailable.
     pub full_check_up_to: u64,
-    /// Time zone of the days by which usage is counted.
+    /// Time zone for counting usage by day.
     pub time_zone: fn() -> TimeZone,
-    /// True if acknowledged events survive a power loss. If false, no write waits for the disk, which is for journals
-    /// that are thrown away.
+    /// True if acknowledged events survive a power loss. If false, no write waits for the disk; use this only for
+    /// temporary journals.
     pub durable: bool,
     /// Maximum number of pages in the file, to simulate a full disk in tests.
     #[doc(hidden)]
@@ -285,7 +287,7 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
-    /// Settings for a journal at `path`, suitable for one user's daemon. Days are in UTC.
+    /// Settings for a journal at `path`, suitable for a single user's daemon. Days are in UTC.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

@@ -1,6 +1,6 @@
-//! The state after stored events, for a session that begins with them.
+//! The state after stored events, for a session that begins with these events.
 //!
-//! A reader computes it, so that the writer thread only writes.
+//! A reader computes the state, so that the writer thread only writes.
 
 use std::collections::BTreeMap;
 
@@ -36,9 +36,10 @@ pub(crate) struct PastState {
     tools: Vec<String>,
     /// Surroundings of the session, with the number of the event that set them.
     surroundings: Option<(u64, Surroundings)>,
-    /// Number of the last event whose calls were already counted.
+    /// Number of the last event whose model calls were already counted.
     counted: u64,
-    /// Model calls by quarter of an hour, slot and model, with the time of one of them. No day begins within a quarter.
+    /// Model calls by quarter of an hour, slot and model, with the time of one of the calls. No day begins within a
+    /// quarter.
     calls: BTreeMap<(i64, Slot, String), (Timestamp, Usage)>,
 }
 
@@ -91,7 +92,7 @@ impl PastState {
                 self.tools.clear();
                 self.surroundings = None;
             }
-            // The usage of copied turns is counted in the other session.
+            // The usage of copied turns is counted in the source session.
             EventKind::StateChanged { change: StateChange::Forked { .. } } => self.calls.clear(),
             EventKind::UsageUpdated { slot, model, usage, delegated: false, .. } if event.seq > self.counted => {
                 let quarter = event.at.as_second().div_euclid(900);
@@ -132,7 +133,7 @@ impl PastState {
         Ok(())
     }
 
-    /// Counts its model calls for a top-level session.
+    /// Counts the session's model calls for a top-level session.
     pub(crate) fn count(&self, connection: &Connection, zone: &TimeZone, owner: i64) -> Result<(), Fault> {
         for ((_, slot, model), (at, usage)) in &self.calls {
             usage::add(connection, zone, &CountedCall { at: *at, session: Some(owner), slot: *slot, model, usage })?;

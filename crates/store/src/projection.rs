@@ -1,4 +1,4 @@
-//! Projection of a session's events: the part of its state that is cheap to update with each event.
+//! Projection of a session's events: the part of the state that is cheap to update with each event.
 
 use agentd_core::{
     context::Window,
@@ -15,10 +15,10 @@ use crate::codec::Fault;
 /// Maximum length of a title from the first input, in characters.
 const TITLE_LENGTH: usize = 60;
 
-/// The narrow part of a session's state. Its cost is the same after a million events.
+/// The narrow part of a session's state. Updating it costs the same after a million events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Projection {
-    /// Empty until a title is set or there is an input.
+    /// Title of the session; empty until a title is set or there is an input.
     pub(crate) title: String,
     pub(crate) updated_at: Timestamp,
     /// Number of uses since the row was read.
@@ -26,10 +26,10 @@ pub(crate) struct Projection {
     pub(crate) turns: u64,
     pub(crate) last_seq: u64,
     pub(crate) reset_seq: u64,
-    /// Part of the history that a model sees.
+    /// Part of the history that is visible to a model.
     pub(crate) window: Window,
     pub(crate) open_turn: Option<(TurnId, u64)>,
-    /// True if a stop of the daemon ended the last turn.
+    /// True if the last turn ended because the daemon stopped.
     pub(crate) interrupted: bool,
     pub(crate) usage: Usage,
 }
@@ -40,7 +40,7 @@ impl Projection {
         Self { updated_at: created_at, ..Self::default() }
     }
 
-    /// Applies the next event. Fails if its number is not the next one.
+    /// Applies the next event. Fails if its number is not the next number.
     pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Fault> {
         self.advance(event)?;
         if is_use(&event.kind) {
@@ -91,7 +91,7 @@ impl Projection {
                 self.interrupted = false;
             }
             EventKind::StateChanged { change: StateChange::Window { window } } => self.window = *window,
-            // The usage of copied turns is counted in the other session.
+            // The usage of copied turns is counted in the source session.
             EventKind::StateChanged { change: StateChange::Forked { .. } } => self.usage = Usage::default(),
             EventKind::StateChanged {
                 change:
@@ -119,7 +119,7 @@ impl Projection {
         Ok(())
     }
 
-    /// Applies the next event if it is damaged. Only its kind is known.
+    /// Applies the next event if it is damaged. Only the kind of a damaged event is known.
     pub(crate) fn apply_damaged(&mut self, event: &Event, kind: &str) -> Result<(), Fault> {
         self.advance(event)?;
         match kind {
@@ -149,8 +149,8 @@ impl Projection {
     }
 }
 
-/// Returns true if an event counts as use of its session. Events within a turn do not count: sessions are sorted by
-/// last use, and each event would update the index.
+/// Returns true if an event counts as use of its session. Events within a turn do not count, because sessions are
+/// sorted by last use and each event would update the index.
 fn is_use(kind: &EventKind) -> bool {
     match kind {
         EventKind::TurnStarted { .. }

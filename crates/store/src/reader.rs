@@ -1,5 +1,5 @@
-//! Reading threads. Each has its own read-only connection. They share one queue, so that a long read blocks no other
-//! read while a thread is free.
+//! Reading threads, each with its own read-only connection. The threads share one queue, so that a long read blocks no
+//! other read while a thread is free.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,7 +23,7 @@ type Query = Box<dyn FnOnce(&Connection) + Send>;
 
 enum Task {
     Read(Query),
-    /// Ends the thread that receives it.
+    /// Ends the thread that receives this task.
     Stop,
 }
 
@@ -33,9 +33,9 @@ const MAX_WAITING: usize = 64;
 /// Handle to the reading threads.
 pub(crate) struct Readers {
     queue: mpsc::Sender<Task>,
-    /// Distinguishes a closed journal from one whose threads have died.
+    /// True if the journal was closed, as opposed to threads that have died.
     closed: AtomicBool,
-    /// Taken by the first close, which waits for the threads to end.
+    /// Handles of the threads, taken by the first close, which waits for the threads to end.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -52,7 +52,7 @@ impl Readers {
         Ok(Self { queue, closed: AtomicBool::new(false), threads: Mutex::new(threads) })
     }
 
-    /// Runs a query on one of the threads. If the caller stops waiting before it begins, it does not run.
+    /// Runs a query on one of the threads. A query whose caller stops waiting before the query begins does not run.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
@@ -74,7 +74,7 @@ impl Readers {
         self.closed.store(true, Ordering::Release);
         let threads = std::mem::take(&mut *lock(&self.threads));
         for _ in &threads {
-            // An error means that all threads have ended.
+            // A send error means that all threads have ended.
             let _ = self.queue.send(Task::Stop).await;
         }
         for thread in threads {
@@ -85,10 +85,10 @@ impl Readers {
 
 fn serve(connection: &Connection, tasks: &Mutex<mpsc::Receiver<Task>>) {
     loop {
-        // The lock is held only while waiting for a task; the next thread then waits for its own.
+        // The lock is held only while waiting for a task; after that, the next thread waits for a task.
         let task = lock(tasks).blocking_recv();
         let Some(Task::Read(query)) = task else { return };
-        // A panic is a bug in one query. Its caller notices the dropped reply, and all others continue.
+        // A panic is a bug in one query. The query's caller notices the dropped reply, and other queries continue.
         if catch_unwind(AssertUnwindSafe(|| query(connection))).is_err() {
             tracing::error!("a query of the journal panicked");
         }

@@ -1,8 +1,8 @@
 //! The tables `search_progress`, `searched` and `search`: the full-text index over past sessions.
 //!
 //! Storing an event never waits for the index. The writer updates it while idle, in pieces so small that new writes
-//! hardly wait. A search adds the small remainder first: a reader reads and parses it, and the writer only inserts
-//! rows. If more than a little is missing, the search reports it as not searched yet.
+//! hardly wait. Before a search, a reader reads and parses the small remainder, and the writer only inserts the rows. A
+//! larger missing part is reported as not yet searched.
 
 use agentd_core::{
     event::EventKind,
@@ -21,11 +21,11 @@ use crate::{
 const PAGE: usize = 64;
 /// Size of stored items in bytes from which a page is full.
 const MAX_PAGE: usize = 256 << 10;
-/// Maximum number of missing events that a search indexes itself before it searches.
+/// Maximum number of missing events that a search indexes before searching.
 pub(crate) const MAX_MISSING_EVENTS: u64 = 2000;
 /// Searchable size of an item, in bytes.
 const MAX_TEXT: usize = 16 << 10;
-/// Length of the index's n-grams in characters. Shorter terms are searched in the texts themselves.
+/// Length of the index's n-grams in characters. Shorter terms are searched for in the texts themselves.
 const TRIGRAM: usize = 3;
 
 /// The next page of a session that is missing from the index.
@@ -34,7 +34,7 @@ pub(crate) struct MissingPage {
     after: i64,
     through: i64,
     rows: Vec<Row>,
-    /// Number of its events that are unreadable and will never be found.
+    /// Number of unreadable events on the page, which will never be found.
     pub(crate) damaged: u64,
 }
 
@@ -65,12 +65,12 @@ impl MissingPage {
         size
     }
 
-    /// Size of its texts in bytes.
+    /// Size of the page's texts in bytes.
     pub(crate) fn size(&self) -> usize {
         self.rows.iter().map(|row| row.text.len()).sum()
     }
 
-    /// Adds the page to the index, unless a concurrent search was faster or the session is gone.
+    /// Adds the page to the index, unless a concurrent search was faster or the session was deleted.
     pub(crate) fn add(&self, connection: &Connection) -> Result<(), Fault> {
         let sql = "INSERT INTO search_progress (session, through) SELECT key, ?3 FROM sessions WHERE key = ?1 AND parent IS NOT key
                  ON CONFLICT DO UPDATE SET through = excluded.through WHERE through = ?2";
@@ -88,12 +88,12 @@ impl MissingPage {
     }
 }
 
-/// A session that is missing texts in the index.
+/// A session with texts that are missing from the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnindexedSession {
     pub(crate) session: i64,
     pub(crate) until: i64,
-    /// Number of its events that were not indexed yet.
+    /// Number of the session's events that have not been indexed yet.
     pub(crate) missing_events: u64,
 }
 
@@ -121,8 +121,8 @@ pub(crate) struct CatchUp {
 }
 
 impl CatchUp {
-    /// Adds the next piece, and returns true if there may be another. Sessions last used come first. Damage is skipped:
-    /// events on an unreadable page, or a session whose part of the index cannot be written.
+    /// Adds the next piece, and returns true if there may be another piece. The most recently used sessions come first.
+    /// Skips events on an unreadable page, and sessions whose part of the index cannot be written.
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         if self.at.is_none() {
             let unindexed =
@@ -147,7 +147,7 @@ impl CatchUp {
     }
 }
 
-/// Adds the next page of a session, and returns the number of its damaged events. `None` if nothing is missing.
+/// Adds the next page of a session, and returns the number of damaged events on the page. `None` if nothing is missing.
 fn add_next(connection: &mut Connection, session: i64, until: i64) -> Result<Option<u64>, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let Some(missing) = missing(&transaction, session, until)? else { return Ok(None) };
@@ -168,7 +168,7 @@ pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Resu
     let sql = "SELECT coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
              WHERE key = ?1 AND parent IS NOT key";
     let after: Option<i64> = first(connection, sql, [session], |row| Ok(row.get(0)?))?;
-    // The session may have been deleted meanwhile.
+    // The session may have been deleted in the meantime.
     let Some(after) = after.filter(|after| *after < until) else { return Ok(None) };
     match read_page(connection, session, after, until) {
         Err(fault) if fault.is_corrupt() => Ok(Some(one_by_one(connection, session, after, until))),
@@ -197,7 +197,7 @@ fn read_page(connection: &Connection, session: i64, after: i64, until: i64) -> R
     Ok(page)
 }
 
-/// Same as [`read_page`], around unreadable pages: looks up a few numbers individually.
+/// Same as [`read_page`], but skips unreadable pages by looking up a few numbers individually.
 fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> MissingPage {
     let mut page = MissingPage { session, after, through: after, rows: Vec::new(), damaged: 0 };
     let mut bytes = 0;

@@ -36,7 +36,7 @@ pub(crate) struct SessionRow {
     parent: Option<SessionId>,
 }
 
-/// SQL for all columns that [`SessionRow::read`] needs. The caller adds the part after `FROM sessions`.
+/// SQL for all columns read by [`SessionRow::read`]. The caller adds the part after `FROM sessions`.
 macro_rules! select_sessions {
     ($rest:literal) => {
         concat!(
@@ -52,7 +52,7 @@ macro_rules! select_sessions {
     };
 }
 
-/// SQL for the next position in the order of use, after all sessions in lists.
+/// SQL for the next position in the order of use, which is after all sessions in lists.
 macro_rules! next_use {
     () => {
         "coalesce((SELECT used FROM sessions WHERE parent IS NULL ORDER BY used DESC LIMIT 1), 0) + 1"
@@ -125,7 +125,7 @@ pub(crate) fn insert(
     settings: &SessionSettings,
 ) -> Result<(), Fault> {
     let projection = Projection::new(at);
-    // Fails if the parent is gone, because its subagents' sessions were deleted with it.
+    // Fails if the parent was deleted, because its subagents' sessions were deleted with it.
     let parent = parent(connection, settings)?;
     let sql = concat!(
         "INSERT INTO sessions (id, created_at, updated_at, usage, parent, used) VALUES (?1, ?2, ?2, ?3, ?4, ",
@@ -145,7 +145,7 @@ pub(crate) fn load(connection: &Connection, id: SessionId) -> Result<SessionRow,
     row(connection, id)?.ok_or_else(|| unknown(id))
 }
 
-/// Writes the changes of the row. Most events only increase the last number, and then only that is written.
+/// Writes the changes to the row. Most events only increase the last number, so only that number is written for them.
 pub(crate) fn save(connection: &Connection, key: i64, before: &Projection, now: &Projection) -> Result<(), Fault> {
     let counted = Projection { last_seq: now.last_seq, ..before.clone() };
     if counted == *now {
@@ -215,7 +215,7 @@ pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventK
 }
 
 pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<StoredSession>, Fault> {
-    // Reads both tables in one snapshot. Otherwise a commit in between would show new todos with an old last number.
+    // Reads both tables in one snapshot. Otherwise, a commit in between would show new todos with an old last number.
     let snapshot = connection.unchecked_transaction()?;
     let Some(row) = row(&snapshot, id)? else { return Ok(None) };
     let sql = "SELECT settings, todos, handed_over, agents, tools, surroundings FROM session_state WHERE session = ?1";
@@ -270,7 +270,7 @@ fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
     }
 }
 
-/// Returns the folders of the user that a session sees, and the worktree that is its project.
+/// Returns the user's folders that are mounted in a session, and the worktree that is the session's project.
 fn mounts(connection: &Connection, key: i64) -> Result<(Mounts, Option<SessionWorktree>), Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT json_extract(settings, '$.project'), json_extract(settings, '$.folders'), \
@@ -284,7 +284,7 @@ fn mounts(connection: &Connection, key: i64) -> Result<(Mounts, Option<SessionWo
     Ok((Mounts { project, folders }, worktree))
 }
 
-/// Minimum length of an id suffix that identifies a session. Shorter ones would occur in too many ids.
+/// Minimum length of an id suffix that identifies a session. Shorter suffixes occur in too many ids.
 const MIN_SUFFIX: usize = 6;
 
 pub(crate) fn find(connection: &Connection, name: &str, limit: usize) -> Result<Vec<SessionId>, Fault> {
@@ -292,7 +292,7 @@ pub(crate) fn find(connection: &Connection, name: &str, limit: usize) -> Result<
     if by_id.is_empty() { find_by_title(connection, name, limit) } else { Ok(by_id) }
 }
 
-/// Finds sessions by title, ignoring case. Compares all titles here, because SQLite knows the cases of few scripts.
+/// Finds sessions by title, ignoring case. Compares all titles here, because SQLite ignores case only for few scripts.
 fn find_by_title(connection: &Connection, title: &str, limit: usize) -> Result<Vec<SessionId>, Fault> {
     let wanted = title.trim().to_lowercase();
     if wanted.is_empty() {
@@ -311,8 +311,8 @@ fn find_by_id(connection: &Connection, prefix: &str, limit: usize) -> Result<Vec
     if !prefix.chars().all(|c| c.is_ascii_hexdigit()) {
         return Ok(Vec::new());
     }
-    // All ids with the prefix are between it and itself followed by 'g'. This is one range of the index, and needs no
-    // pattern with special characters that a user could type.
+    // All ids with the prefix are between the prefix and the prefix followed by 'g'. This is one range of the index,
+    // and needs no pattern in which a user could type special characters.
     let sql = "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2";
     let found = rows(connection, sql, params![prefix, bound(limit)], session_id)?;
     if !found.is_empty() || prefix.len() < MIN_SUFFIX {
@@ -389,7 +389,7 @@ pub(crate) fn unqueue(connection: &Connection, session: i64, turn: TurnId) -> Re
     run(connection, sql, params![session, id_text(turn.as_uuid())])
 }
 
-/// Returns the queued turns of a session, first come first.
+/// Returns the queued turns of a session, in order of arrival.
 pub(crate) fn queued(connection: &Connection, session: i64) -> Result<Vec<QueuedTurn>, Fault> {
     rows(connection, "SELECT turn, start FROM queued_turns WHERE session = ?1 ORDER BY key", [session], |row| {
         Ok(QueuedTurn { turn_id: id_from(text(row, "turn")?)?, start: json_from(text(row, "start")?)? })

@@ -41,9 +41,9 @@ use crate::{
 
 /// The journal in one SQLite file.
 ///
-/// Dropping it without [`SqliteStore::close`] loses nothing that was acknowledged.
+/// Dropping the store without [`SqliteStore::close`] loses nothing that was acknowledged.
 pub struct SqliteStore {
-    /// Named in every error, because its disk or folder is what a user has to check.
+    /// Path of the file, named in every error because a user has to check its disk or folder.
     path: Arc<Path>,
     writer: Writer,
     readers: Readers,
@@ -56,14 +56,14 @@ pub struct SqliteStore {
 /// Size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSize {
-    /// Size of its file in bytes, without the data that is still in the log.
+    /// Size of the journal's file in bytes, without the data that is still in the log.
     pub bytes: u64,
     /// Number of unused bytes in the file.
     pub spare_bytes: u64,
-    /// Number of removed sessions that are not completely overwritten yet.
+    /// Number of removed sessions whose data is not yet completely overwritten.
     pub removed_sessions: u64,
-    /// Number of removed sessions that could not be overwritten because the file is damaged there. The next start
-    /// retries.
+    /// Number of removed sessions that could not be overwritten because that part of the file is damaged. The next
+    /// start retries them.
     pub stuck_sessions: u64,
 }
 
@@ -80,8 +80,8 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// Of kind `Storage` with a hint: the folder is not writable, the disk is full, the file is damaged, is not a
-    /// journal or comes from a newer agentd, or another process has locked it.
+    /// Of kind `Storage` with a hint, if the folder is not writable, the disk is full, another process has locked the
+    /// file, or the file is damaged, is not a journal or comes from a newer agentd.
     pub fn open(config: StoreConfig) -> Result<Self, StoreError> {
         let path: Arc<Path> = config.path.as_path().into();
         let start = || -> Result<Self, Fault> {
@@ -101,9 +101,9 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// If the log cannot be moved. Nothing is lost: the next open moves it.
+    /// If the log cannot be moved. Nothing is lost, because the next open moves the log.
     pub async fn close(&self) -> Result<(), StoreError> {
-        // Readers are closed first, because the log can be emptied only when no one reads from it.
+        // Readers are closed first, because the log can be emptied only while there are no readers.
         self.readers.close().await;
         self.writer.close().await.map_err(|fault| fault.while_doing("close the journal", &self.path))
     }
@@ -118,8 +118,8 @@ impl SqliteStore {
         self.is_new
     }
 
-    /// Returns the description of a loss, in which the log disappeared while the daemon was not running. It is reported
-    /// until a user removes its [file](Self::loss_file).
+    /// Returns the description of a loss, if the log disappeared while the daemon was not running. The loss is reported
+    /// until a user removes the [loss file](Self::loss_file).
     pub fn loss(&self) -> Option<String> {
         self.loss.description()
     }
@@ -141,12 +141,12 @@ impl SqliteStore {
     /// Commits a write that changes nothing, to check that the journal is writable.
     ///
     /// # Errors
-    /// If it is not writable.
+    /// If the journal is not writable.
     pub async fn try_write(&self) -> Result<(), StoreError> {
         self.writer.write(Change::TestWrite, &self.path).await
     }
 
-    /// Returns those of these sessions that are not in the journal.
+    /// Returns the given sessions that are not in the journal.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -178,7 +178,7 @@ impl SqliteStore {
     /// Returns the size in bytes of the events of a session and its subagents.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the events cannot be read.
     pub async fn event_bytes(&self, id: SessionId) -> Result<u64, StoreError> {
         self.read("measure a session", move |connection| events::bytes(connection, id)).await
     }
@@ -186,7 +186,7 @@ impl SqliteStore {
     /// Returns the size of the journal.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the size cannot be read.
     pub async fn size(&self) -> Result<StoreSize, StoreError> {
         let (pages, removed) = self
             .read("measure the journal", |connection| Ok((upkeep::pages(connection)?, upkeep::removed(connection)?)))
@@ -194,11 +194,12 @@ impl SqliteStore {
         Ok(StoreSize::of(pages, removed, self.writer.stuck()))
     }
 
-    /// Rewrites the whole file if it is from a version whose files never shrink. Returns true if it was rewritten.
-    /// Writes wait meanwhile, and it needs as much free space as the file has.
+    /// Rewrites the whole file if it was created by a version whose files never shrink. Returns true if the file was
+    /// rewritten. Other writes wait until the rewrite ends. The rewrite needs as much free space as the size of the
+    /// file.
     ///
     /// # Errors
-    /// If there is not enough space on the disk. Nothing is lost then.
+    /// If there is not enough space on the disk. In this case, nothing is lost.
     pub async fn let_shrink(&self) -> Result<bool, StoreError> {
         if self.read("check the file", upkeep::can_shrink).await? {
             return Ok(false);
@@ -207,7 +208,7 @@ impl SqliteStore {
         Ok(true)
     }
 
-    /// Stores the head of the audit log. The log up to this head must be on the disk already.
+    /// Stores the head of the audit log. The log up to this head must already be on disk.
     ///
     /// # Errors
     /// If the journal cannot be written.
@@ -215,7 +216,7 @@ impl SqliteStore {
         self.writer.write(Change::NoteAudit(head), &self.path).await
     }
 
-    /// Returns the head of the audit log that was last stored.
+    /// Returns the last stored head of the audit log.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -356,7 +357,7 @@ impl Store for SqliteStore {
             } else {
                 match self.add_missing(action, unindexed).await {
                     Ok(()) => 0,
-                    // On a full disk nothing can be added. The search covers what is indexed.
+                    // Nothing can be added on a full disk, so the search covers only what is already indexed.
                     Err(error) if error.kind() == ErrorKind::Storage => {
                         tracing::warn!("the search index is not up to date: {error}");
                         missing_events

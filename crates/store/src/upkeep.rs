@@ -1,14 +1,14 @@
 //! Idle-time maintenance of the file, in small pieces: overwrites removed data, returns free space to the disk, and
 //! moves the log into the database.
 //!
-//! Also the removal of sessions: immediate for readers, and piece by piece on the disk.
+//! Also the removal of sessions, which is immediate for readers and piece by piece on disk.
 //!
-//! A large session has hundreds of thousands of rows, each of which must be overwritten. The caller waits for one small
-//! change only: the row loses its id and becomes its own parent, so that no list, search or load finds it. Its content
-//! is removed in pieces while the writer is idle, by the next process if this one ends before.
+//! A large session has hundreds of thousands of rows, each of which must be overwritten. The caller waits only for one
+//! small change: the row loses its id and becomes its own parent, so that no list, search or load finds it. The
+//! session's content is removed in pieces while the writer is idle, or by the next process if this one ends first.
 //!
-//! A damaged page of the file prevents neither the removal of the session nor the overwriting of others: unreadable
-//! data is skipped and counted, and retried at the next start.
+//! A damaged page of the file prevents neither the removal of the session nor the overwriting of other sessions.
+//! Unreadable data is skipped and counted, and retried at the next start.
 
 use std::{
     collections::BTreeSet,
@@ -28,12 +28,12 @@ use crate::{
     sessions, usage,
 };
 
-/// Unused pages that stay in the file for later writes, 1 MB.
+/// Number of unused pages (1 MB) that stay in the file for later writes.
 const SPARE_PAGES: i64 = 256;
 /// Number of pages returned to the disk at once.
 const RELEASED_PAGES: i64 = 64;
-/// Size in bytes up to which a file of an earlier version is rewritten when opened, so that it can shrink from then on.
-/// Larger files are rewritten on request.
+/// Size in bytes up to which a file of an earlier version is rewritten when opened, so that the file can shrink from
+/// then on. Larger files are rewritten on request.
 pub(crate) const SMALL_FILE: i64 = 16 << 20;
 
 /// SQLite's mode for a file that can return pages.
@@ -42,13 +42,14 @@ const INCREMENTAL: i64 = 2;
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     step: Step,
-    /// True if anything was removed or done, so that the log has the old data.
+    /// True if anything was removed or overwritten, so that the log contains the old data.
     log_is_due: bool,
     /// Number of attempts to move the log.
     checkpoints: u32,
 }
 
-/// Maximum number of attempts to move the log while readers block it, and the wait in each one except the first.
+/// Maximum number of attempts to move the log while readers block it. Each attempt except the first waits for
+/// `CHECKPOINT_WAIT`.
 const MAX_CHECKPOINTS: u32 = 250;
 const CHECKPOINT_WAIT: Duration = Duration::from_millis(20);
 
@@ -61,8 +62,9 @@ enum Step {
 }
 
 impl Upkeep {
-    /// Creates the maintenance after a start or a removal. The log is due after a removal, because a small session was
-    /// overwritten in that transaction and its text is still in the log. It is also due if a crash has left a log.
+    /// Creates the maintenance after a start or a removal. Moving the log is due after a removal, because a small
+    /// session was overwritten in that transaction and its text is still in the log. Moving the log is also due if a
+    /// crash has left a log.
     pub(crate) const fn new(log_is_due: bool) -> Self {
         Self { step: Step::Overwrite, log_is_due, checkpoints: 0 }
     }
@@ -74,7 +76,7 @@ impl Upkeep {
         has_more
     }
 
-    /// Performs the next piece. Returns true if there may be another.
+    /// Performs the next piece. Returns true if there may be another piece.
     pub(crate) fn piece(
         &mut self,
         connection: &mut Connection,
@@ -111,7 +113,7 @@ impl Upkeep {
     }
 }
 
-/// Moves the log, waiting for readers only for a moment. If one is busy for longer, a later attempt moves it.
+/// Moves the log, waiting for readers only for a moment. If a reader is busy for longer, a later attempt moves the log.
 fn checkpoint(connection: &Connection, mark: &mut Mark, wait: Duration, busy_timeout: Duration) -> Result<bool, Fault> {
     connection.busy_timeout(wait)?;
     let moved = empty_log(connection, mark);
@@ -119,7 +121,7 @@ fn checkpoint(connection: &Connection, mark: &mut Mark, wait: Duration, busy_tim
     moved
 }
 
-/// Moves the log into the database and empties it. Returns false if a reader prevented that.
+/// Moves the log into the database and empties it. Returns false if a reader prevented the move.
 pub(crate) fn empty_log(connection: &Connection, mark: &mut Mark) -> Result<bool, Fault> {
     let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
     let (busy, logged, moved) = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], counts)?;
@@ -160,8 +162,8 @@ pub(crate) fn allow_shrinking(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.pragma_update(None, "auto_vacuum", INCREMENTAL)?)
 }
 
-/// Rewrites the whole file without unused pages, and enables shrinking. Needs as much free space as the file has, and
-/// writes wait meanwhile.
+/// Rewrites the whole file without unused pages, and enables shrinking. Needs as much free space as the size of the
+/// file. Other writes wait until the rewrite ends.
 pub(crate) fn rewrite(connection: &Connection) -> Result<(), Fault> {
     allow_shrinking(connection)?;
     Ok(connection.execute_batch("VACUUM")?)
@@ -181,13 +183,14 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64, Fault> {
 
 /// Maximum number of rows removed at once.
 const MAX_ROWS: usize = 128;
-/// Size of rows in bytes from which a piece is full: some milliseconds of work.
+/// Size of rows in bytes from which a piece is full, which takes some milliseconds of work.
 const MAX_BYTES: i64 = 128 << 10;
 
 /// Small tables, removed together with the session's row.
 const SMALL_TABLES: [&str; 4] = ["interrupts", "queued_turns", "session_state", "search_progress"];
 
-/// Tables that are removed in pieces: the deletion of a row, and the query for a session's next rows with their sizes.
+/// SQL for the tables that are removed in pieces: the deletion of a row, and the query for a session's next rows with
+/// their sizes.
 const LARGE_TABLES: [(&str, &str); 3] = [
     (
         "DELETE FROM searched WHERE key = ?1",
@@ -205,8 +208,8 @@ const LARGE_TABLES: [(&str, &str); 3] = [
     ),
 ];
 
-/// Hides a session and its subagents' sessions from readers, and returns their keys. Reads nothing else of them,
-/// because a damaged page would prevent the commit of the whole transaction.
+/// Hides a session and its subagents' sessions from readers, and returns their keys. Reads no other data of these
+/// sessions, because a damaged page would prevent the commit of the whole transaction.
 pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>, Fault> {
     let key = sessions::require_key(connection, id)?;
     let sql = "WITH RECURSIVE family (key) AS (
@@ -228,10 +231,10 @@ fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
     run(connection, sql, [key])
 }
 
-/// Removed sessions that are not completely overwritten, as far as the writer knows.
+/// Removed sessions that are not completely overwritten, as known to the writer.
 #[derive(Default)]
 pub(crate) struct UnerasedSessions {
-    /// Sessions that could not be overwritten because the file is damaged there.
+    /// Sessions that could not be overwritten because their part of the file is damaged.
     stuck: BTreeSet<i64>,
     /// Number of these sessions, shared with other threads.
     count: Arc<AtomicU64>,
@@ -243,7 +246,7 @@ impl UnerasedSessions {
         Arc::clone(&self.count)
     }
 
-    /// Overwrites the first piece of the sessions that were just removed, or all of it if they are small.
+    /// Overwrites the first piece of the sessions that were just removed, or all pieces of small sessions.
     pub(crate) fn first_piece(&mut self, connection: &mut Connection, removed: Vec<i64>) -> Result<(), Fault> {
         let mut budget = Budget::default();
         for session in removed {
@@ -254,8 +257,8 @@ impl UnerasedSessions {
         Ok(())
     }
 
-    /// Overwrites the next piece of removed sessions, and returns true if there may be another. A session that cannot
-    /// be overwritten is tried only once.
+    /// Overwrites the next piece of removed sessions, and returns true if there may be another piece. A session that
+    /// cannot be overwritten is tried only once.
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         let Some(session) = self.next(connection)? else { return Ok(false) };
         self.overwrite(connection, session, &mut Budget::default())?;
@@ -287,7 +290,7 @@ impl UnerasedSessions {
         Ok(())
     }
 
-    /// Runs `work` in its own transaction, which is rolled back if it meets a damaged page.
+    /// Runs `work` in its own transaction, which is rolled back if `work` meets a damaged page.
     fn in_transaction(
         &mut self,
         connection: &mut Connection,
@@ -345,7 +348,7 @@ fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) 
     Ok(())
 }
 
-/// Overwrites the rest once the large tables are empty.
+/// Overwrites the rest of a session once the large tables are empty.
 fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
     for table in SMALL_TABLES {
         run(connection, &format!("DELETE FROM {table} WHERE session = ?1"), [session])?;
@@ -369,7 +372,7 @@ pub(crate) fn files_left(connection: &Connection) -> Result<Vec<SessionId>, Faul
     Ok(ids.into_iter().flatten().collect())
 }
 
-/// Records that the files of these sessions are gone.
+/// Records that the files of these sessions have been removed.
 pub(crate) fn forget_files(connection: &Connection, ids: &[SessionId]) -> Result<(), Fault> {
     let mut forget = connection.prepare_cached("DELETE FROM files_left WHERE session = ?1")?;
     for id in ids {

@@ -1,8 +1,8 @@
-//! The table `usage`: sums over model calls, updated as they are stored.
+//! The table `usage`, with sums over model calls that are updated as calls are stored.
 //!
-//! Also the table `counters`: sums over events, updated as they are stored. The table `counted`: deleted sessions whose
-//! model calls were counted, so that an imported copy is not counted again. Its rows have digests of ids, which reveal
-//! nothing without an archive of the session. The table `audit_head`: the last known head of the audit log.
+//! Also the table `counters`, with sums over events; the table `counted`, with deleted sessions whose model calls were
+//! counted, so that an imported copy is not counted again; and the table `audit_head`, with the last known head of the
+//! audit log. Rows of `counted` contain digests of ids, which reveal nothing without an archive of the session.
 
 use agentd_core::{
     Date,
@@ -52,7 +52,7 @@ macro_rules! sum_up {
     };
 }
 
-/// Adds one call to its sum.
+/// Adds one model call to its sum.
 pub(crate) fn add(connection: &Connection, zone: &TimeZone, call: &CountedCall<'_>) -> Result<(), Fault> {
     let Usage { prompt_tokens, cached_tokens, cache_write_tokens, completion_tokens, .. } = *call.usage;
     let Usage { reasoning_tokens, cost_microusd, calls, unpriced_calls, .. } = *call.usage;
@@ -84,7 +84,7 @@ fn day(at: Timestamp, zone: &TimeZone) -> Date {
     zone.to_datetime(at).date()
 }
 
-/// Keeps the sums of a deleted session, but nothing that identifies it.
+/// Keeps the sums of a deleted session, but removes everything that identifies the session.
 pub(crate) fn forget_session(connection: &Connection, session: i64) -> Result<(), Fault> {
     let sql = concat!(
         "INSERT INTO usage (day, session, slot, model, calls, unpriced_calls, prompt_tokens, cached_tokens,
@@ -142,7 +142,7 @@ pub(crate) fn report(
     if since.is_some_and(|since| since > until) {
         return Err(Fault::invalid("the last day of the usage is before the first day"));
     }
-    // Reads everything in one snapshot. Otherwise the groups might not add up to the total.
+    // The query reads everything in one snapshot. Otherwise, the groups might not add up to the total.
     let snapshot = connection.unchecked_transaction()?;
     let days = (since.map(|day| day.to_string()).unwrap_or_default(), until.to_string());
     let (total, first) = total(&snapshot, &days)?;
@@ -178,7 +178,7 @@ fn groups(
         UsageGrouping::Day => {
             select_sums!("day", "''", "WHERE day BETWEEN ?1 AND ?2 GROUP BY day ORDER BY day DESC LIMIT ?3")
         }
-        // A removed session is its own parent until its row is gone.
+        // A removed session is its own parent until its row is deleted.
         UsageGrouping::Session => select_sums!(
             "coalesce(sessions.id, '')",
             "coalesce(sessions.title, '')",
@@ -221,8 +221,8 @@ fn usage(row: &Row<'_>) -> Result<Usage, Fault> {
 /// Maximum length of a name with its own counter, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Maximum number of names of one kind with their own counters per day. Tools of servers come and go, and nothing else
-/// limits their names.
+/// Maximum number of names of one kind with their own counters per day. Nothing else limits the names of servers'
+/// tools, which come and go.
 const MAX_NAMES: i64 = 500;
 
 /// Name of the counter for all other names.
@@ -236,7 +236,7 @@ pub(crate) struct CountedEvent<'a> {
     pub(crate) milliseconds: u64,
 }
 
-/// Counts an event. Questions of subagents are skipped, because their sessions have counted them.
+/// Counts an event. Questions of subagents are skipped, because the subagents' sessions have counted these.
 pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> Result<(), Fault> {
     let stop_reason;
     let counted = match &event.kind {
@@ -267,7 +267,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             let (outcome, milliseconds) = match by {
                 AnsweredBy::Client(_) => (outcome(answer), milliseconds),
                 AnsweredBy::Deadline => ("deadline", milliseconds),
-                // This wait is not counted: the daemon may have been off for days.
+                // This wait is not counted, because the daemon may have been off for days.
                 AnsweredBy::Daemon => ("withdrawn", 0),
             };
             CountedEvent { kind: CounterKind::Wait, name, outcome, milliseconds }
@@ -277,7 +277,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
     add_event(connection, zone, event.at, &counted)
 }
 
-/// Returns the kind and the time of a question of this session.
+/// Returns the kind and the time of a question from this session.
 fn question(connection: &Connection, id: &str, event: &Event) -> Result<Option<(&'static str, Timestamp)>, Fault> {
     let sql = "SELECT interrupt FROM interrupts WHERE id = ?1";
     let found: Option<String> = first(connection, sql, [id], |row| Ok(row.get(0)?))?;
@@ -326,7 +326,8 @@ pub(crate) fn add_event(
     run(connection, sql, values)
 }
 
-/// Returns true if a name gets its own counter: it is short, and either has one on that day or is within the limit.
+/// Returns true if a name gets its own counter. The name must be short, and must either already have a counter on that
+/// day or be within the limit.
 fn has_own_counter(connection: &Connection, day: &str, kind: &str, name: &str) -> Result<bool, Fault> {
     if name.is_empty() {
         return Ok(true);
@@ -353,7 +354,7 @@ pub(crate) fn days(connection: &Connection, days: &(String, String)) -> Result<V
     let mut found: Vec<DayCounters> = Vec::new();
     while let Some(row) = rows.next()? {
         let (day, kind): (String, String) = (row.get("day")?, row.get("kind")?);
-        // Skips counters of a newer version.
+        // Counters of newer versions are skipped.
         let (Ok(day), Some(kind)) = (day.parse(), CounterKind::from_name(&kind)) else { continue };
         let number = |column: &str| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
         let counter = Counter {
@@ -386,7 +387,7 @@ pub(crate) fn record_counted(connection: &Connection, key: i64) -> Result<(), Fa
     run(connection, sql, params![digest(&id), last])
 }
 
-/// Number of the last event of a session whose calls were counted before it was deleted; 0 if it never was.
+/// Number of the last event of a session whose calls were counted before it was deleted; 0 if there was none.
 pub(crate) fn through(connection: &Connection, id: SessionId) -> Result<u64, Fault> {
     let sql = "SELECT through FROM counted WHERE digest = ?1";
     let found: Option<i64> = first(connection, sql, [digest(&id_text(id.as_uuid()))], |row| Ok(row.get(0)?))?;

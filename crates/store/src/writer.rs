@@ -1,9 +1,9 @@
 //! The writer thread.
 //!
-//! The cost of an append is the wait of its commit for the disk. Therefore the thread commits everything that is queued
-//! at once: while one batch is being written, the next one accumulates. Each change runs in its own savepoint, so that
-//! a rejected change does not affect the others. While idle, the thread overwrites deleted data and updates the search
-//! index, in small pieces.
+//! The cost of an append is the time that its commit waits for the disk. Therefore, the thread commits everything that
+//! is queued at once. While one batch is being written, the next one accumulates. Each change runs in its own
+//! savepoint, so that a rejected change does not affect the others. While idle, the thread overwrites deleted data and
+//! updates the search index, in small pieces.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -30,7 +30,7 @@ use crate::{
     upkeep::{self, UnerasedSessions, Upkeep},
 };
 
-/// Number of stored events after which the search index is updated. It need not be updated for each turn.
+/// Number of stored events after which the search index is updated. An update for each turn is not necessary.
 const MAX_UNINDEXED: u64 = 1000;
 
 /// Counters of the writer since the journal was opened.
@@ -63,14 +63,14 @@ impl StoreStats {
 
 /// Handle to the writer thread.
 pub(crate) struct Writer {
-    /// Bounded, so that callers wait if the disk is slow.
+    /// Command queue, bounded so that callers wait if the disk is slow.
     queue: mpsc::Sender<Command>,
     counters: Arc<Mutex<StoreStats>>,
-    /// Distinguishes a closed journal from one whose thread has died.
+    /// True if the journal was closed, as opposed to a thread that has died.
     closed: Arc<AtomicBool>,
     /// Number of removed sessions that cannot be overwritten.
     stuck: Arc<AtomicU64>,
-    /// Taken by the first close, which waits for the thread to end.
+    /// Handle of the thread, taken by the first close, which waits for the thread to end.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -105,7 +105,7 @@ impl Writer {
         Ok(Self { queue, counters, closed: Arc::default(), stuck, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Makes the change durable. A caller that stops waiting does not undo it.
+    /// Makes the change durable. Dropping the future does not undo the change.
     pub(crate) async fn write(&self, change: Change, journal: &Path) -> Result<(), StoreError> {
         let action = change.action();
         let (reply, answer) = oneshot::channel();
@@ -116,9 +116,9 @@ impl Writer {
         answer.map_err(|fault| fault.while_doing(action, journal))
     }
 
-    /// Requests an update of the search index, without waiting for it.
+    /// Requests an update of the search index, without waiting for the update.
     pub(crate) fn catch_up(&self) {
-        // If the queue is full, the next search requests it again.
+        // If the queue is full, the next search requests the update again.
         let _ = self.queue.try_send(Command::CatchUp);
     }
 
@@ -160,7 +160,7 @@ pub(crate) fn no_reply(closed: &AtomicBool) -> Fault {
 
 /// Waits for a thread to end without blocking the async runtime.
 pub(crate) async fn join(thread: JoinHandle<()>) {
-    // Neither a panic of the thread nor a runtime that is shutting down matters: the thread has ended.
+    // Neither a panic of the thread nor a runtime that is shutting down matters, because the thread has ended.
     let _ = tokio::task::spawn_blocking(move || thread.join()).await;
 }
 
@@ -171,11 +171,11 @@ struct Thread {
     rows: Rows,
     commands: mpsc::Receiver<Command>,
     counters: Arc<Mutex<StoreStats>>,
-    /// Set while the index needs an update.
+    /// Progress of the index update, present while the index needs one.
     catch_up: Option<CatchUp>,
     /// Number of events stored since the last update of the index.
     unsearched: u64,
-    /// Pending maintenance of the file. At the start, it completes that of an earlier process.
+    /// Pending maintenance of the file. At startup, completes the maintenance of an earlier process.
     upkeep: Option<Upkeep>,
     unerased: UnerasedSessions,
     busy_timeout: Duration,
@@ -184,7 +184,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Returns the next command. Commands take precedence over maintenance, and maintenance over the index.
+    /// Returns the next command. Commands take precedence over maintenance, and maintenance over index updates.
     fn next(&mut self) -> Option<Command> {
         while self.upkeep.is_some() || self.catch_up.is_some() {
             match self.commands.try_recv() {
@@ -245,7 +245,7 @@ impl Thread {
                 return;
             }
         }
-        // All handles are gone, so no one receives the outcome.
+        // All handles are gone, so there is no receiver for the outcome.
         if let Err(fault) = self.close() {
             tracing::warn!(?fault, "the journal was not closed cleanly; the next start recovers it");
         }
@@ -276,7 +276,7 @@ impl Thread {
     }
 
     /// Commits all changes at once. A change that is too large for the disk or meets a damaged page fails the whole
-    /// transaction. Then each change is tried alone, so that none fails because of another.
+    /// transaction. In that case, each change is tried alone, so that none fails because of another.
     fn commit_or_split(&mut self, batch: &mut Batch) -> Vec<Result<(), Fault>> {
         match self.commit(batch) {
             Ok(outcomes) => outcomes,
@@ -299,7 +299,7 @@ impl Thread {
         }
     }
 
-    /// Overwrites all removed data. Returns true if there was any.
+    /// Overwrites all removed data. Returns true if there was any data to overwrite.
     fn free_space(&mut self) -> bool {
         self.rows.clear();
         let mut freed = false;
@@ -312,9 +312,9 @@ impl Thread {
         freed
     }
 
-    /// Applies all changes in one transaction. An error affects all of them; a rejected change has its own error.
+    /// Applies all changes in one transaction. An error affects all changes; a rejected change has its own error.
     fn commit(&mut self, batch: &mut Batch) -> Result<Vec<Result<(), Fault>>, Fault> {
-        // Avoids work that would be rejected in the end.
+        // The early check avoids work that would be rejected in the end.
         self.anchor.check()?;
         let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcomes = Vec::with_capacity(batch.changes.len());
@@ -333,7 +333,7 @@ impl Thread {
         Ok(outcomes)
     }
 
-    /// Leaves a single file without a log. What cannot be moved now is moved at the next start.
+    /// Leaves a single file without a log. Log content that cannot be moved now is moved at the next start.
     fn close(mut self) -> Result<(), Fault> {
         if upkeep::empty_log(&self.connection, &mut self.mark)? {
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;

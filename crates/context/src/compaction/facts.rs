@@ -16,11 +16,11 @@ use super::verbatim;
 /// Maximum number of lines per list; fewer in a small window.
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
-/// Number of lines that a list retains even if there is hardly any space. Long lines are then shortened.
+/// Number of lines that a list retains even if there is hardly any space. In that case, long lines are shortened.
 const LEAST_LINES: usize = 2;
 /// Fraction of the window for the last answer: one part in `ANSWER_PART`.
 const ANSWER_PART: u64 = 10;
-/// Number of answers before the last one that are listed, one line each.
+/// Number of answers before the last one to list, one line each.
 const MAX_ANSWERS: usize = 2;
 /// Maximum length of a line, in characters.
 const MAX_LINE: usize = 240;
@@ -36,16 +36,15 @@ pub struct Facts {
     pub answers: Vec<String>,
     /// Full text of the last answer, if it is longer than a line.
     pub last_answer: Option<String>,
-    /// Full input of the running turn, if it is replaced. Set by the caller, which knows how much space there is for
-    /// it.
+    /// Full input of the running turn, if it is replaced. Set by the caller, which determines the available space.
     pub under_way: Option<String>,
-    /// True if a turn that is replaced ended with an answer.
+    /// True if a replaced turn ended with an answer.
     pub is_answered: bool,
     /// Changed files, followed by the most recently read ones.
     pub files: Vec<String>,
     /// Commands with the first line of their outcome.
     pub commands: Vec<String>,
-    /// Failed calls of tools that have not succeeded since.
+    /// Failed tool calls that have not succeeded since.
     pub problems: Vec<String>,
     /// Open entries of the todo list.
     pub next: Vec<String>,
@@ -53,7 +52,7 @@ pub struct Facts {
 
 /// Extracts the facts from the replaced items.
 ///
-/// Only text that ended a turn is an answer; text of the running turn is not an answer yet.
+/// Only text that ended a turn is an answer; text of the running turn is not yet an answer.
 pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<TurnId>) -> Facts {
     let mut facts = Facts::default();
     let mut files: BTreeMap<String, FileChangeKind> = BTreeMap::new();
@@ -109,7 +108,7 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
     if let (Some(_), Some(before)) = (unfinished, ended) {
         facts.answers.push(line(before));
     }
-    // The user continues from the last answer; much earlier ones are in the history file.
+    // The user continues from the last answer; much earlier answers are in the history file.
     facts.answers.drain(..facts.answers.len().saturating_sub(MAX_ANSWERS));
     let last = unfinished.or(ended);
     facts.is_answered = last.is_some();
@@ -127,7 +126,7 @@ impl Facts {
         [&mut self.requests, &mut self.answers, &mut self.files, &mut self.commands, &mut self.problems, &mut self.next]
     }
 
-    /// Shortens the lists to `bytes` in total. Both ends of long lists stay, and the longest ones are shortened first.
+    /// Shortens the lists to `bytes` in total. Both ends of long lists stay, and the longest lists are shortened first.
     pub fn fitting(mut self, window: u64, bytes: usize) -> Self {
         let mut lists = self.lists();
         let mut lines = lists.each_ref().map(|list| list.len().min(max_lines(window)));
@@ -183,7 +182,7 @@ pub(crate) fn summary_bytes(window: u64) -> usize {
     usize::try_from(window / 4 * 3).unwrap_or(usize::MAX).clamp(900, 48_000)
 }
 
-/// Maximum size of a part of a summary in bytes, because a model that repeats itself endlessly must not fill the window
+/// Maximum size of a part of a summary in bytes, so that a model that repeats itself endlessly cannot fill the window
 /// again.
 pub(crate) fn part_bytes(window: u64) -> usize {
     usize::try_from(window / 8).unwrap_or(usize::MAX).clamp(600, 16_000)
@@ -195,7 +194,7 @@ fn argument(call: &ToolCall, name: &str) -> Option<String> {
     Some(arguments.get(name)?.as_str()?.to_owned())
 }
 
-/// Path of a call that reads a file.
+/// Path in a call that reads a file.
 fn read_path(call: &ToolCall) -> Option<String> {
     if call.name == READ { argument(call, "path") } else { None }
 }
@@ -216,14 +215,14 @@ fn change_name(change: FileChangeKind) -> &'static str {
     }
 }
 
-/// A text on one line, shortened to `MAX_LINE`.
+/// Returns `text` on one line, shortened to `MAX_LINE`.
 fn line(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     cut(&mut line, MAX_LINE);
     line
 }
 
-/// Truncates a text to `limit` characters.
+/// Truncates `text` to `limit` characters.
 fn cut(text: &mut String, limit: usize) {
     if let Some((end, _)) = text.char_indices().nth(limit) {
         text.truncate(end);
@@ -238,7 +237,7 @@ pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
     for item in items {
         match &item.body {
             ItemBody::ToolCall(call) => drop(calls.insert(call.call_id.as_str(), call)),
-            // A result that refers to an earlier one contains nothing of the file.
+            // A result that refers to an earlier result contains no text from the file.
             ItemBody::ToolResult(result) if result.error.is_none() && result.unchanged.is_none() => {
                 let call = calls.remove(result.call_id.as_str());
                 let changed = result.files.iter().filter(|file| !file.is_folder());
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!((facts.answers, facts.is_answered), (vec!["I look at file 3.".to_owned()], true));
         let facts = super::facts(&items[2..], &[], 100_000, running);
         assert_eq!((facts.last_answer, facts.is_answered), (None, false));
-        // Once the turn has ended, its text is an answer.
+        // Once the turn has ended, the turn's text is an answer.
         let facts = super::facts(&items, &[], 100_000, None);
         assert_eq!((facts.last_answer, facts.is_answered), (None, true));
         assert_eq!(facts.answers.last().unwrap(), "I look at file 3.");
@@ -330,7 +329,7 @@ mod tests {
             let limit = summary_bytes(window) / 2;
             let mut facts = facts(&items, &[], window, None).fitting(window, limit);
             let bytes: usize = facts.lists().iter().map(|list| size(list, list.len())).sum();
-            // Markers of omitted lines are added on top.
+            // Markers of omitted lines are added in addition to `limit`.
             assert!(bytes <= limit + 200, "{bytes} of {window}");
         }
     }

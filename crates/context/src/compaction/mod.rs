@@ -1,7 +1,8 @@
-//! Compaction: replaces a prefix of the history by a summary, so that the window never runs full. Nothing is removed
-//! from the journal; the model only sees less of it. Pure: the engine carries it out.
+//! Compaction, which replaces a prefix of the history by a summary, so that the window never runs full. Nothing is
+//! removed from the journal; only less of the history is visible to the model. This module is pure, and the engine
+//! carries out the compaction.
 //!
-//! - [`plan`]: what is replaced and what stays. A call and its result are never separated.
+//! - [`plan`]: decides which items are replaced. A call and its result are never separated.
 //! - [`offload`]: moves old call results to files before anything is replaced.
 //! - [`verbatim`]: retains the user's own messages verbatim.
 //! - `facts`: facts that are certain from the history. `summary`: composes the seven parts, some of them written by a

@@ -1,4 +1,5 @@
-//! Moves old call results to files before anything is summarised. Each is replaced by a line that names its file. Pure.
+//! Moves old call results to files before anything is summarised. Each moved result is replaced by a line that names
+//! its file. Pure.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,8 +19,8 @@ const EXCERPT: usize = 160;
 /// Start of the line that replaces a result.
 const MARK: &str = "[Moved to a file to make room:";
 
-/// Selects results to free about `needed` tokens: large and old ones first, none of the running turn. Returns `None` if
-/// all of them together do not free enough.
+/// Selects results to free about `needed` tokens: large and old results first, none from the running turn. Returns
+/// `None` if all results together do not free enough.
 pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Vec<Arc<Item>>> {
     let mut candidates: Vec<(usize, u64, &Arc<Item>)> = history
         .iter()

@@ -1,4 +1,4 @@
-//! Plans which part of the history is replaced and which stays. Pure.
+//! Plans which part of the history is replaced and which part stays. Pure.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,7 +12,8 @@ use crate::{history, meter};
 
 /// Minimum number of messages for asking a model for a summary.
 pub const MIN_MESSAGES: usize = 15;
-/// Minimum number of messages if they are long, and their minimum number of tokens in total.
+/// Minimum number of long messages for asking a model. Together, the messages must have at least `MIN_TOKENS`
+/// tokens.
 const MIN_LONG_MESSAGES: usize = 4;
 const MIN_TOKENS: u64 = 4000;
 /// Number of recent messages that stay, if the window has space for them.
@@ -22,17 +23,17 @@ const RECENT_PERCENT: u64 = 15;
 /// Maximum percentage of the window for the last [`RECENT_MESSAGES`].
 const RECENT_MAX_PERCENT: u64 = 30;
 /// Windows below this size, in tokens, retain at most [`RECENT_PERCENT`], however few messages that is. The summary
-/// uses a part of the window too, so with more the next compaction would be due soon.
+/// also uses a part of the window, so retaining more would soon trigger the next compaction.
 const SMALL_WINDOW: u64 = 8192;
 
-/// Message limit if only the window limits the history. It exceeds what any window is likely to fit, and is below the
-/// number of items read into memory.
+/// Message limit if only the window limits the history. The limit exceeds the number of messages that any window is
+/// likely to fit, and is below the number of items read into memory.
 const DEFAULT_MESSAGE_LIMIT: usize = 5000;
 
 /// Percentage of the window at which the history is reduced before the next request.
 pub const RELIEF_PERCENT: u64 = 85;
-/// Fill level that offloading must reach, in percent of the window, because each time the server recomputes everything
-/// after the first offloaded result.
+/// Fill level that offloading must reach, in percent of the window, because each offloading makes the server recompute
+/// everything after the first offloaded result.
 const OFFLOADED_PERCENT: u64 = 60;
 
 /// Returns true if the history must be reduced before a request of this size.
@@ -45,7 +46,7 @@ pub fn to_offload(tokens: u64, window: u64) -> u64 {
     tokens.saturating_sub(window / 100 * OFFLOADED_PERCENT)
 }
 
-/// Message limit: the configured one, or the default.
+/// Returns the configured message limit, or the default.
 pub fn message_limit(set: Option<usize>) -> usize {
     set.unwrap_or(DEFAULT_MESSAGE_LIMIT)
 }
@@ -57,7 +58,7 @@ pub struct HistoryBudget {
     pub window: u64,
     /// Maximum number of messages.
     pub max_messages: usize,
-    /// True if the model receives its reasoning back, so that it uses space.
+    /// True if the model receives its reasoning back, so that reasoning uses space.
     pub echo_reasoning: bool,
 }
 
@@ -68,7 +69,7 @@ pub struct Plan {
     pub split: usize,
     /// Messages in the history before the compaction.
     pub messages: usize,
-    /// True if there is enough to replace for a model to summarise it.
+    /// True if enough is replaced to be worth a model's summary.
     pub worth_a_model: bool,
 }
 
@@ -77,7 +78,7 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, budget: HistoryBudget) 
     let splits = splits(items);
     let split = match cause {
         CompactionCause::Limit => by_messages(items, &splits, budget.max_messages / 2),
-        // An explicit request is carried out however much space there is.
+        // An explicit request is carried out regardless of the available space.
         CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, budget, true),
         CompactionCause::Critical | CompactionCause::Overflow => {
             // The window is full whatever the estimate is, so at least half of the history is replaced.
@@ -88,7 +89,7 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, budget: HistoryBudget) 
         }
     }?;
     let messages = count(items);
-    // A summary alone is not summarised again: that would gain nothing, and lose something each time.
+    // A summary alone is not summarised again, because that would gain nothing and lose something each time.
     let replaced = &items[..split];
     let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
     let has_long_ones = count(replaced) >= MIN_LONG_MESSAGES && tokens(replaced, budget) >= MIN_TOKENS;
@@ -100,8 +101,7 @@ pub fn count(items: &[Arc<Item>]) -> usize {
     items.iter().filter(|item| history::counts(item)).count()
 }
 
-/// Counts messages, where an answer counts as one together with its calls and their results. The message limit uses
-/// this count.
+/// Counts messages, with an answer, its calls and their results as one message. The message limit uses this count.
 pub fn count_answers(items: &[Arc<Item>]) -> usize {
     let (mut count, mut in_answer) = (0, false);
     for item in items.iter().filter(|item| history::counts(item)) {
@@ -114,7 +114,7 @@ pub fn count_answers(items: &[Arc<Item>]) -> usize {
     count
 }
 
-/// Like `count_answers`, but only before the running turn.
+/// Same as `count_answers`, but only before the running turn.
 pub fn count_before_turn(items: &[Arc<Item>]) -> usize {
     let begin = items.iter().rposition(starts_turn).unwrap_or(0);
     count_answers(&items[..begin])
@@ -125,18 +125,18 @@ fn tokens(items: &[Arc<Item>], budget: HistoryBudget) -> u64 {
     items.iter().map(|item| meter::guess(item, budget.echo_reasoning)).sum()
 }
 
-/// Valid split positions: never between a call and its result, or within one answer.
+/// Valid split positions, which are never between a call and its result or within an answer.
 fn splits(items: &[Arc<Item>]) -> Vec<usize> {
     let mut open: HashSet<&CallId> = HashSet::new();
     let mut splits = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        // A call without a result at the next user input will never get one: its turn was cancelled.
+        // A call without a result at the next user input will never get one, because its turn was cancelled.
         if starts_turn(item) || is_handed_over(item) {
             open.clear();
         }
         let before = index.checked_sub(1).map(|before| &items[before]);
         let begins = before.is_some_and(|before| match &item.body {
-            // The notice of files that came with an input must stay with it.
+            // The notice of files that came with an input must stay with that input.
             ItemBody::UserMessage { .. } => !is_handed_over(before),
             ItemBody::Notice { .. } => true,
             // An answer starts after a result or an input.
@@ -161,7 +161,7 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
     splits
 }
 
-/// Earliest split at the start of a turn after which at most `limit` messages stay. The running turn stays whole.
+/// Earliest split at the start of a turn after which at most `limit` messages stay. The running turn is never split.
 fn by_messages(items: &[Arc<Item>], splits: &[usize], limit: usize) -> Option<usize> {
     let turn = turn_start(items, items.iter().rposition(starts_turn)?);
     let begins_turn = |at: usize| {
@@ -173,8 +173,8 @@ fn by_messages(items: &[Arc<Item>], splits: &[usize], limit: usize) -> Option<us
     turn_starts.take_while(|split| *split <= turn).find(fits)
 }
 
-/// Earliest split after which the rest fits: a percentage of the window, or the last messages if they are small. If
-/// `asked`, only the last messages.
+/// Earliest split after which the rest fits into a percentage of the window, or has only the last messages if these are
+/// small. If `asked`, retains only the last messages.
 fn by_tokens(items: &[Arc<Item>], splits: &[usize], budget: HistoryBudget, asked: bool) -> Option<usize> {
     let part = |percent: u64| budget.window / 100 * percent;
     let fits = |split: &usize| {
@@ -187,13 +187,13 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], budget: HistoryBudget, asked
     if fits(&0) {
         return None;
     }
-    // The rest shrinks with each later split, so the first that fits retains the most.
+    // The rest shrinks with each later split, so the first split that fits retains the most.
     let first = splits.partition_point(|split| !fits(split));
     splits.get(first).copied()
 }
 
-/// Prefers the split before the newest input if that fits, so that the latest input is not summarised as long as
-/// something else can be.
+/// Prefers the split before the newest input if that fits, so that the latest input is not summarised while something
+/// else can be.
 fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, budget: HistoryBudget) -> usize {
     let Some(begin) = items.iter().rposition(starts_turn).map(|input| turn_start(items, input)) else { return split };
     let rest = &items[begin..];
@@ -225,8 +225,8 @@ pub struct CompactionRequest {
     pub strategy: CompactionStrategy,
 }
 
-/// Message limit of a history. If a compaction was undone, the history may grow by as many messages as that would have
-/// retained, because the user wanted to see all of them.
+/// Message limit of a history. If a compaction was undone, the history may grow by as many messages as the compaction
+/// would have retained, because the user wanted to see all of them.
 pub fn limit(max_messages: usize, visible: u64) -> usize {
     match usize::try_from(visible).unwrap_or(usize::MAX) {
         0 => max_messages,

@@ -28,9 +28,9 @@ const PARTS: [&str; 7] = [
     "Next steps",
 ];
 
-/// Token limit of a detailed summary in a medium window. Large windows allow more, small ones less.
+/// Token limit of a detailed summary in a medium window. Large windows allow more tokens, small windows fewer.
 const TOKENS: u64 = 1440;
-/// Index of the part with the user's messages. Summaries of earlier versions have them in the next part.
+/// Index of the part with the user's messages. Summaries of earlier versions have these messages in the next part.
 const MESSAGES_PART: usize = 0;
 /// Line before the user's messages.
 const MESSAGES_FOLLOW: &str = "The person said, word for word:";
@@ -38,9 +38,10 @@ const MESSAGES_FOLLOW: &str = "The person said, word for word:";
 const UNDER_WAY: &str = "## The request that you are working on, word for word";
 /// Heading of the last answer.
 const LAST_ANSWER: &str = "## Your last answer, word for word";
-/// Minimum space for the history in a summary request, in bytes. With less, the model would see nothing useful.
+/// Minimum space for the history in a summary request, in bytes. With less, the model would get nothing useful.
 const MIN_HISTORY: usize = 1000;
-/// Limit per part of an earlier summary that is carried over without a model, in bytes, so that it does not grow.
+/// Limit per part of an earlier summary that is carried over without a model, in bytes, so that the summary does not
+/// grow.
 const MAX_CARRIED: usize = 1200;
 
 /// Length of a requested summary.
@@ -68,7 +69,7 @@ impl Length {
     }
 }
 
-/// Input that asks for a summary at the end of the conversation to be summarised.
+/// Input that is appended to the conversation to be summarised, and asks for the summary.
 pub fn input(instructions: &str, length: Length) -> String {
     format!(
         "<system_reminder>\nThis message comes from the daemon, not the user: the context window is full, and a \
@@ -79,7 +80,7 @@ pub fn input(instructions: &str, length: Length) -> String {
     )
 }
 
-/// Request for a summary of a transcript. Returns `None` if it does not fit into the model's window.
+/// Request for a summary of a transcript. Returns `None` if the request does not fit into the model's window.
 pub fn request(
     session_id: SessionId,
     instructions: &str,
@@ -98,8 +99,8 @@ pub fn request(
     let tokens: u64 = items.iter().map(|item| meter::guess(item, false)).sum();
     let bytes_per_token = (transcript::whole(&items).len() as u64 / tokens.max(1)).clamp(1, 4);
     let bytes = usize::try_from(available.saturating_mul(bytes_per_token)).unwrap_or(usize::MAX);
-    // The earlier summary comes first, because it covers the most. It has at most the size of a summary, so it is
-    // mostly whole. The user's messages are carried over separately.
+    // The earlier summary comes first, because it covers the most history. Its size is limited like any summary's, so
+    // most of it fits. The user's messages are carried over separately.
     let earlier = earlier.map(|text| harmless(&transcript::shortened(&without_messages(text), bytes / 3 * 2)));
     let earlier = earlier.map(|text| format!("<earlier_summary>\n{text}\n</earlier_summary>\n")).unwrap_or_default();
     let bytes = bytes.checked_sub(earlier.len()).filter(|bytes| *bytes >= MIN_HISTORY)?;
@@ -121,19 +122,19 @@ fn without_messages(summary: &str) -> String {
     rest
 }
 
-/// Text of a summary besides the certain facts.
+/// Text of a summary in addition to the certain facts.
 #[derive(Debug, Clone, Copy)]
 pub enum SummaryText<'a> {
-    /// Written by a model about everything that is replaced.
+    /// Text written by a model about everything that is replaced.
     Written(&'a str),
-    /// The earlier summary that is itself replaced, if no model writes a new one, so that its content is not lost.
+    /// The replaced earlier summary, used if no model writes a new one, so that its content is not lost.
     Earlier(&'a str),
-    /// No text besides the facts.
+    /// No text other than the facts.
     None,
 }
 
-/// Composes a summary. A model's text is sorted under the headings; certain facts are added regardless of it. The
-/// result is bounded by the window, and no part of it can imitate another one.
+/// Composes a summary. A model's text is sorted under the headings, and the certain facts are added regardless of this
+/// text. The summary is bounded by the window, and no part can imitate another part.
 pub fn compose(
     written: SummaryText<'_>,
     facts: &Facts,
@@ -199,7 +200,7 @@ pub fn compose(
     text
 }
 
-/// Removes the marker of the user's messages, even if it is nested.
+/// Removes the marker of the user's messages, even if the marker is nested.
 fn without_marker(mut text: String) -> String {
     while text.contains(MESSAGES_FOLLOW) {
         text = text.replace(MESSAGES_FOLLOW, "");
@@ -210,7 +211,7 @@ fn without_marker(mut text: String) -> String {
 /// Extracts the last answer from a summary.
 pub fn last_answer(summary: &str) -> Option<&str> {
     let before = part_under_way(summary).map_or(summary, |(before, _)| before);
-    // No text within a summary starts a line with its heading.
+    // No text within a summary starts a line with this heading.
     let (_, answer) = before.rsplit_once(&format!("\n{LAST_ANSWER}\n"))?;
     Some(answer.trim())
 }
@@ -220,7 +221,8 @@ pub fn under_way(summary: &str) -> Option<&str> {
     part_under_way(summary).map(|(_, request)| request.trim())
 }
 
-/// Splits a summary at the heading of the request in progress. No text within a summary starts a line with it.
+/// Splits a summary at the heading of the request in progress. No text within a summary starts a line with this
+/// heading.
 fn part_under_way(summary: &str) -> Option<(&str, &str)> {
     let (at, heading) = summary.rmatch_indices(UNDER_WAY).find(|(at, _)| summary[..*at].ends_with('\n'))?;
     Some((&summary[..at], &summary[at + heading.len()..]))
@@ -229,7 +231,7 @@ fn part_under_way(summary: &str) -> Option<(&str, &str)> {
 /// Splits a model's text into parts.
 fn written_parts(text: &str, limit: usize) -> [String; 7] {
     let mut parts = parts(text, heading).map(|part| transcript::shortened(&part, limit));
-    // Without any heading the text is still useful.
+    // Text without any heading is still useful.
     if parts.iter().all(String::is_empty) {
         parts[2] = transcript::shortened(text.trim(), limit);
     }
@@ -241,7 +243,7 @@ fn written_parts(text: &str, limit: usize) -> [String; 7] {
 fn carried_parts(summary: &str, limit: usize) -> [String; 7] {
     let summary = part_under_way(summary).map_or(summary, |(before, _)| before);
     let summary = summary.split(&format!("\n{LAST_ANSWER}\n")).next().unwrap_or(summary);
-    // Exact headings only, because an answer or output may look similar.
+    // Only exact headings are matched, because an answer or output may look similar.
     let exact = |line: &str| PARTS.iter().position(|part| line.strip_prefix("## ") == Some(part));
     let mut parts = parts(summary, exact);
     for part in &mut parts[..=MESSAGES_PART + 1] {
@@ -268,7 +270,7 @@ fn parts(written: &str, heading: impl Fn(&str) -> Option<usize>) -> [String; 7] 
     parts.map(|part| part.trim().to_owned())
 }
 
-/// Index of the heading in a line, whatever decoration the model adds.
+/// Index of the heading in a line, regardless of decoration that the model adds.
 fn heading(line: &str) -> Option<usize> {
     let bare = line.trim_matches(|c: char| !c.is_alphabetic()).to_lowercase();
     let is_heading =

@@ -1,5 +1,4 @@
-//! A part of the history as Markdown, for the file with the replaced items and for the model that summarises them.
-//! Pure.
+//! A part of the history as Markdown, for the history file and for the model that summarises the items. Pure.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -9,7 +8,7 @@ use agentd_core::{
     untrusted::DAEMON_AND_USER_TAGS,
 };
 
-/// Maximum length of a tool name, which a model wrote, in characters.
+/// Maximum length of a tool name written by a model, in characters.
 const MAX_NAME: usize = 80;
 /// Minimum length to which results and messages are shortened, in bytes.
 const MIN_BYTES: usize = 150;
@@ -21,8 +20,8 @@ pub fn whole(items: &[Arc<Item>]) -> String {
     write(items, usize::MAX, usize::MAX, Timestamp::MAX)
 }
 
-/// Renders the items in about `bytes` bytes. Long results lose their middle first, then user messages, and finally the
-/// oldest items are omitted. Timestamps are capped at `now`, which in a replay is the time of the recorded turn.
+/// Renders the items in about `bytes` bytes. Long results lose their middle first, then user messages do, and finally
+/// the oldest items are omitted. Timestamps are capped at `now`, which in a replay is the time of the recorded turn.
 pub fn within(items: &[Arc<Item>], bytes: usize, now: Timestamp) -> String {
     let results = [8000, 2000, 500, MIN_BYTES].map(|limit| (limit, usize::MAX));
     let messages = [8000, 2000, 500, MIN_BYTES].map(|message_limit| (MIN_BYTES, message_limit));
@@ -53,7 +52,7 @@ fn write(items: &[Arc<Item>], limit: usize, message_limit: usize, now: Timestamp
         let time = time.unwrap_or_default();
         let body = match &item.body {
             ItemBody::UserMessage { text, typed_bytes, .. } => {
-                // Piped text after the typed part is a document, and is shortened like one.
+                // Piped text after the typed part is a document, and is shortened like a document.
                 let typed = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
                 let (typed, piped) = text.split_at_checked(typed).unwrap_or((text, ""));
                 shortened(typed, message_limit) + &shortened(piped.trim_end(), limit.min(message_limit))
@@ -72,7 +71,7 @@ fn write(items: &[Arc<Item>], limit: usize, message_limit: usize, now: Timestamp
     text
 }
 
-/// Heading of an item, its text, and true if the text is not prose.
+/// Returns an item's heading, its text, and true if the text is not prose.
 fn parts(item: &Item) -> Option<(String, &str, bool)> {
     Some(match &item.body {
         ItemBody::UserMessage { text, .. } => ("Person".to_owned(), text, false),
@@ -91,13 +90,13 @@ fn parts(item: &Item) -> Option<(String, &str, bool)> {
     })
 }
 
-/// A tool name written by a model, on one line.
+/// Returns a tool name written by a model, on one line.
 fn name(written: &str) -> String {
     written.chars().filter(|letter| !letter.is_control() && !letter.is_whitespace()).take(MAX_NAME).collect()
 }
 
-/// Escapes a text so that no line looks like a heading of the transcript, and no tag around such texts is opened or
-/// closed. Idempotent.
+/// Escapes `text` so that no line looks like a heading of the transcript, and so that no tag around transcripts is
+/// opened or closed. Idempotent.
 pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut begins = true;
@@ -115,7 +114,7 @@ pub fn harmless(text: &str) -> String {
     out
 }
 
-/// Returns true if any reader treats the character as a line end.
+/// Returns true if any parser treats the character as a line end.
 fn is_line_end(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
@@ -189,8 +188,8 @@ mod tests {
         let items = [user(&message), call("1", "grep"), result("1", "grep", &long), says("Found.")];
         let text = within(&items, 5000, Timestamp::MAX);
         assert!(text.contains(message.trim_end()) && text.contains("bytes left out"), "{text}");
-        // If that is still too long, the user's text is shortened too. Piped text after it does not count as the
-        // user's.
+        // If the transcript is still too long, the user's text is also shortened. Piped text after the typed part is
+        // not the user's.
         let text = within(&items, 2000, Timestamp::MAX);
         assert!(text.contains("and so and so") && !text.contains("must be blue"), "{text}");
         let piped = [typed(&format!("{short}{long}"), Some(short.len() as u64))];

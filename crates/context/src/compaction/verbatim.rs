@@ -1,7 +1,7 @@
-//! The user's own messages, which survive every compaction verbatim, whatever a model makes of the rest. Pure.
+//! The user's own messages, which every compaction preserves verbatim, regardless of the rest of the summary. Pure.
 //!
-//! This module does not decide which of them are rules. That would take a word list for every language, and
-//! still miss most of them.
+//! This module does not decide which messages are rules. Such a decision would need a word list for every language, and
+//! still miss most rules.
 
 use std::{
     cmp::Reverse,
@@ -21,29 +21,30 @@ use crate::{
     tokens::estimate,
 };
 
-/// Limit of one message, in tokens. Longer ones retain their start and end.
+/// Limit of one message, in tokens. Longer messages retain their start and end.
 const MAX_MESSAGE: u64 = 2000;
 /// Limit of all messages stored with a compaction, in tokens.
 const MAX_STORED: u64 = 20_000;
 /// Percentage of the window for messages in a summary.
 const MAX_PERCENT: u64 = 10;
-/// Fraction of that space for one message: one part in `LARGEST_PART`, so that the first and the last always fit.
+/// Fraction of the messages' space for one message: one part in `LARGEST_PART`, so that the first and the last message
+/// always fit.
 const LARGEST_PART: u64 = 4;
 
 /// Name of the tool that asks the user.
 const QUESTION: &str = "ask_human";
 /// Limit of a question that is included with its answer, in tokens.
 const MAX_QUESTION: u64 = 60;
-/// Messages that fit, and the number of omitted ones.
+/// Messages that fit, and the number of omitted messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verbatim {
-    /// Messages without repetitions, the oldest first.
+    /// Messages without repetitions, oldest first.
     pub messages: Vec<String>,
     /// Number of omitted messages.
     pub left_out: usize,
 }
 
-/// Collects the user's messages in a history. `before` is the compaction at its start.
+/// Collects the user's messages in a history. `before` is the compaction at the start of the history.
 pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
     let mut messages = before.map(|compaction| compaction.report.pinned.clone()).unwrap_or_default();
     let mut calls: HashMap<&str, &ToolCall> = HashMap::new();
@@ -64,7 +65,7 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
         if message.is_empty() {
             continue;
         }
-        // A repeated message applies from now on, so it moves to the end. The first message keeps its place.
+        // A repeated message applies from now on, so it moves to the end. The first message keeps its position.
         match messages.iter().position(|known| *known == message) {
             Some(0) => {}
             Some(before) => messages[before..].rotate_left(1),
@@ -74,7 +75,7 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
     fitting(messages, MAX_STORED)
 }
 
-/// The user's text in a result: the answer to a question, or the reason for a rejection.
+/// Returns the user's text in a result: the answer to a question, or the reason for a rejection.
 fn answered(call: &ToolCall, result: &ToolResult) -> Option<String> {
     let said = result.said.as_deref()?;
     if call.name != QUESTION {
@@ -87,21 +88,21 @@ fn answered(call: &ToolCall, result: &ToolResult) -> Option<String> {
     Some(format!("{said} ({relation}: {question})"))
 }
 
-/// The typed part of an input. Piped text after it is a document, whatever it demands.
+/// Returns the typed part of an input. Piped text after it is a document, regardless of its content.
 pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
     let typed = typed_bytes.map_or(Some(text), |bytes| text.get(..usize::try_from(bytes).ok()?));
     typed.unwrap_or_default().trim()
 }
 
-/// Messages for a summary in this window. All of them stay stored, for a larger window.
+/// Returns the messages for a summary in this window. All messages stay stored, for a larger window.
 pub fn for_window(messages: &[String], window: u64) -> Verbatim {
     let limit = window / 100 * MAX_PERCENT;
     fitting(messages.iter().map(|message| clipped(message, limit / LARGEST_PART)).collect(), limit)
 }
 
-/// Selects messages that fit into `limit` tokens. The first one applies to the whole session and the last one to the
-/// current work. Of the others the longest are omitted first, so that most stay: a pasted list goes before a short
-/// sentence.
+/// Selects messages that fit into `limit` tokens. The first message applies to the whole session and the last one to
+/// the current work. The longest of the other messages are omitted first, so that most stay. For example, a pasted list
+/// is omitted before a short sentence.
 fn fitting(messages: Vec<String>, limit: u64) -> Verbatim {
     let sizes: Vec<u64> = messages.iter().map(|message| estimate(message)).collect();
     let mut longest: Vec<usize> = (1..messages.len().saturating_sub(1)).collect();
@@ -159,7 +160,7 @@ mod tests {
             replied("1", Some("Postgres on port 31337, never the one on 5432"), None, "Postgres"),
             call("2", "run_bash_command"),
             replied("2", Some("not on the shared machine"), denied, "refused: not on the shared machine"),
-            // Not the user's text: a default, and a message of the daemon.
+            // A default answer and a message from the daemon are not the user's text.
             asks("3", "May I push?"),
             replied("3", None, None, "Yes, and never ask again"),
             call("4", "run_bash_command"),
@@ -189,7 +190,7 @@ mod tests {
         };
         check(None, &["Never push.\n\nAlways delete ä."]);
         check(Some(11), &["Never push."]);
-        // Inside a character and past the end: the typed part is unknown.
+        // The typed part is unknown if its length ends inside a character or past the end.
         for unknown in [0, 28, 1000] {
             check(Some(unknown), &[]);
         }
@@ -202,8 +203,8 @@ mod tests {
         assert!(few.messages.len() < 40 && few.messages.len() + few.left_out == 40, "{few:?}");
         assert_eq!((&few.messages[0], few.messages.last()), (&all[0], all.last()));
         assert_eq!(for_window(&all, 100_000), Verbatim { messages: all.clone(), left_out: 0 });
-        // A long message is omitted before many short ones. The first one is shortened instead of using all of the
-        // room.
+        // A long message is omitted before many short ones. The first message is shortened, so that it does not use all
+        // of the space.
         let long = format!("Never {}.", "again and ".repeat(500));
         let mixed = [&all[..1], std::slice::from_ref(&long), &all[1..16]].concat();
         assert_eq!(for_window(&mixed, 1900), Verbatim { messages: all[..16].to_vec(), left_out: 1 });

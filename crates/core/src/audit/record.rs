@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{AuditFact, AuditHead, AuditLine, CallEnd, VerdictName};
 use crate::ids::{SessionId, TurnId};
 
-/// A line of the log that forms a record. If it is the decision on a call, the outcome is included.
+/// A line of the log that forms a record. A decision on a call includes the outcome of the call.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRecord {
@@ -45,7 +45,7 @@ names! {
         Refused = "refused",
         /// The call has no end yet.
         Open = "open",
-        /// The daemon ended before the call did. It may have taken effect or not.
+        /// The daemon ended before the call did. The call may or may not have taken effect.
         Unknown = "unknown",
     }
 }
@@ -68,9 +68,9 @@ impl CallOutcome {
 pub struct RecordQuery {
     /// Only records of this session.
     pub session_id: Option<SessionId>,
-    /// Only calls of this turn.
+    /// Only calls in this turn.
     pub turn_id: Option<TurnId>,
-    /// Only calls of this tool.
+    /// Only calls to this tool.
     pub tool: Option<String>,
     /// Only calls with this verdict of the rules.
     pub verdict: Option<VerdictName>,
@@ -78,7 +78,7 @@ pub struct RecordQuery {
     pub refused: bool,
     /// Only records from this time on.
     pub since: Option<Timestamp>,
-    /// Only records with numbers below this one; 0 for all.
+    /// Only records with numbers below this; 0 for all.
     pub before: u64,
     /// Maximum number of records: the newest.
     pub limit: usize,
@@ -121,13 +121,13 @@ pub struct AuditReport {
 }
 
 impl AuditReport {
-    /// Returns true if the log is intact. Records of earlier damage that was moved out of the log do not count.
+    /// Returns true if the log is intact. Records of earlier damage that was moved out of the log are ignored.
     pub fn is_intact(&self) -> bool {
         self.more == 0 && self.findings.iter().all(|finding| finding.problem == AuditProblem::Recorded)
     }
 }
 
-/// One problem of the log.
+/// A problem in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditFinding {
     /// Name of the file.
@@ -141,7 +141,7 @@ pub struct AuditFinding {
 }
 
 names! {
-    /// Kind of a problem of the log.
+    /// Kind of problem in the log.
     #[derive(Hash)]
     pub enum AuditProblem {
         /// A line differs from the one that was written.
@@ -164,7 +164,7 @@ names! {
         NoWitness = "no_witness",
         /// A hash that was noted elsewhere is not in the log.
         NotedHashMissing = "noted_hash_missing",
-        /// The log itself records that it was found damaged before.
+        /// The log itself records earlier damage.
         Recorded = "recorded",
         /// A file of the log cannot be read.
         Unreadable = "unreadable",

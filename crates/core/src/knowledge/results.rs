@@ -4,27 +4,27 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// Method by which a query was searched.
+/// Search method for a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchedBy {
-    /// By words, in the index.
+    /// Search by words, in the index.
     #[default]
     Words,
-    /// By a phrase, in the index.
+    /// Search by a phrase, in the index.
     Phrase,
-    /// By a regular expression, in the candidates from the index.
+    /// Search by a regular expression, in the candidates from the index.
     NarrowedRegex,
-    /// By a regular expression, in every text.
+    /// Search by a regular expression, in the text of every document.
     Scan,
 }
 
-/// Hits in documents, best first.
+/// Results of a document search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DocumentFinds {
-    /// Method by which the query was searched.
+    /// Search method for the query.
     pub by: SearchedBy,
-    /// Hits in order, best first.
+    /// Hits in documents, best first.
     pub hits: Vec<DocumentHit>,
     /// Number of documents that were searched, including partly readable ones.
     pub searched: usize,
@@ -40,7 +40,7 @@ pub struct DocumentFinds {
     /// True if a regular expression has more matches than are returned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// True if no text has the quoted phrase, and the hits have only some of its words.
+    /// True if no document contains the quoted phrase, so that the hits contain only some of its words.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_loose: bool,
     /// Names of documents that were skipped because they need a password.
@@ -64,7 +64,7 @@ impl DocumentFinds {
         self.note(format!("more than {limit} {matches}: narrow the search, or raise its limit (--limit, max_results)"));
     }
 
-    /// Adds a note unless it is there already.
+    /// Adds a note unless it is already present.
     pub fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -75,9 +75,9 @@ impl DocumentFinds {
         matches!(self.by, SearchedBy::NarrowedRegex | SearchedBy::Scan)
     }
 
-    /// Merges the hits of the same query in other documents, and keeps the best.
+    /// Merges hits for the same query in other documents, and keeps the best hits.
     pub fn add(&mut self, mut other: Self, limit: usize) {
-        // Hits with only some of the words are returned only if none has all of them.
+        // Hits with only some of the words are returned only if no hit has all words.
         if !self.hits.is_empty() && !other.hits.is_empty() && self.is_loose != other.is_loose {
             if self.is_loose { self.drop_loose() } else { other.drop_loose() }
         }
@@ -85,12 +85,12 @@ impl DocumentFinds {
         self.by = other.by;
         self.more |= other.more;
         self.hits.extend(other.hits);
-        // Scores of one index are comparable, and the sort is stable. Matches of a regular expression stay in document
-        // order.
+        // Scores from one index are comparable, and the sort is stable. Matches of a regular expression stay in
+        // document order.
         if !self.is_regex() {
             self.hits.sort_by(|left, right| right.score.total_cmp(&left.score));
         }
-        // A word search returns the best hits by design, so only exact searches report that there are more.
+        // A word search returns the best hits by design, so only exact searches report further matches.
         let is_exact = self.is_regex() || self.by == SearchedBy::Phrase && !self.is_loose;
         if self.hits.len() > limit && is_exact {
             self.note_more_matches(limit);
@@ -111,7 +111,7 @@ impl DocumentFinds {
     }
 }
 
-/// A hit in a document.
+/// A search hit in a document.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DocumentHit {
@@ -139,7 +139,7 @@ impl DocumentHit {
         self.behind(name, " ")
     }
 
-    /// Appends the location to a name of the document, with a gap between them unless it is a line range.
+    /// Appends the location to a name of the document, with a gap in between unless the location is a line range.
     pub fn behind(&self, name: &str, gap: &str) -> String {
         match self.place.as_str() {
             "" => name.to_owned(),

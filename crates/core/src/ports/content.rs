@@ -1,7 +1,7 @@
-//! Ports for foreign content: documents, pictures, source code (also through language servers), and the web.
+//! Ports for foreign content: documents, pictures, source code (including language servers), and the web.
 //!
-//! Also what a tool call gets besides its arguments: rules about files, the client that has files open, and the user
-//! and model that it may ask.
+//! Also the context of a tool call apart from its arguments: rules for files, the client that has files open, and
+//! handles for asking the user and the model.
 
 use std::{
     fmt::{self, Debug},
@@ -31,11 +31,11 @@ use crate::{
     web::{WebAnswer, WebFind, WebRequest},
 };
 
-/// Reads the code of folders and answers questions about it. A folder is indexed on first use, shared by all callers,
+/// Reads the code in folders and answers questions about it. A folder is indexed on first use, shared by all callers,
 /// and kept current. Parsing is isolated: a failure caused by the code is returned as an error.
 pub trait CodeReader: Debug + Send + Sync {
-    /// Answers a question about a folder of the user, given by its real path. Indexing continues if the answer is no
-    /// longer awaited.
+    /// Answers a question about a folder of the user, given by its real path. Indexing continues if the returned future
+    /// is dropped.
     fn ask(
         &self,
         folder: PathBuf,
@@ -45,7 +45,7 @@ pub trait CodeReader: Debug + Send + Sync {
     ) -> BoxFuture<'_, Result<CodeReply, CodeError>>;
 }
 
-/// Callback for the progress of indexing. Called often, from a task that must not block.
+/// Callback for the progress of indexing. Called often, and must not block its task.
 pub type OnCodeProgress = Arc<dyn Fn(CodeProgress) + Send + Sync>;
 
 /// Reads and searches documents. Parsing is isolated: every failure is returned as an error and does not affect the
@@ -55,13 +55,13 @@ pub trait Knowledge: Debug + Send + Sync {
     /// plain text.
     fn is_document(&self, name: &str, head: &[u8]) -> bool;
 
-    /// Returns why a file that is neither a document nor text cannot be read, judged by its first bytes. `None` if it
-    /// is of no known kind.
+    /// Returns the reason why a file that is neither a document nor text cannot be read, judged by its first bytes.
+    /// `None` if the file's kind is unknown.
     fn refusal(&self, _name: &str, _head: &[u8]) -> Option<String> {
         None
     }
 
-    /// Reads parts of a document. Reports progress if it takes long.
+    /// Reads parts of a document. Reports progress if reading takes long.
     fn read(
         &self,
         document: OpenDocument,
@@ -70,7 +70,7 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
 
-    /// Searches these documents only. Documents that are not indexed yet are indexed first, with progress reports.
+    /// Searches only these documents. Documents that are not indexed yet are indexed first, with progress reports.
     fn search(
         &self,
         documents: Vec<OpenDocument>,
@@ -79,8 +79,8 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>>;
 
-    /// Indexes documents that are not indexed yet, or all of them if `again` is set, and returns the resulting states.
-    /// A document that cannot be read has the problem in its state and does not stop the others.
+    /// Indexes documents that are not indexed yet, or all documents if `again` is set, and returns the resulting
+    /// states. A document that cannot be read has the problem in its state and does not stop the others.
     fn ingest(
         &self,
         documents: Vec<OpenDocument>,
@@ -89,20 +89,20 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
-    /// Returns the states of these documents without reading any.
+    /// Returns the states of these documents without reading the documents.
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
-    /// Returns the size of the index over all sessions.
+    /// Returns the size of the index for all sessions.
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>>;
 }
 
-/// Callback for the progress of documents. Called often, from a task that must not block.
+/// Callback for the progress of documents. Called often, and must not block its task.
 pub type OnProgress = Arc<dyn Fn(DocumentProgress) + Send + Sync>;
 
-/// Queries language servers about source code. Servers are isolated: a misbehaving one costs no more than a bounded
+/// Queries language servers about source code. Servers are isolated: a misbehaving server costs no more than a bounded
 /// wait.
 pub trait Languages: Debug + Send + Sync {
-    /// Returns true if there is a server for files of this name.
+    /// Returns true if there is a server for files with this name.
     fn knows(&self, file: &SourceFile) -> bool;
 
     /// Notes that a turn begins. Unreported findings of an earlier turn are checked again before they are reported.
@@ -111,15 +111,15 @@ pub trait Languages: Debug + Send + Sync {
     /// Discards the state of a session that is no longer used.
     fn end_session(&self, session: SessionId);
 
-    /// Records the current state of files that a call is about to change, and starts their servers.
+    /// Records the current state of files that a call is about to change, and starts the servers for these files.
     fn before_edit(&self, session: SessionId, files: Vec<SourceFile>) -> BoxFuture<'_, ()>;
 
-    /// Records files that a call has changed or removed. Files of other languages count, too: diagnostics may depend on
-    /// them.
+    /// Records files that a call has changed or removed. Includes files of other languages, since diagnostics may
+    /// depend on them.
     fn after_edit(&self, session: SessionId, files: Vec<(SourceFile, FileChangeKind)>) -> BoxFuture<'_, ()>;
 
-    /// Returns errors that are new since the session's edits, each only once. Waits no longer than configured: later
-    /// errors are returned by a later call.
+    /// Returns errors that are new since the session's edits, each only once. Waits no longer than configured: errors
+    /// that arrive later are returned by the next call.
     fn news(&self, session: SessionId, patience: Patience) -> BoxFuture<'_, LanguageNews>;
 
     /// Returns the last diagnostics of running servers for files of a workspace, by file and position.
@@ -203,7 +203,7 @@ pub trait Pictures: Send + Sync {
 }
 
 /// Sends requests to web servers. The implementation decides which servers may be reached; arguments of a call cannot
-/// change that. Dropping a future cancels the request and closes its connections.
+/// change this decision. Dropping a future cancels the request and closes its connections.
 pub trait Web: Debug + Send + Sync {
     /// Checks if the request could be sent, as far as that is certain without network access.
     ///
@@ -211,8 +211,8 @@ pub trait Web: Debug + Send + Sync {
     /// Same as [`Self::fetch`].
     fn check(&self, request: &WebRequest) -> Result<(), WebError>;
 
-    /// Sends a request and follows redirects as far as `rules` let a model go there without approval. An answer of any
-    /// status is a success.
+    /// Sends a request and follows redirects as long as `rules` let a model access the target without approval. An
+    /// answer with any status is a success.
     fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>>;
 
     /// Queries the configured search engine for at most `limit` pages, best first.
@@ -222,23 +222,24 @@ pub trait Web: Debug + Send + Sync {
 /// The client that has project files open during a turn. Tools ask only about paths that they could open themselves,
 /// and treat the answers as untrusted.
 pub trait ClientFiles: Debug + Send + Sync {
-    /// Returns the current capabilities of the client. `None` if there is no client, so that only the disk counts.
+    /// Returns the current capabilities of the client. `None` if there is no client, so that files are only read from
+    /// disk.
     fn access(&self) -> Option<ClientFileAccess>;
 
-    /// Sends a request about a file below the project. Returns within seconds, whatever the client does.
+    /// Sends a request about a file in the project. Returns within seconds, whatever the client does.
     fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>>;
 }
 
 /// Capabilities of a client that has files open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientFileAccess {
-    /// It only returns texts.
+    /// The client only returns file text.
     Read,
-    /// It returns and accepts texts.
+    /// The client returns and accepts file text.
     ReadWrite,
 }
 
-/// Handle for asking the user during a tool call. The default has no user.
+/// Handle for asking the user during a tool call. The default handle has no user.
 #[derive(Clone, Default)]
 pub struct Person(Option<Arc<AskFn>>);
 
@@ -251,7 +252,7 @@ impl Person {
         Self(Some(Arc::new(ask)))
     }
 
-    /// Asks, and waits for the answer without a limit.
+    /// Asks the user, and waits for the answer without a time limit.
     pub async fn ask(&self, ask: Ask) -> Option<Answer> {
         match &self.0 {
             Some(asking) => asking(ask).await,
@@ -266,15 +267,15 @@ impl fmt::Debug for Person {
     }
 }
 
-/// Rules for files that a call reaches by path without having been approved for them. A file may be read if a model
-/// could read it without approval. Without rules, everything may be read.
+/// Rules for files that a call reaches by path without having been approved for them. A call may read a file if a model
+/// could read the file without approval. Without rules, everything may be read.
 #[derive(Clone, Default)]
 pub struct ReadRules {
     read: Option<Arc<MayRead>>,
     change: Option<Arc<MayRead>>,
 }
 
-/// Predicate on the path of a file: may it be read, or changed?
+/// Predicate that decides if a file may be read or changed, by path.
 type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
 impl ReadRules {
@@ -307,9 +308,9 @@ impl std::fmt::Debug for ReadRules {
     }
 }
 
-/// Handle for asking the turn's model during a tool call, at the turn's cost. The default has no model.
+/// Handle for asking the turn's model during a tool call, at the turn's cost. The default handle has no model.
 ///
-/// Dropping the future of an answer cancels the request.
+/// Dropping an answer's future cancels the request.
 #[derive(Clone, Default)]
 pub struct Sampler {
     model: String,
@@ -353,7 +354,7 @@ impl Sampler {
         self.asking.as_ref().map(|_| self.model.as_str())
     }
 
-    /// Sends a request, and waits for the whole answer. `None` if there is no model.
+    /// Sends the request, and waits for the whole answer. `None` if there is no model.
     pub async fn ask(&self, request: SampleRequest) -> Option<Result<SampleAnswer, ModelError>> {
         match &self.asking {
             Some(asking) => Some(asking(request).await),

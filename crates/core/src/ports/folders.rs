@@ -1,7 +1,7 @@
-//! Ports around a session's folders: projects, skills, worktrees, and confined programs.
+//! Ports for a session's folders: projects, skills, worktrees, and confined programs.
 //!
-//! Also the ports beside the journal (the audit log, exchanges with models, imported sessions), the file changes of
-//! calls (recorded, undone and checked), and a handle for the progress of a call.
+//! Also ports next to the journal (the audit log, exchanges with models, imported sessions), a port that records,
+//! undoes and checks the file changes of calls, and a handle for a call's progress.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, io::Read, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
@@ -25,26 +25,26 @@ use crate::{
     worktree::{KnownWorktree, MadeWorktree, NewWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
-/// Starts programs in the sandbox for commands: without network, in a clean environment, and with write access to their
-/// own temporary files only.
+/// Starts programs in the sandbox for commands: without network, in a clean environment, and with write access only to
+/// their own temporary files.
 pub trait Confiner: Send + Sync {
     /// Starts a program with its standard input and output connected.
     ///
     /// # Errors
-    /// If the sandbox is not available. Nothing runs without it.
+    /// If the sandbox is not available. No program runs without the sandbox.
     fn start(&self, program: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>>;
 
-    /// Lists the files and folders with secrets below a folder, as they are now.
+    /// Lists the files and folders with secrets that are currently in a folder.
     ///
     /// # Errors
     /// If the folder has too many files to be searched.
     fn secrets(&self, folder: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>>;
 }
 
-/// A file or folder with secrets. If another file replaces it at its path, that is a different one.
+/// A file or folder with secrets. A replacement at the same path is a different file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretFile {
-    /// Absolute path on this machine.
+    /// Absolute path on the host.
     pub path: PathBuf,
     /// Device number and inode number.
     pub inode: (u64, u64),
@@ -53,29 +53,29 @@ pub struct SecretFile {
 /// A program to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfinedProgram {
-    /// Absolute path, or a name that is searched inside the sandbox.
+    /// Absolute path, or a name that is looked up inside the sandbox.
     pub program: PathBuf,
     /// Arguments of the program.
     pub args: Vec<String>,
-    /// Absolute path of the folder that it may read.
+    /// Absolute path of the folder that the program may read.
     pub folder: PathBuf,
-    /// Files and folders below it that it may not read.
+    /// Files and folders in `folder` that the program may not read.
     pub hidden: Vec<PathBuf>,
-    /// Variables added to its environment.
+    /// Variables added to the program's environment.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Limit of writable memory for each of its processes, in bytes.
+    /// Limit on writable memory for each process of the program, in bytes.
     pub memory_bytes: Option<u64>,
 }
 
 /// A running program. Dropping `ended` kills it and all its child processes.
 pub struct ConfinedProcess {
-    /// Path of the folder as the program sees it.
+    /// Path of the folder inside the program's sandbox.
     pub folder: PathBuf,
-    /// Write end of its standard input.
+    /// Write end of the program's standard input.
     pub input: OwnedFd,
-    /// Read end of its standard output.
+    /// Read end of the program's standard output.
     pub output: OwnedFd,
-    /// Resolves when it has ended.
+    /// Resolves when the program has ended.
     pub ended: BoxFuture<'static, ProgramEnd>,
 }
 
@@ -84,7 +84,7 @@ pub struct ConfinedProcess {
 pub struct ProgramEnd {
     /// Description of the end, such as `exit code 1`.
     pub how: String,
-    /// True if it never ran, and retrying cannot help with the current settings.
+    /// True if the program never ran, and retrying cannot help with the current settings.
     pub lasting: bool,
 }
 
@@ -92,24 +92,24 @@ pub struct ProgramEnd {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConfineError {
-    /// Message of one sentence.
+    /// Error message, one sentence.
     pub message: String,
     /// True if retrying cannot help with the current settings.
     pub lasting: bool,
 }
 
-/// Agents of a project's `.agentd/`, and the trust in it.
+/// Agents of a project's `.agentd/`, and the user's trust in it.
 #[derive(Debug, Clone, Default)]
 pub struct ProjectStanding {
     /// Current trust in the project.
     pub trust: ProjectTrust,
-    /// Agents of the project. `None` unless it is trusted. The same value until something changes.
+    /// Agents of the project. `None` unless the project is trusted. The same value until something changes.
     pub agents: Option<Arc<Agents>>,
 }
 
 /// The `.agentd/` folders of projects, and the user's trust in them. Tools have no access to this port.
 pub trait Projects: Send + Sync {
-    /// Returns the details of a project. Texts of commands are included only if it is trusted.
+    /// Returns the details of a project. Command texts are included only if the project is trusted.
     ///
     /// # Errors
     /// If the folder does not exist or cannot be read.
@@ -118,7 +118,7 @@ pub trait Projects: Send + Sync {
     /// Trusts a project on behalf of a client, as long as its content has this hash.
     ///
     /// # Errors
-    /// If its content has another hash, there is nothing to trust, or the trust cannot be stored.
+    /// If the content has another hash, there is nothing to trust, or the trust cannot be stored.
     fn trust(
         &self,
         project: PathBuf,
@@ -126,10 +126,10 @@ pub trait Projects: Send + Sync {
         client: String,
     ) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
 
-    /// Revokes the trust in a project, which need not exist any more.
+    /// Revokes the trust in a project, which may no longer exist.
     ///
     /// # Errors
-    /// If it is not trusted, or the change cannot be stored.
+    /// If the project is not trusted, or the change cannot be stored.
     fn distrust(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
 }
 
@@ -139,15 +139,15 @@ pub trait Skills: Send + Sync {
     /// leaves out. Without a workspace, the skills that all sessions can use.
     fn usable<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<Skill>>;
 
-    /// Copies a skill to where tools of the session read it, unless the current version is there. Returns false if
-    /// there is no skill of that name.
+    /// Copies a skill to the path where the session's tools read it, unless the current version is already there.
+    /// Returns false if there is no skill with that name.
     ///
     /// # Errors
-    /// If the skill is unusable, with its problem, or if writing fails.
+    /// If the skill is unusable, with its first problem, or if writing fails.
     fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> BoxFuture<'a, Result<bool, WorkspaceError>>;
 
-    /// Returns the packages that must be installed before this command can work: those of the session's skills that it
-    /// names and whose scripts it runs.
+    /// Returns the packages that must be installed before this command can work: the packages of the session's skills
+    /// that the command names and whose scripts it runs.
     fn missing<'a>(&'a self, workspace: &'a Workspace, command: &'a str) -> BoxFuture<'a, Vec<SkillPackages>>;
 
     /// Records that a command failed because a script of a skill imports a missing module, according to its output.
@@ -163,7 +163,7 @@ pub trait Skills: Send + Sync {
     /// Installs the packages, which may take minutes. An existing environment is left unchanged.
     ///
     /// # Errors
-    /// If the installation fails. Nothing of it is left then.
+    /// If the installation fails. A failed installation leaves nothing behind.
     fn install<'a>(
         &'a self,
         wanted: &'a SkillPackages,
@@ -186,8 +186,8 @@ pub struct SkillPackages {
     pub environment: String,
 }
 
-/// Creates, shows, merges and removes worktrees. Each is recorded on the disk before it is created, so that all are
-/// found again after a restart. Tools have no access to this port.
+/// Creates, shows, merges and removes worktrees. Each worktree is recorded on disk before it is created, so that all
+/// worktrees are found again after a restart. Tools have no access to this port.
 pub trait Worktrees: Send + Sync {
     /// Creates a worktree from the last commit of the project's repository.
     ///
@@ -202,37 +202,37 @@ pub trait Worktrees: Send + Sync {
     /// If the records cannot be read.
     fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>, WorkspaceError>>;
 
-    /// Returns the state of a worktree. What cannot be determined is reported as its problem.
+    /// Returns the state of a worktree. Facts that cannot be determined are reported as the worktree's problem.
     ///
     /// # Errors
-    /// If there is no worktree of that name.
+    /// If there is no worktree with that name.
     fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport, WorkspaceError>>;
 
-    /// Returns the differences from the newest commit shared with its main tree: commits, uncommitted changes and new
+    /// Returns the differences from the newest commit shared with the main tree: commits, uncommitted changes and new
     /// files.
     ///
     /// # Errors
-    /// If there is no worktree of that name, or git fails.
+    /// If there is no worktree with that name, or git fails.
     fn diff(&self, name: String) -> BoxFuture<'_, Result<WorktreeDiff, WorkspaceError>>;
 
-    /// Commits its uncommitted changes with this message, and merges its branch into the branch checked out in the main
-    /// tree. Atomic.
+    /// Commits the worktree's uncommitted changes with this message, and merges the worktree's branch into the branch
+    /// checked out in the main tree. Atomic.
     ///
     /// # Errors
-    /// Of kind `Conflict`, with the files, if they cannot be merged or have changes in the main tree.
+    /// Of kind `Conflict`, with the files, if files cannot be merged or have changes in the main tree.
     fn apply(&self, name: String, message: String) -> BoxFuture<'_, Result<WorktreeApplied, WorkspaceError>>;
 
-    /// Removes a worktree and its branch. Without `force`, only if it has no changes that exist nowhere else.
+    /// Removes a worktree and its branch. Without `force`, fails if the worktree has changes that exist nowhere else.
     ///
     /// # Errors
-    /// Of kind `Conflict` if it has such changes.
+    /// Of kind `Conflict` if there are such changes.
     fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Removes a worktree whose session is gone, unless it has changes that exist nowhere else. Returns true if it was
-    /// removed.
+    /// Removes a worktree whose session is gone, unless it has changes that exist nowhere else. Returns true if the
+    /// worktree was removed.
     ///
     /// # Errors
-    /// If it cannot be inspected or removed.
+    /// If the worktree cannot be inspected or removed.
     fn leave(&self, name: String) -> BoxFuture<'_, Result<bool, WorkspaceError>>;
 
     /// Shares a worktree with another session.
@@ -241,7 +241,7 @@ pub trait Worktrees: Send + Sync {
     /// If the record cannot be written.
     fn share_worktree(&self, name: String, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Completes or cleans up operations that a stop of the daemon cut off.
+    /// Completes or cleans up operations that were cut off when the daemon stopped.
     ///
     /// # Errors
     /// If the records cannot be read.
@@ -251,20 +251,22 @@ pub trait Worktrees: Send + Sync {
 /// The audit log: append-only, with each line chained to the previous one. Entries are stored in the order in which
 /// they are passed, with secrets redacted and long values truncated.
 pub trait Audit: Send + Sync {
-    /// Stores an entry. Durable on return. A caller that stops waiting does not undo it.
+    /// Stores an entry. Durable on return. Dropping the future does not undo the record.
     fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>>;
 
-    /// Queues an entry that will be durable soon, for events that no call waits for, such as read-only calls. Entries
-    /// that cannot be stored are reported to the operator.
+    /// Queues an entry for events that no call waits for, such as read-only calls. The entry becomes durable soon.
+    /// Entries that cannot be stored are reported to the operator.
     fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()>;
 }
 
 /// Reader of the audit log.
 pub trait AuditReader: Send + Sync {
-    /// Returns the newest records that match the query, oldest first. Fewer if they would be too large to send at once.
+    /// Returns the newest records that match the query, oldest first. Returns fewer records if they would be too large
+    /// to send at once.
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
 
-    /// Verifies the whole log. If a hash was noted elsewhere, checks that its line is still in the log.
+    /// Verifies the whole log. If `noted` is a hash that was noted elsewhere, also checks that the line with this hash
+    /// is still in the log.
     fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>>;
 }
 
@@ -282,7 +284,7 @@ pub trait Exchanges: Send + Sync {
 pub struct NoExchanges;
 
 impl NoExchanges {
-    /// Returns it as a port.
+    /// Returns this implementation as a port.
     pub fn port() -> Arc<dyn Exchanges> {
         Arc::new(Self)
     }
@@ -298,17 +300,17 @@ impl Exchanges for NoExchanges {
     }
 }
 
-/// Imports sessions into the journal. Drafts are invisible until they are finished; the next start removes abandoned
-/// ones.
+/// Imports sessions into the journal. Drafts are invisible until they are finished; the daemon's next start removes
+/// abandoned drafts.
 pub trait JournalImports: Send + Sync {
     /// Begins a new draft.
     fn begin(&self, draft: DraftId) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Adds events to a draft, numbered without a gap after its last one.
+    /// Adds events to a draft, numbered without gaps after the draft's last event.
     fn add(&self, draft: DraftId, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Turns drafts into sessions, atomically. A session must precede its subagents. Durable on return. Interrupts in
-    /// them can no longer be answered, and no turn is queued.
+    /// the imported sessions can no longer be answered, and no turn is queued.
     ///
     /// Fails with kind `Conflict` if a session exists already, or if a turn is open.
     fn finish(&self, drafts: Vec<SessionDraft>) -> BoxFuture<'_, Result<(), StoreError>>;
@@ -323,7 +325,7 @@ pub trait TreeTransport: Send + Sync {
     /// cannot be copied safely are skipped and counted.
     ///
     /// # Errors
-    /// The first error of `visit`, or that of reading the tree.
+    /// The first error from `visit` or from reading the tree.
     fn each_file(
         &self,
         session: SessionId,
@@ -333,32 +335,32 @@ pub trait TreeTransport: Send + Sync {
     /// Begins the tree of a session that is being imported.
     ///
     /// # Errors
-    /// Of kind `Conflict` if a session of that id has files already.
+    /// Of kind `Conflict` if a session with that id already has files.
     fn stage(&self, session: SessionId) -> Result<Box<dyn StagedTree>, WorkspaceError>;
 
-    /// Cleans up after imports that were cut off: the tree of a session for which `is_known` returns true is kept,
-    /// others are removed.
+    /// Cleans up after imports that were cut off. Keeps the trees of sessions for which `is_known` returns true, and
+    /// removes others.
     ///
     /// # Errors
     /// If the folders cannot be read.
     fn clean_up(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError>;
 }
 
-/// A tree that is not visible yet. Dropping it removes it.
+/// A tree that is not yet visible. Dropping the value removes the tree.
 pub trait StagedTree: Send {
-    /// Adds a file. Checks its path again, and never replaces an existing file.
+    /// Adds a file. Checks the file's path again, and never replaces an existing file.
     ///
     /// # Errors
-    /// If the path leads outside, the name is in use, the quota is exceeded, or writing fails.
+    /// If the path leads outside of the tree, the name is in use, the quota is exceeded, or writing fails.
     fn add(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), WorkspaceError>;
 
-    /// Flushes the tree to the disk and moves it to its final place. Dropping it still removes it.
+    /// Flushes the tree to disk and moves it to its final path. Dropping the value still removes the tree.
     ///
     /// # Errors
     /// If writing fails.
     fn sync(&mut self) -> Result<FilesCopied, WorkspaceError>;
 
-    /// Makes the tree permanent. Called when the session is in the journal. The next start repairs a failure.
+    /// Makes the tree permanent. Called when the session is in the journal. The daemon's next start repairs a failure.
     ///
     /// # Errors
     /// If the marker of the import cannot be removed.
@@ -368,8 +370,8 @@ pub trait StagedTree: Send {
 /// Records the changes that calls make to the files of a session, for undo. The calls of one session run one after
 /// another.
 pub trait Snapshots: Send + Sync {
-    /// Scans and stores the files before a call: all that the session may change, or only these paths. The stored
-    /// contents are durable on return, and remain as long as the call holds the result.
+    /// Scans and stores the files before a call: either all files that the session may change, or only these paths. The
+    /// stored contents are durable on return, and remain until the caller drops the result.
     ///
     /// An error states why the changes of the call cannot be recorded.
     fn before<'a>(
@@ -378,8 +380,8 @@ pub trait Snapshots: Send + Sync {
         paths: Option<&'a [String]>,
     ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>>;
 
-    /// Returns the changes since [`Self::before`] of a call whose end the previous process did not see. Empty if
-    /// nothing is known about the call. Possible changes after that process ended are marked as late.
+    /// Returns the changes since [`Self::before`] for a call that was still running when the previous daemon process
+    /// ended. Empty if nothing is known about the call. Possible changes after that process ended are marked as late.
     fn unfinished<'a>(
         &'a self,
         session: SessionId,
@@ -397,8 +399,9 @@ pub trait Snapshots: Send + Sync {
         preview: bool,
     ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>>;
 
-    /// Also stores the data for undoing changes of one session for another one that works on the same files. Returns
-    /// the changes in the form that can be undone there; changes whose data could not be stored are only listed.
+    /// Stores the undo data of one session's changes for another session that works on the same files. Returns the
+    /// changes in a form that can be undone in the other session; changes whose data could not be stored are only
+    /// listed.
     fn adopt(
         &self,
         _from: SessionId,
@@ -413,28 +416,28 @@ pub trait Snapshots: Send + Sync {
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 }
 
-/// The files before a call. The call owns them: other calls cannot cause them to be dropped.
+/// The files before a call. The call owns them: other calls cannot cause the stored contents to be dropped.
 pub struct FilesBefore {
-    /// Guarded files and folders of the user, topmost only, by their real paths. Only for a call that is
+    /// Guarded files and folders of the user, topmost only, by their real paths. Filled in only for a call that is
     /// [checked](crate::policy::Confinement::is_checked).
     pub closed: Vec<PathBuf>,
-    /// Changes that could not be undone, as far as known before the call, one sentence each.
+    /// Changes that undo would not cover, as far as known before the call, one sentence each.
     pub gaps: Vec<String>,
     /// Reason why the files could not be checked after the call.
     pub unchecked: Option<String>,
     /// Paths whose contents are not stored, such as folders that git ignores.
     pub unstored: Vec<String>,
     /// Scans the files again when awaited, and returns the changes. For a call that is
-    /// [checked](crate::policy::Confinement::is_checked), changes of guarded files are reverted at once.
+    /// [checked](crate::policy::Confinement::is_checked), changes to guarded files are reverted at once.
     pub after: BoxFuture<'static, Result<Changes, WorkspaceError>>,
 }
 
 /// Changes made by a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Reverted changes of guarded files: how to restore each, and those that could not be reverted.
+    /// Reverted changes to guarded files, with a way to restore each, and changes that could not be reverted.
     pub set_aside: FilesReverted,
-    /// Every path once: those of the session's own tree, then those of the project, each sorted.
+    /// Every path once: first the session's own tree, then the project, each sorted.
     pub files: Vec<FileChange>,
     /// Changes that could not be recorded and therefore cannot be undone, one sentence each.
     pub notes: Vec<String>,
@@ -450,12 +453,12 @@ impl CallProgress {
         Self(Some(Arc::new(report)))
     }
 
-    /// Returns true if reports are received.
+    /// Returns true if reports have a receiver.
     pub fn has_receiver(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Reports progress in one line. It is shown while the call runs and discarded when the result arrives.
+    /// Reports progress in one line. The line is shown while the call runs and discarded when the result arrives.
     pub fn report(&self, line: &str) {
         if let Some(report) = &self.0 {
             report(format!("{}\n", line.replace(['\n', '\r'], " ")));

@@ -25,10 +25,10 @@ use crate::{
     worktree::WorktreeAccess,
 };
 
-/// Name under which sessions see the project.
+/// Path of the project inside sessions.
 const PROJECT: &str = "/project";
 
-/// All files of a session: those on the disk, and those in its state as they are now.
+/// All files of a session: files on disk, and the current files in its state.
 #[derive(Debug, Clone)]
 pub struct SessionTree {
     /// Location of the files on the disk.
@@ -37,45 +37,45 @@ pub struct SessionTree {
     pub state: Arc<StateFiles>,
 }
 
-/// The files that a session's tools see.
+/// The files available to a session's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workspace {
     /// Absolute path of the session's own tree.
     pub root: PathBuf,
-    /// The folder seen as `/project`.
+    /// The folder mounted at `/project`.
     pub project: Option<Mount>,
-    /// The folders seen below `/folders`.
+    /// The folders mounted in `/folders`.
     pub folders: Vec<AddedFolder>,
-    /// Absolute path of the folder that all sessions see as `/memories`. It outlives sessions. Every session can read
-    /// it; tools write to it only if a user allowed it.
+    /// Absolute path of the folder mounted at `/memories` in all sessions. The folder outlives sessions. Every session
+    /// can read it; tools write to it only if a user allowed it.
     pub memories: Option<PathBuf>,
     /// Repository of the project, if the project is a worktree that the daemon created.
     pub worktree: Option<WorktreeAccess>,
 }
 
 impl Workspace {
-    /// Returns the folders of the user that it sees.
+    /// Returns the user's folders in this workspace.
     pub fn mounts(&self) -> Mounts {
         Mounts { project: self.project.clone(), folders: self.folders.clone() }
     }
 
-    /// Returns the folder with that name below `/folders`.
+    /// Returns the folder with that name in `/folders`.
     pub fn folder(&self, name: &str) -> Option<&AddedFolder> {
         self.folders.iter().find(|folder| folder.name() == name)
     }
 
-    /// Iterates over the real paths of the project and the added folders that tools may change.
+    /// Iterates over the real paths of the project and the added folders, if tools may change them.
     pub fn writable_mounts(&self) -> impl Iterator<Item = &Path> {
         let project = self.project.iter().filter(|mount| mount.writable).map(|mount| mount.path.as_path());
         let folders = self.folders.iter().filter(|folder| folder.writable);
         project.chain(folders.map(|folder| folder.path.as_path()))
     }
 
-    /// Source file with this name in the session. `None` outside the project and the added folders, and for a name with
-    /// `..`.
+    /// Returns the source file with this name in the session. `None` outside the project and the added folders, and for
+    /// a name with `..`.
     pub fn source_file(&self, name: &str) -> Option<SourceFile> {
         if name.contains('\\') {
-            // An escape for bytes that are not text.
+            // An escape stands for bytes that are not text.
             return None;
         }
         let below = |mount: &str| {
@@ -94,7 +94,7 @@ impl Workspace {
         })
     }
 
-    /// Source file below a mounted folder. `None` if the session does not mount that folder.
+    /// Returns the source file in a mounted folder. `None` if the session does not mount that folder.
     pub fn source_file_below(&self, folder: &Path, below: &Path) -> Option<SourceFile> {
         let project = self.project.iter().map(|project| (&project.path, PROJECT));
         let folders = self.folders.iter().map(|folder| (&folder.path, &*folder.at));
@@ -108,13 +108,13 @@ pub trait Workspaces: Send + Sync {
     /// Opens a session's workspace, and creates it if missing.
     fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>>;
 
-    /// Returns the location of a session's workspace, and rejects the same folders of the user as [`Self::open`]. The
+    /// Returns the location of a session's workspace, and rejects the same user folders as [`Self::open`]. The
     /// workspace need not exist yet, so that a turn that touches no file does not wait for its creation.
     fn locate(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         self.open(session, mounts)
     }
 
-    /// Adds folders to those that a session sees. Returns all of them, with their names in the session.
+    /// Adds folders to a session. Returns all added folders, with their names in the session.
     ///
     /// # Errors
     /// Same as [`Mounts::with`], and if a folder cannot be opened or is not allowed for sessions.
@@ -137,8 +137,8 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(Ok(FilesCopied::default())))
     }
 
-    /// Collects facts about the machine and the workspace's project, for a session whose client is in this folder.
-    /// `None` if the implementation does not support it.
+    /// Collects facts about the machine and the workspace's project, for a session whose client works in this folder.
+    /// `None` if the implementation does not support this.
     fn facts<'a>(
         &'a self,
         _workspace: &'a Workspace,
@@ -147,8 +147,8 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(None))
     }
 
-    /// Creates a map of the project's code: the most important files, within a number of tokens. Empty if the project
-    /// is small or has no code, or if maps are not supported. `None` if it could not be created now.
+    /// Creates a map of the project's code: the most important files, within a token limit. Empty if the project is
+    /// small or has no code, or if maps are not supported. `None` if the map could not be created now.
     fn map<'a>(&'a self, _workspace: &'a Workspace, _max_tokens: usize) -> BoxFuture<'a, Option<Vec<MapFile>>> {
         Box::pin(std::future::ready(Some(Vec::new())))
     }
@@ -156,8 +156,8 @@ pub trait Workspaces: Send + Sync {
     /// Empties the `temp/` folder of a session.
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Removes the contents of these folders, except for folders that changed after the given time. Returns what was
-    /// removed from each. If nothing is left, the whole workspace is removed; it is created again on demand. A trial
+    /// Removes the contents of these folders, except for folders that changed after the given time. Returns the removed
+    /// data for each folder. If nothing is left, the whole workspace is removed and is created again on demand. A trial
     /// removes nothing.
     fn clean(
         &self,
@@ -168,7 +168,7 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Removes remains of workspaces whose removal was cut off. A trial only counts.
+    /// Removes remains of workspaces whose removal was cut off. A trial only counts them.
     fn clean_leftovers(&self, _trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
         Box::pin(std::future::ready(Ok(FilesRemoved::default())))
     }
@@ -176,7 +176,7 @@ pub trait Workspaces: Send + Sync {
     /// Removes the workspace of a session.
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Stores a file in `uploads/`, and returns the path for tools. A name in use gets a number.
+    /// Stores a file in `uploads/`, and returns the path for tools. A number is added to a name that is in use.
     fn add_upload(
         &self,
         session: SessionId,
@@ -190,8 +190,8 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Stores an oversized input in `uploads/`, like [`Self::add_upload`]. Reuses a file of that name, or of one of its
-    /// numbered names, if it has the same bytes. Durable on return.
+    /// Stores an oversized input in `uploads/`, like [`Self::add_upload`]. Reuses a file with that name, or with one of
+    /// its numbered names, if the bytes are equal. Durable on return.
     fn store_input(
         &self,
         session: SessionId,
@@ -201,8 +201,8 @@ pub trait Workspaces: Send + Sync {
         self.add_upload(session, name, content)
     }
 
-    /// Stores a text of the daemon where tools can read but not change it, and returns its path for tools. Replaces a
-    /// file of the same name. Durable on return. The name must be that of a visible file, without folders.
+    /// Stores the daemon's `text` where tools can read but not change it, and returns the path for tools. Replaces a
+    /// file of the same name. Durable on return. The name must be a visible file name, without folders.
     fn keep(
         &self,
         session: SessionId,
@@ -211,8 +211,8 @@ pub trait Workspaces: Send + Sync {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
 
-    /// Appends to a text of the same kind as [`Self::keep`] stores. Truncates it to `from` bytes first, because
-    /// anything after them is an unfinished earlier write. `None` does not truncate.
+    /// Appends to a file like those stored by [`Self::keep`]. Truncates the file to `from` bytes first, because any
+    /// further bytes are from an unfinished earlier write. `None` does not truncate.
     fn append_artifact(
         &self,
         session: SessionId,
@@ -225,7 +225,8 @@ pub trait Workspaces: Send + Sync {
     /// Lists a folder, or one file, by the paths that tools use.
     ///
     /// # Errors
-    /// Of kind `NotFound` or `InvalidInput`, with the message of the tools, if there is none that tools could read.
+    /// Of kind `NotFound` or `InvalidInput`, with the message that tools get, if there is no such path that tools could
+    /// read.
     fn list_files(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
         no_files(&path)
     }
@@ -244,14 +245,14 @@ pub trait Workspaces: Send + Sync {
         no_files(&path)
     }
 
-    /// Reads the text of a file that tools could read, in any encoding. `None` if it is longer than `limit` bytes, not
-    /// text, or not readable.
+    /// Reads the text of a file that tools could read, in any encoding. `None` if the file is longer than `limit`
+    /// bytes, not text, or not readable.
     fn read_text(&self, _: SessionTree, _path: String, _limit: usize) -> BoxFuture<'_, Option<String>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Writes a whole file that tools could write, and creates its folders. A file on the disk is durable on return. A
-    /// change of a file in the session's state must be stored by the caller.
+    /// Writes a whole file that tools could write, and creates missing folders. A file on the disk is durable on
+    /// return. The caller must store a change to a file in the session's state.
     ///
     /// # Errors
     /// Same as [`Self::list_files`]; of kind `Storage` if writing fails.
@@ -265,9 +266,9 @@ pub trait Workspaces: Send + Sync {
         no_files(&path)
     }
 
-    /// Opens documents that a session sees: the file at this path, of any kind, or the documents by name in this folder
-    /// and below it. An empty path means the whole session. They are ordered by path. Skips the first `skip`, and opens
-    /// at most `limit`, and at most as many as may be open at once; the total is returned, too.
+    /// Opens documents in a session: the file at this path, of any kind, or the documents (by name) in this folder at
+    /// any depth. An empty path means the whole session. Documents are ordered by path. Skips the first `skip`, and
+    /// opens at most `limit` and no more than may be open at once. Also returns the total.
     ///
     /// # Errors
     /// Same as [`Self::list_files`].
@@ -287,8 +288,8 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(Guides::default()))
     }
 
-    /// Loads the `AGENTS.md` files of the project's folders that contain these paths, outermost first, without that of
-    /// the project itself. Paths are those of tools, absolute, or relative to the project.
+    /// Loads the `AGENTS.md` files of the project's folders that contain these paths, outermost first, without the file
+    /// of the project itself. Paths may be tool paths, absolute, or relative to the project.
     fn folder_guides(&self, _: &Workspace, _: GuideLimits, _paths: Vec<String>) -> BoxFuture<'_, Vec<GuideFile>> {
         Box::pin(std::future::ready(Vec::new()))
     }
@@ -303,7 +304,7 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(ProjectStanding::default()))
     }
 
-    /// Returns the port for projects and their trust, or `None` if the implementation has none.
+    /// Returns the port for projects and the trust in them, or `None` if the implementation has none.
     fn projects(&self) -> Option<&dyn Projects> {
         None
     }
@@ -318,8 +319,9 @@ pub trait Workspaces: Send + Sync {
         None
     }
 
-    /// Lists up to `limit` paths of files that tools could open, relative to the workspace: the session's own, newest
-    /// first, then the project's, from the top of its tree down. Internal files of the daemon are excluded.
+    /// Lists up to `limit` paths of files that tools could open, relative to the workspace: first the session's own
+    /// files, newest first, then the project's files, from the top of the tree down. Internal files of the daemon are
+    /// excluded.
     fn paths<'a>(
         &'a self,
         workspace: &'a Workspace,
@@ -334,8 +336,8 @@ fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, Works
 }
 
 names! {
-    /// A folder of a workspace that can be cleaned. The history replaced by compactions belongs to the session and is
-    /// excluded.
+    /// A folder of a workspace that can be cleaned. The history replaced by compactions is excluded, because it belongs
+    /// to the session.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum WorkspaceArea {
         /// Copies of files that users uploaded.
@@ -352,8 +354,8 @@ names! {
 }
 
 names! {
-    /// A folder of a workspace in which the daemon stores files that tools can read but not change. It is removed with
-    /// the session, survives a reset, and is not covered by undo.
+    /// A folder of a workspace in which the daemon stores files that tools can read but not change. The folder is
+    /// removed with the session, survives a reset, and is not affected by undo.
     pub enum ArtifactDir {
         /// Whole results that are too large for the window.
         LargeToolResults = "large_tool_results",
@@ -362,10 +364,10 @@ names! {
     }
 }
 
-/// A text that the daemon stores in pieces.
+/// Text that the daemon stores in pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// Path at which tools find it.
+    /// Path at which tools find the text.
     pub path: String,
     /// Size of the text, in bytes.
     pub bytes: u64,
@@ -375,8 +377,8 @@ impl ArtifactDir {
     /// Rejects anything but the name of a visible file.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for an empty name, a name longer than 200 bytes, one that begins with a dot, and one
-    /// with slashes, backslashes or control characters.
+    /// [`ErrorKind::InvalidInput`] for an empty name, a name longer than 200 bytes, a name that begins with a dot, and
+    /// a name with slashes, backslashes or control characters.
     pub fn check_name(name: &str) -> Result<(), WorkspaceError> {
         const MAX_NAME: usize = 200;
         let is_valid = !name.is_empty()

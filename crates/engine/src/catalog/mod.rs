@@ -1,11 +1,11 @@
 //! Selects the tools that a turn shows. No side effects.
 //!
-//! - [`ToolCatalog`]: all tools, including those implemented by links; rebuilt only if the toolbox returns another
+//! - [`ToolCatalog`]: all tools, including those implemented by links. Rebuilt only if the toolbox returns another
 //!   catalogue.
-//! - [`ToolScope`]: upper bound on a turn's tools, whatever is mentioned, from its agent, depth and model.
+//! - [`ToolScope`]: upper bound on a turn's tools, regardless of mentions, given by the turn's agent, depth and model.
 //! - [`Availability`]: the decision on each tool, with its reason.
-//! - [`ToolFinder`]: finds hidden tools, which the model can then call; scores how well a tool matches a
-//!   query, and suggests names for unknown tools.
+//! - [`ToolFinder`]: finds hidden tools, which the model can then call; scores how well a tool matches a query, and
+//!   suggests names for unknown tools.
 
 mod search;
 
@@ -36,9 +36,9 @@ pub(crate) type MentionedTools = BTreeSet<String>;
 /// All tools, shown or not.
 #[derive(Debug)]
 pub(crate) struct ToolCatalog {
-    /// The source, for checking if it is current.
+    /// Source catalogue, for checking if this catalogue is current.
     source: Arc<Catalogue>,
-    /// Sorted by name. Among tools with the same name, calls refer to the first.
+    /// All tools, sorted by name. Among tools with the same name, calls refer to the first.
     tools: Vec<CatalogueTool>,
     /// Tools of a turn without mentions and limits.
     plain: ToolSet,
@@ -61,12 +61,12 @@ impl ToolCatalog {
         Self { plain: catalog.set(&[], &ToolScope::default()), ..catalog }
     }
 
-    /// Returns true if it was built from this catalogue.
+    /// Returns true if `self` was built from this catalogue.
     pub(crate) fn is_built_from(&self, catalogue: &Arc<Catalogue>) -> bool {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
-    /// Tools that a turn may use, given those mentioned or found so far.
+    /// Tools that a turn may use, given the tools mentioned or found so far.
     pub(crate) fn shown(&self, loaded_tools: &[String], scope: &ToolScope) -> ToolSet {
         if loaded_tools.is_empty() && *scope == ToolScope::default() {
             return self.plain.clone();
@@ -74,7 +74,7 @@ impl ToolCatalog {
         self.set(loaded_tools, scope)
     }
 
-    /// Tools that the turn shows. Those mentioned or found are appended in the order of `loaded_tools`.
+    /// Tools that the turn shows. Mentioned or found tools are appended in the order of `loaded_tools`.
     fn set(&self, loaded_tools: &[String], scope: &ToolScope) -> ToolSet {
         let mentioned: MentionedTools = loaded_tools.iter().cloned().collect();
         let shown =
@@ -84,13 +84,13 @@ impl ToolCatalog {
         ToolSet::of(&sorted).followed_by(&added)
     }
 
-    /// Returns true if a turn shows that tool only after a mention.
+    /// Returns true if a turn shows the tool only after a mention.
     pub(crate) fn needs_mention(&self, name: &str, scope: &ToolScope) -> bool {
         let mut judged = self.availabilities_of(None, scope, true);
         judged.any(|(tool, standing)| tool.spec.name == name && standing.is_unmentioned())
     }
 
-    /// All tools, with the reasons why a turn shows them or not.
+    /// All tools, each with the reason why a turn shows it or not.
     pub(crate) fn standings(&self, mentioned: &MentionedTools, scope: &ToolScope) -> Vec<ToolStanding> {
         let entry = |(tool, standing): (&CatalogueTool, Availability<'_>)| ToolStanding {
             tool: tool.clone(),
@@ -100,13 +100,13 @@ impl ToolCatalog {
         self.availabilities(mentioned, scope).map(entry).collect()
     }
 
-    /// All tools, sorted by name, with their availability.
+    /// All tools, sorted by name, each with its availability.
     fn availabilities<'a>(
         &'a self,
         mentioned: &'a MentionedTools,
         scope: &'a ToolScope,
     ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
-        // Independent of mentions, so that mentioning every tool does not change the others.
+        // This is independent of mentions, so that mentioning every tool does not change the other tools.
         let can_find = self.hidden(scope).next().is_some();
         self.availabilities_of(Some(mentioned), scope, can_find)
     }
@@ -128,7 +128,7 @@ impl ToolCatalog {
         })
     }
 
-    /// The tool that a call with this name refers to, whether a turn shows it or not.
+    /// Finds the tool to which a call with this name refers, even if the turn does not show it.
     pub(crate) fn get(&self, name: &str) -> Option<&CatalogueTool> {
         let first = self.tools.partition_point(|tool| tool.spec.name.as_str() < name);
         self.tools.get(first).filter(|tool| tool.spec.name == name)
@@ -139,7 +139,7 @@ impl ToolCatalog {
         &self.source.servers
     }
 
-    /// MCP servers that a turn may use but that have not listed their tools yet.
+    /// MCP servers that a turn may use but that have not yet listed their tools.
     pub(crate) fn unlisted<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a ServerCard> {
         self.source.servers.iter().filter(move |server| server.is_unlisted && scope.may_use(server))
     }
@@ -189,13 +189,13 @@ impl ToolCatalog {
         self.tools.iter().map(|tool| tool.spec.name.as_str())
     }
 
-    /// Reason why a turn does not show a tool; `None` if it does or if there is no such tool.
+    /// Reason why a turn does not show a tool; `None` if the turn shows the tool or there is no such tool.
     pub(crate) fn hidden_reason(&self, name: &str, mentioned: &MentionedTools, scope: &ToolScope) -> Option<String> {
         let (_, standing) = self.availabilities(mentioned, scope).find(|(tool, _)| tool.spec.name == name)?;
         (!standing.is_shown()).then(|| standing.to_string())
     }
 
-    /// Specifications of all tools that calls can refer to, sorted by name.
+    /// Specifications of all tools to which calls can refer, sorted by name.
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         let mut specs: Vec<ToolSpec> = self.tools.iter().map(|tool| tool.spec.clone()).collect();
         specs.dedup_by(|later, first| later.name == first.name);
@@ -207,23 +207,23 @@ fn is_tool_of(tool: &CatalogueTool, server: &str) -> bool {
     tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server)
 }
 
-/// Labels a link's tool. It belongs to every session, unless its link lets users disable it.
+/// Labels a link's tool. The tool belongs to every session, unless the link lets users disable it.
 fn labelled((spec, can_be_disabled): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
     let entry = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
-    // An agent that names its tools can change files only if it names a tool that does.
+    // An agent that names its tools can change files only if it names a tool that changes files.
     let always_available = spec.effect != Effect::Write || entry.always_available;
     let label = if can_be_disabled { entry } else { ToolLabel { tier: ToolTier::Core, always_available, ..entry } };
     CatalogueTool::own(spec, ToolOrigin::Conversation, label)
 }
 
-/// Upper bound on a turn's tools, whatever is mentioned. The default allows everything.
+/// Upper bound on a turn's tools, regardless of mentions. The default allows everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ToolScope {
-    /// Scope of the agent, if it is not the main one.
+    /// Scope of the agent, if it is not the main agent.
     pub(crate) agent: Option<AgentScope>,
     /// Tools that the client allows for the turn; `None` allows all.
     pub(crate) only: Option<BTreeSet<String>>,
-    /// True if the session is a subagent, which cannot hand work on.
+    /// True if the session is a subagent, which cannot hand over work.
     pub(crate) is_child: bool,
     /// True if there are pictures and the turn's model has vision.
     pub(crate) has_vision: bool,
@@ -240,13 +240,13 @@ pub(crate) struct ToolScope {
 pub(crate) struct AgentScope {
     /// ID of the agent.
     pub(crate) id: String,
-    /// Tools that it names; `None` gives it the main agent's. An agent can use a tool that must otherwise be mentioned
-    /// if it names it.
+    /// Tools named by the agent; `None` gives it the main agent's tools. An agent can use a named tool even if the tool
+    /// must otherwise be mentioned.
     pub(crate) tools: Option<BTreeSet<String>>,
 }
 
 impl ToolScope {
-    /// Returns true if the turn may use tools of this MCP server, whichever it has.
+    /// Returns true if the turn may use tools of this MCP server, whichever tools the server has.
     pub(crate) fn may_use(&self, server: &ServerCard) -> bool {
         let has = |names: &BTreeSet<String>| names.iter().any(|name| name.starts_with(&server.prefix));
         let named = self.agent.as_ref().and_then(|agent| agent.tools.as_ref());
@@ -397,7 +397,7 @@ mod tests {
         let any = ToolScope::default();
         check(&[], &any, &["ask_human", "grep", "read_file", "transfer_to_x"]);
         check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint"]);
-        // Mentioned tools are appended in order, and the others keep their places.
+        // Mentioned tools are appended in order, and the others keep their positions.
         check(&["lint", "draw"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint", "draw"]);
         let child = ToolScope { is_child: true, ..any.clone() };
         check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);

@@ -1,5 +1,5 @@
-//! Filtered lists of sessions, lookup of a session by name, and session files that users and programs upload,
-//! list, read and write.
+//! Filtered lists of sessions, lookup of a session by name, and session files that users and clients upload, list, read
+//! and write.
 
 use agentd_core::{
     Timestamp,
@@ -43,8 +43,8 @@ impl Engine {
         Ok(uploaded)
     }
 
-    /// Writes a whole file to any location where tools may write, and returns its path. Needs no approval,
-    /// because the user does it.
+    /// Writes a whole file to any location where tools may write, and returns its path. Needs no approval, because the
+    /// user is the one who writes.
     ///
     /// # Errors
     /// If there is no such session, or tools may not write there.
@@ -118,7 +118,7 @@ impl Engine {
     ) -> Result<SessionPage, EngineError> {
         let store = &self.shared.ports.store;
         let mut matching = SessionPage { sessions: Vec::new(), next: before };
-        // Reads only as many as still fit, so that the next page starts where this one ends.
+        // Reads only as many sessions as still fit, so that the next page starts where this one ends.
         while matching.sessions.len() < limit {
             let page = store.session_page(matching.next, limit - matching.sessions.len()).await?;
             // The remaining sessions were used even earlier.
@@ -140,20 +140,20 @@ impl Engine {
     }
 }
 
-/// Name of the session that was used last.
+/// Name that refers to the last used session.
 const LAST: &str = "last";
-/// Maximum number of digits in a list position. An end of an ID is longer.
+/// Maximum number of digits in a list position. An ID suffix is longer.
 const POSITION_DIGITS: usize = 4;
 /// Maximum number of candidates listed for an ambiguous name.
 const MAX_CANDIDATES: usize = 4;
-/// Length of a displayed ID, in characters. The end is shown, because the start encodes the creation time.
+/// Length of a displayed ID, in characters. The end of the ID is shown, because the start encodes the creation time.
 const SHORT_ID: usize = 8;
 /// Length of a displayed title, in characters.
 const MAX_TITLE: usize = 40;
 
 impl Engine {
-    /// Finds a session by its ID, a unique start or end of it, its title, its position in the list of recently used
-    /// sessions (from 1), or `last`.
+    /// Finds a session by its ID, a unique prefix or suffix of the ID, its title, its position in the list of recently
+    /// used sessions (from 1), or `last`.
     ///
     /// # Errors
     /// If no session or more than one matches.
@@ -188,7 +188,7 @@ fn no_such_session(shown: &str) -> EngineError {
     EngineError::not_found(format!("no such session: {shown:?}"), "list all with `agentctl sessions list`")
 }
 
-/// Parses a list position, starting at 1. Session IDs start with a zero, and their ends are longer.
+/// Parses a list position, starting at 1. Session IDs start with a zero, and ID suffixes are longer.
 fn list_position(name: &str) -> Option<usize> {
     let name = name.trim();
     if name.eq_ignore_ascii_case(LAST) {

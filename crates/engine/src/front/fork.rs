@@ -1,13 +1,13 @@
 //! Creates sessions that continue from a copy of another session's history.
 //!
-//! The events up to the end of a turn are copied with their sequence numbers. So the fork's model sees what the other
-//! session's model saw at that point, including compactions, and compacted items can be found. After that, the sessions
-//! share nothing except a common project folder.
+//! The events up to the end of a turn are copied with their sequence numbers. So the fork's model gets the same history
+//! as the source session's model at that point, including compactions, and compacted items can be found. After that,
+//! the sessions share nothing except a common project folder.
 //!
-//! The files of a fork can be reverted to that turn: the journal records the later file changes by calls and undos, and
-//! the undo store has the earlier contents. The fork's own copies are reverted one by one if they are as those calls
-//! left them. The shared project is never changed; the earlier contents of its files are written to a folder of the
-//! fork.
+//! The files of a fork can be reverted to that turn, because the journal records the later file changes by calls and
+//! undos, and the undo store has the earlier contents. The fork's own copies are reverted one by one if they are
+//! unchanged since those calls. The shared project is never changed; the earlier contents of its files are written to a
+//! folder of the fork.
 
 use std::sync::Arc;
 
@@ -36,17 +36,17 @@ use crate::{
     turn::recorder::whole,
 };
 
-/// Maximum length of the source session's title within that of a fork, in characters.
+/// Maximum length of the source session's title within a fork's title, in characters.
 const MAX_SOURCE_TITLE: usize = 150;
 
 /// Options of a fork.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForkWishes {
-    /// Last turn to copy, starting at 1. `None` copies all turns before an open one.
+    /// Number of the last turn to copy, from 1. `None` copies all turns before an open turn.
     pub at_turn: Option<u64>,
-    /// Title of the fork. `None` uses that of the source session with `(fork)`.
+    /// Title of the fork. `None` uses the source session's title with `(fork)`.
     pub title: Option<String>,
-    /// True to revert the fork's files to that turn. Otherwise they are copies of the current ones.
+    /// True to revert the fork's files to that turn. Otherwise, they are copies of the current files.
     pub earlier_files: bool,
 }
 
@@ -80,7 +80,7 @@ impl Engine {
     /// If there is no such session or turn, the turn has not ended, or the journal or the files cannot be written.
     pub async fn fork_session(&self, from: SessionId, wishes: ForkWishes) -> Result<ForkedSession, EngineError> {
         let parts = &self.shared.ports;
-        // Loading the session settles what the last stop left behind.
+        // Loading the session settles turns left behind by the last stop.
         let stored = self.session(from).await?.show().await?.session;
         let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, wishes.at_turn)?;
         let history = history_file(&*parts.store, from, cut.through).await?;
@@ -94,7 +94,7 @@ impl Engine {
         // A fork is never a subagent. A mode that allows more is a permission like a grant, and is not copied.
         let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
         let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, mode, ..stored.settings };
-        // Only the part of the import before the cut counts, and later events happen here.
+        // Only the part of the import before the cut is imported; later events happen here.
         let before_cut = |origin: &ImportOrigin| ImportOrigin { events: origin.events.min(cut.through), context: None };
         let imported = settings.imported.as_deref().map(|origin| Box::new(before_cut(origin)));
         let settings = SessionSettings { imported, ..settings };
@@ -109,7 +109,7 @@ impl Engine {
             changes.extend(title.map(|title| StateChange::Title { title }));
             let mut facts: Vec<EventKind> =
                 changes.into_iter().map(|change| EventKind::StateChanged { change }).collect();
-            // A notice belongs to a turn: the last one that is copied.
+            // A notice must belong to a turn, which is the last copied turn.
             if let Some(turn_id) = reading::last(&*parts.store, from, 0, cut.through, |event| event.turn_id).await? {
                 let text = format!(
                     "{FORK_NOTICE} everything before this is a copy of another session's history, up to the end of \
@@ -127,7 +127,7 @@ impl Engine {
         };
         let made = made.await;
         if made.is_err() {
-            // Otherwise a partial copy, or files without a session, would remain forever.
+            // Otherwise, a partial copy, or files without a session, would remain forever.
             let _ = parts.workspaces.remove(id).await;
         }
         let (files, earlier) = made?;
@@ -172,7 +172,7 @@ fn not_ended(number: u64) -> EngineError {
     EngineError::busy(format!("turn {number} of this session has not ended"), hint)
 }
 
-/// History file of the compaction that is in effect at that event.
+/// History file of the compaction that is in effect at the given event.
 async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<Option<HistoryFile>, EngineError> {
     let window = reading::last(store, id, 0, through, window_of).await?.unwrap_or_default();
     let Some(before) = window.summary.checked_sub(1) else { return Ok(None) };
@@ -219,7 +219,7 @@ fn describe_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
     text
 }
 
-/// Title of the fork: the given one, or one that distinguishes the two sessions.
+/// Returns the requested title of a fork, or one that distinguishes the two sessions.
 fn fork_title(requested: Option<&str>, source: &str) -> Result<Option<String>, EngineError> {
     let default = || format!("{} (fork)", source.chars().take(MAX_SOURCE_TITLE).collect::<String>());
     let name = requested.map(str::to_owned).or_else(|| (!source.is_empty()).then(default));
@@ -228,12 +228,12 @@ fn fork_title(requested: Option<&str>, source: &str) -> Result<Option<String>, E
 
 /// Folders in a session's own tree that are copied to a fork.
 const COPIED_FOLDERS: [&str; 2] = ["uploads/", "outputs/"];
-/// Folders of the user that sessions share.
+/// User folders that sessions share.
 const SHARED_FOLDERS: [&str; 2] = ["/project/", "/folders/"];
 /// Maximum number of files listed as not reverted.
 const MAX_LISTED: usize = 100;
 
-/// Reverts the files of a fork to event `through`, the end of turn `turn`.
+/// Reverts a fork's files to their state at event `through`, the end of turn `turn`.
 async fn revert_files(
     ports: &Ports,
     from: SessionId,
@@ -280,7 +280,7 @@ fn starts_with(change: &FileChange, folders: &[&str]) -> bool {
     folders.iter().any(|folder| change.path.starts_with(folder))
 }
 
-/// Adapts the modes of a change to copies, which are private to their owner.
+/// Adapts the file modes in a change to copies, which are private to their owner.
 fn with_copied_modes(mut change: FileChange) -> FileChange {
     for state in change.before.iter_mut().chain(&mut change.after) {
         state.mode = match state.kind {
@@ -293,14 +293,14 @@ fn with_copied_modes(mut change: FileChange) -> FileChange {
     change
 }
 
-/// Change whose undo writes the earlier content of a shared file below `folder`. `None` if there was no regular file.
+/// Change whose undo writes the earlier content of a shared file to `folder`. `None` if there was no regular file.
 fn earlier_copy(change: &FileChange, folder: &str) -> Option<FileChange> {
     let before = change.before.clone().filter(|before| before.kind == FileKind::File)?;
     let path = format!("{folder}{}", change.path);
     Some(FileChange { before: Some(before), ..FileChange::new(path, FileChangeKind::Deleted) })
 }
 
-/// Sum of all file changes after that event, including undos.
+/// Combines all file changes after that event, including undos.
 async fn changes_after(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>, EngineError> {
     let mut changes = Vec::new();
     let note = |event: Arc<Event>| {
@@ -350,7 +350,7 @@ mod tests {
         check(&open, 22, Some(2), Err("turn 2 of this session has not ended"));
         check(&open[1..], 22, None, Err("no turn of this session has ended"));
         check(&[], 3, None, Err("no turn of this session has ended"));
-        // A turn that never ran is recorded inside another one.
+        // A turn that never ran is recorded inside another turn.
         let inside = [(1, Some(30)), (11, Some(14)), (31, None), (33, Some(35))];
         check(&inside, 40, Some(2), Ok((30, 2)));
         check(&inside, 40, Some(4), Err("turn 3 of this session has not ended"));

@@ -1,4 +1,4 @@
-//! Public entry point of the engine: finds and loads sessions, reports usage across all of them, and provides models
+//! Public entry point of the engine: finds and loads sessions, reports usage across all sessions, and provides models
 //! for tests.
 
 pub mod archives;
@@ -185,7 +185,7 @@ impl Engine {
         Ok(self.shared.ports.store.pending_interrupts(session).await?)
     }
 
-    /// Answers an interrupt of any session, once.
+    /// Answers an interrupt in any session, once.
     ///
     /// # Errors
     /// If there is no such interrupt, it was already answered, or the answer does not fit.
@@ -240,7 +240,7 @@ impl Engine {
         self.shared.news.publish(SessionNews::Reconfigured);
     }
 
-    /// Subscribes to news of all sessions.
+    /// Subscribes to news from all sessions.
     pub fn watch(&self) -> NewsReader {
         self.shared.news.watch()
     }
@@ -286,7 +286,7 @@ impl Engine {
         self.shared.activity.subscribe()
     }
 
-    /// Performs a small read of the journal, so that a watchdog knows that the daemon works.
+    /// Performs a small read of the journal, so that a watchdog can check that the daemon works.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -301,7 +301,7 @@ impl Engine {
     }
 }
 
-/// A model under test. Its calls count towards usage, but belong to no session.
+/// A model under test. Calls to the model count towards usage, but belong to no session.
 pub struct ProbedModel {
     slot: Slot,
     /// The model under test.
@@ -312,7 +312,7 @@ pub struct ProbedModel {
 }
 
 impl ProbedModel {
-    /// Records the usage of one call. A failure is logged and does not fail the test.
+    /// Records the token usage of one call. A failure is logged and does not fail the test.
     pub async fn count(&self, usage: Usage) {
         let model = self.model.info().id.clone();
         let side = SideUsage { at: self.ports.clock.now(), slot: self.slot, model, usage };

@@ -1,10 +1,10 @@
-//! Removes sessions, also on a full disk and if damaged, and cleans sessions that were unused for long. Also manages
-//! their git worktrees: lists, diffs, merges and removes them, and leaves those with changes to the user when their
-//! session goes.
+//! Removes sessions, even damaged ones and on a full disk, and cleans sessions that were unused for long. Also lists,
+//! diffs, merges and removes the sessions' git worktrees, and leaves worktrees with changes to the user when their
+//! session is removed.
 //!
-//! A removal first retires the session and its subagents: from then on they refuse all access, and nothing of them is
-//! in progress. Then the journal hides them and records durably, in one step, that their files remain. Then the files
-//! are deleted. After a crash the next start deletes the remaining ones.
+//! A removal first retires the session and its subagents: from then on, these refuse all access and have no work in
+//! progress. Then the journal hides them and records durably, in one step, that their files remain. Then the files are
+//! deleted. After a crash, the next start deletes the remaining files.
 //!
 //! The caller decides what is too old. This module guarantees that nothing is removed from a session that is in use,
 //! waits for an answer, or is pinned.
@@ -32,15 +32,15 @@ use crate::{
     },
 };
 
-/// Number of retries if the session is unloaded at the same time.
+/// Number of retries if the session is unloaded concurrently.
 const TRIES: usize = 3;
 
 impl Engine {
     /// Deletes a session, its subagents and their files for good.
     ///
     /// # Errors
-    /// If one of them has work in progress or the journal cannot be changed; then nothing is changed. If not all files
-    /// can be removed; then the session is gone, and the next cleaning continues.
+    /// If one of the sessions has work in progress or the journal cannot be changed, in which case nothing is changed.
+    /// If not all files can be removed, in which case the session is gone and the next cleaning continues.
     pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
         self.remove(id, None).await.map(drop)
     }
@@ -60,8 +60,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a session with all that belongs to it, unless it is needed or was used after `last_used`. Returns true
-    /// if it was removed.
+    /// Removes a session with all its data, unless the session is needed or was used after `last_used`. Returns true if
+    /// the session was removed.
     async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         // If this future is cancelled, the hold is dropped and the sessions can be found again.
         let hold = Arc::new(());
@@ -82,8 +82,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Retires a session, and then its subagents, because only its turns create more of them. Returns `None` if
-    /// one of them is needed.
+    /// Retires a session, and then its subagents, because only the session's turns create more subagents. Returns
+    /// `None` if one of the sessions is needed.
     async fn retire(
         &self,
         id: SessionId,
@@ -114,7 +114,7 @@ impl Engine {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {
                 break;
             }
-            // The session was unloaded at that moment. While the daemon is stopping it cannot be loaded again.
+            // The session was unloaded at that moment. It cannot be loaded again while the daemon is stopping.
             retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         }
         match retired {
@@ -128,10 +128,10 @@ impl Engine {
     }
 }
 
-/// Removes the files of hidden sessions and records that in the journal. One failure does not stop the others.
+/// Removes the files of hidden sessions and records the removal in the journal. One failure does not stop the others.
 async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
     let (mut gone, mut failed) = (Vec::new(), None);
-    // Subagents first, because their worktrees may be based on that of the parent.
+    // Subagents first, because their worktrees may be based on the parent's worktree.
     for id in sessions.into_iter().rev() {
         let removed = async {
             parts.workspaces.remove(id).await?;
@@ -149,15 +149,15 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
     if !gone.is_empty()
         && let Err(error) = parts.store.note_files_gone(gone).await
     {
-        // The next cleaning retries these sessions and finds no files.
+        // The next cleaning retries these sessions, and will find no files.
         tracing::warn!("could not record the removal of files of deleted sessions: {error}");
     }
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 impl Engine {
-    /// Removes unused data of a session and records that in its history. Returns `None`, without removing anything, if
-    /// the session is in use, waits for an answer, or is pinned.
+    /// Removes unused data of a session and records the removal in the session's history. Returns `None`, without
+    /// removing anything, if the session is in use, waits for an answer, or is pinned.
     ///
     /// # Errors
     /// If there is no such session, or the journal or the files cannot be read or written.
@@ -166,7 +166,7 @@ impl Engine {
             return Ok(None);
         }
         if !order.undo {
-            // Most sessions have nothing to clean, and are not loaded for it.
+            // Most sessions have nothing to clean, and are not loaded for this check.
             let found = self.shared.ports.workspaces.clean(id, order.areas.clone(), true).await?;
             if found.is_empty() {
                 return Ok(Some(SessionCleaned::default()));
@@ -175,13 +175,13 @@ impl Engine {
         self.session(id).await?.clean(order).await
     }
 
-    /// Deletes a session like [`Self::delete_session`], unless it is in use, waiting or pinned, or it or one of its
-    /// subagents was used after `last_used`. Returns true if it was deleted, or would be in a trial.
+    /// Deletes a session like [`Self::delete_session`], unless the session is in use, waiting or pinned, or it or a
+    /// subagent was used after `last_used`. Returns true if the session was deleted or, in a trial, would be.
     ///
     /// # Errors
     /// Same as [`Self::delete_session`].
     pub async fn expire_session(&self, id: SessionId, last_used: Timestamp, trial: bool) -> Result<bool, EngineError> {
-        // Most sessions that stay are ruled out without loading them. The other ones decide themselves.
+        // Most sessions that stay are ruled out without loading them. The actors of the remaining sessions decide.
         let store = &self.shared.ports.store;
         let Some(stored) = store.session(id).await? else { return Ok(false) };
         let is_needed = stored.settings.pinned || stored.open_turn.is_some() || !stored.queue.is_empty();
@@ -243,7 +243,7 @@ impl Engine {
     /// Merges a worktree into the branch checked out in its main tree, all or nothing.
     ///
     /// # Errors
-    /// `Busy` while a turn is open in it or in the main tree, `Conflict` if files are in the way.
+    /// `Busy` while a turn is open in the worktree or in the main tree, `Conflict` if files are in the way.
     pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
         let worktree = self.worktree(named).await?;
         let _closed = self.close(&worktree, vec![worktree.top.clone(), worktree.main.clone()]).await?;
@@ -258,7 +258,7 @@ impl Engine {
     /// Removes a worktree and its branch, and returns its name.
     ///
     /// # Errors
-    /// `Busy` while a turn is open in it. `Conflict` if it has unmerged changes, unless forced.
+    /// `Busy` while a turn is open in the worktree. `Conflict` if the worktree has unmerged changes, unless forced.
     pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
         let worktree = self.worktree(named).await?;
         let _closed = self.close(&worktree, vec![worktree.top.clone()]).await?;
@@ -266,7 +266,7 @@ impl Engine {
         Ok(worktree.name)
     }
 
-    /// Finishes operations interrupted by a stop of the daemon, and removes unchanged worktrees whose sessions are
+    /// Finishes operations interrupted because the daemon stopped, and removes unchanged worktrees whose sessions are
     /// gone.
     ///
     /// # Errors
@@ -310,10 +310,10 @@ impl Engine {
         all.iter().find(is_own).cloned().ok_or_else(unknown)
     }
 
-    /// Closes folders, so that no turn begins in them. Fails if a session that can change files there has an open or
-    /// queued turn.
+    /// Closes folders, so that no turn can begin in these folders. Fails if a session that can change files in them has
+    /// an open or queued turn.
     async fn close(&self, worktree: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
-        // Closed before the check, so that no turn can begin after it.
+        // The folders are closed before the check, so that no turn can begin after the check.
         let closed = self.shared.closed.close(folders.clone());
         let users = users(&self.shared.ports, &folders).await?;
         for id in users.into_iter().chain([worktree.session]) {

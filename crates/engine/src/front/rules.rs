@@ -1,8 +1,8 @@
-//! Grants by the user: permanent ones, which are stored in the journal and visible to all sessions at once, and grants
-//! of one session, which are stored in its settings. Also trust in projects. Nothing that a model does calls this
+//! Grants by the user: permanent grants, which are stored in the journal and visible to all sessions at once, and
+//! grants for one session, which are stored in its settings. Also trust in projects. No action of a model calls this
 //! module.
 //!
-//! Also dry runs of calls, for users who want to know in advance what the rules decide and what a call would do.
+//! Also dry runs of calls, for users who want to check in advance the verdict on a call and its effect.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -32,7 +32,7 @@ use crate::{
 const MAX_NAME: usize = 100;
 
 impl Engine {
-    /// Lists permanent grants followed by those of all sessions, or all grants that apply in one session.
+    /// Lists permanent grants followed by the grants of all sessions, or all grants that apply in one session.
     ///
     /// # Errors
     /// If there is no such session or the journal cannot be read.
@@ -50,7 +50,7 @@ impl Engine {
         Ok(grants)
     }
 
-    /// Adds a grant to one session, or a permanent one. It also applies to the next call of running turns.
+    /// Adds a grant to one session, or a permanent one. The grant also applies to the next call in running turns.
     ///
     /// # Errors
     /// If the rule is invalid, there is no such session, or the audit log or the journal cannot be written.
@@ -66,7 +66,7 @@ impl Engine {
         let fact = AuditFact::GrantAdded { rule: rule.clone(), scope: scope(session), by };
         let entry = self.entry(session, fact);
         let grant = Grant { rule, at: Some(entry.at), by: Some(client) };
-        // A grant only takes effect if it is in the audit log.
+        // A grant takes effect only if it is in the audit log.
         self.shared.ports.audit.record(entry).await?;
         match session {
             Some(id) => self.session(id).await?.grant(grant).await,
@@ -77,7 +77,8 @@ impl Engine {
         }
     }
 
-    /// Revokes a grant of one session, or a permanent one. It no longer applies to the next call of running turns.
+    /// Revokes a grant of one session, or a permanent one. The grant no longer applies to the next call in running
+    /// turns.
     ///
     /// # Errors
     /// If there is no such grant, or the journal cannot be written.
@@ -132,7 +133,7 @@ impl Engine {
                 sha256: hash.clone(),
                 by: client_of(&client),
             };
-            // Trust only takes effect if it is in the audit log.
+            // Trust takes effect only if it is in the audit log.
             self.shared.ports.audit.record(self.entry(None, fact)).await?;
         }
         let report = projects.trust(project, hash, client).await?;
@@ -167,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Adds the problems of the project's agents under the current configuration to a report.
+    /// Adds problems of the project's agents with the current configuration to a report.
     fn checked(&self, mut report: ProjectReport) -> ProjectReport {
         let (config, tools) = (self.shared.config(), self.tools());
         let is_tool = |name: &str| tools.iter().any(|tool| tool.name == agents::canonical_name(name));
@@ -196,7 +197,7 @@ fn scope(session: Option<SessionId>) -> String {
     scope.as_str().to_owned()
 }
 
-/// Context of a dry run: everything that a verdict depends on, except the call and the rules.
+/// Context of a dry run: everything on which a verdict depends, except the call and the rules.
 #[derive(Debug, Clone, Default)]
 pub struct DryRunSubject {
     settings: SessionSettings,
@@ -210,12 +211,12 @@ pub struct DryRunSubject {
     contained: bool,
 }
 
-/// State of the files that a call refers to. Empty if the dry run has no folders.
+/// State of the files to which a call refers. Empty if the dry run has no folders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// Resolved target, if a path in the call leads through a link.
     pub followed: Option<FollowedLink>,
-    /// Folder in which the call's command starts, if it runs one.
+    /// Folder in which the call's command starts, if the call runs a command.
     pub start: Option<StartFolder>,
 }
 
@@ -254,8 +255,8 @@ impl Engine {
         let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
-        // Nothing is created, because this is only a query. If the project is gone no rule covers it, but the session's
-        // settings and grants still apply.
+        // Nothing is created, because this is only a query. If the project is gone, no rule covers it, but the
+        // session's settings and grants still apply.
         let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(error) => {
@@ -278,7 +279,7 @@ impl Engine {
         LookedUp { followed: toolbox.follow(context, call).await, start: toolbox.start(context, call).await }
     }
 
-    /// Arguments of a call with aliases resolved, as they would be judged if a model wrote them.
+    /// Resolves aliases in a call's arguments, as is done before judging a model's call.
     pub fn adapted_arguments(&self, tool: &ToolSpec, arguments: String) -> String {
         let call = call(tool, &arguments);
         self.shared.ports.toolbox.adapt(&call).map_or(arguments, |adapted| adapted.arguments)
@@ -289,7 +290,7 @@ impl Engine {
     ///
     /// # Errors
     /// If no approval with this ID is pending, the rules deny these arguments, the call would fail with them, or its
-    /// effect is too large to show.
+    /// effect is too large to be shown.
     pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
         let waits = self.shared.ports.store.interrupt(id).await?;
         let waits = waits.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
@@ -321,7 +322,7 @@ impl Engine {
             Verdict::Ask { reason, .. } => reason.clone(),
             Verdict::Allow => String::new(),
         };
-        // For the engine's own tools the arguments already show the effect.
+        // For the engine's own tools, the arguments already show the effect.
         let has_preview = toolbox.specs().iter().any(|known| known.name == spec.name);
         let shown = if has_preview { toolbox.preview(&context, &call).await } else { Ok(None) };
         let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
@@ -382,7 +383,7 @@ fn call(tool: &ToolSpec, arguments: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: tool.name.clone(), arguments: arguments.to_owned() }
 }
 
-/// Stand-in for a tool that is gone. It is rated as able to do anything.
+/// Stand-in for a tool that is gone. Such a tool is rated as able to do anything.
 pub fn unknown_tool(name: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Execute }
 }

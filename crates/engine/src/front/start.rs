@@ -1,5 +1,5 @@
-//! Starts turns in new sessions, and turns whose input has parts besides its text. Parts are checked before anything is
-//! stored, so that a rejected start leaves nothing behind.
+//! Starts turns in new sessions, and turns whose input has parts in addition to text. Parts are checked before anything
+//! is stored, so that a rejected start leaves nothing behind.
 
 use agentd_core::{
     error::ErrorKind,
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Parts of an input that were checked and are not stored yet.
+/// Parts of an input that were checked but are not yet stored.
 #[derive(Debug, Default)]
 pub struct CheckedParts(Vec<CheckedPart>);
 
@@ -39,8 +39,8 @@ enum CheckedPart {
 }
 
 impl Engine {
-    /// Starts a turn in a new session, which is stored together with the start. The input may have parts besides its
-    /// text. A rejected start leaves no session behind.
+    /// Starts a turn in a new session, which is stored together with the turn's start. The input may have parts in
+    /// addition to text. A rejected start leaves no session behind.
     ///
     /// # Errors
     /// Same as [`SessionHandle::start_turn`], and if the parts cannot be stored.
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Returns the ID and the checked settings of a new session, after creating its worktree. A mode other than the
-    /// default is recorded in the audit log, and only takes effect if that succeeds.
+    /// default is recorded in the audit log, and takes effect only if that succeeds.
     ///
     /// # Errors
     /// If the settings name a model or folders that are not usable.
@@ -94,7 +94,7 @@ impl Engine {
         Ok((id, worktree::with_worktree(parts, id, settings).await?))
     }
 
-    /// Starts a turn whose input may have parts besides its text.
+    /// Starts a turn whose input may have parts in addition to text.
     ///
     /// # Errors
     /// Same as [`SessionHandle::start_turn`], and if the parts cannot be stored.
@@ -134,7 +134,7 @@ impl Engine {
             session.start_turn(start).await
         }
         .await;
-        // After an error of these kinds the start may be in the journal.
+        // After an error of these kinds, the turn's start may be in the journal.
         let is_uncertain = |error: &EngineError| {
             matches!(error.kind(), ErrorKind::Storage | ErrorKind::ShuttingDown | ErrorKind::Internal)
         };
@@ -153,7 +153,7 @@ impl Engine {
     /// Checks the parts of an input, before anything is stored.
     ///
     /// # Errors
-    /// If there are too many, or one is empty, too large, or an invalid picture.
+    /// If there are too many parts, or if a part is empty, too large, or an invalid picture.
     pub async fn check_parts(&self, parts: Vec<InputPart>) -> Result<CheckedParts, EngineError> {
         if parts.len() > MAX_INPUT_PARTS {
             let message =
@@ -178,10 +178,10 @@ impl Engine {
         Ok(CheckedParts(checked))
     }
 
-    /// Prepares a picture of a client for models. `label` names the picture in errors.
+    /// Prepares a client's picture for models. `label` names the picture in errors.
     ///
     /// # Errors
-    /// If it is empty, too large, of an unsupported type, damaged, or not a picture.
+    /// If the picture is empty, too large, of an unsupported type, damaged, or not a picture.
     pub async fn check_picture(&self, label: &str, picture: PictureData) -> Result<CheckedPicture, EngineError> {
         let PictureData { name, media_type, content } = picture;
         let supported = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);

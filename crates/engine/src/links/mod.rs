@@ -1,7 +1,7 @@
 //! The capabilities around a turn, each an independent link.
 //!
 //! [`standard`] lists them in order, with the reasons for the order; `turn::hooks` defines what a link can do. Doc
-//! comments on the argument types of a link's tool are part of its schema: models read them.
+//! comments on the argument types of a link's tool are part of the tool's schema, which models read.
 
 mod gates;
 mod history;

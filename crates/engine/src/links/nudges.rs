@@ -1,9 +1,10 @@
 //! Links that check an answer and ask the model again if necessary.
 //!
 //! - Unusable answers: the model is notified and asked again with its tools, and the user is warned.
-//! - Structured answers: the model is shown the schema, and the answer that would end the turn is checked. If it does
-//!   not match, the model gets the reasons and another try.
-//! - Open todos: a turn that wrote todos and ends with open ones is asked once to finish them or to explain why not.
+//! - Structured answers: the model is shown the schema, and the answer that would end the turn is checked. If the
+//!   answer does not match, the model gets the reasons and another try.
+//! - Open todos: a turn that wrote todos and ends with open ones is asked once to finish the todos or to explain why
+//!   they stay open.
 //! - Repeated calls with the same results: the model is warned once, then the turn ends. A file that is read again
 //!   unchanged is not shown again.
 
@@ -30,10 +31,10 @@ use crate::{
     },
 };
 
-/// Time limit for checking one answer: schemas can be arbitrarily expensive.
+/// Time limit for checking one answer, because schemas can be arbitrarily expensive.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Text before the schema.
+/// Text before the schema in the notice.
 const SCHEMA_PROMPT: &str = "The answer that ends this turn must be one JSON document that matches the JSON Schema below, \
     and nothing else: no text before or after it, and no code fence. Until then, work and call tools as usual. This \
     applies to this turn only.";
@@ -77,7 +78,7 @@ pub(crate) struct AskAgain;
 impl Link for AskAgain {
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
-            // Results come first: the notice must follow them.
+            // Results come first, because the notice must follow them.
             if !matches!(state.phase, Phase::Working | Phase::Planning)
                 || !state.pending_calls.is_empty()
                 || state.answer.is_some()
@@ -175,10 +176,10 @@ fn notice_and_warning(problem: &Problem, info: &ModelInfo, tokens: u64) -> (Stri
     }
 }
 
-/// Start of the notice, by which an earlier one is recognised.
+/// Start of the notice, by which an earlier notice is recognised.
 const TODOS_NOTICE: &str = "Your answer would end the work, but your todo list is not done";
 
-/// Maximum number of todos that are named.
+/// Maximum number of named todos.
 const MAX_NAMED: usize = 5;
 
 /// Maximum length of a named todo, in characters.
@@ -198,7 +199,7 @@ impl Link for OpenTodos {
             let asked = notice(&open);
             let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
             let works = |item: &Arc<Item>| matches!(item.body, ItemBody::ToolResult(_));
-            // Once per turn; and a list that has not changed since the last notice is not mentioned again.
+            // The model is asked once per turn, and not again about a list that has not changed since the last notice.
             let was_asked = |item: &Arc<Item>| {
                 matches!(&item.body, ItemBody::Notice { text, .. }
                     if *text == asked || (item.turn_id == context.ids.turn && text.starts_with(TODOS_NOTICE)))
@@ -242,7 +243,7 @@ fn notice(open: &[&Todo]) -> String {
     )
 }
 
-/// Returns true if an answer ends in a question: then it is the user's turn.
+/// Returns true if an answer ends in a question, which the user has to answer next.
 fn asks_user(answer: &str) -> bool {
     const MARKS: [char; 3] = ['?', '？', '؟'];
     let mut last = answer.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(3);
@@ -252,7 +253,7 @@ fn asks_user(answer: &str) -> bool {
     })
 }
 
-/// Minimum size of a file result that is not repeated while the model still sees it, in bytes.
+/// Minimum size of a file result that is not repeated while it is still visible to the model, in bytes.
 const MIN_BYTES: usize = 400;
 
 /// Placeholder for a result that is already in the history.
@@ -315,8 +316,8 @@ impl Link for Repetition {
     }
 }
 
-/// Returns true if the last result of the same file has this text and is still visible. The history is what the model
-/// sees: it lacks what was summarised, truncated or moved to a file.
+/// Returns true if the last result of the same file has this text and is still visible. The history contains only text
+/// that is visible to the model, without text that was summarised, truncated or moved to a file.
 fn is_shown_above(call: &Invocation<'_>, text: &str) -> bool {
     let history = &call.state.history;
     let is_of_file = |known: &ToolCall| {

@@ -27,25 +27,25 @@ use crate::{
     },
 };
 
-/// Creates the chain with all links. Requests pass them from first to last, so that later links see what earlier ones
-/// added; for tool calls, the first link is the outermost.
+/// Creates the chain with all links. Requests pass through the links from first to last, so that later links see what
+/// earlier links added. For tool calls, the first link is the outermost.
 ///
-/// 1. `audit`: outermost, so that every call gets an audit entry when it ends. Of a long result, it records the part
-///    that the model reads.
+/// 1. `audit`: outermost, so that every call gets an audit entry when it ends. For a long result, the entry records the
+///    part that the model reads.
 /// 2. `results`: around everything that answers calls, links included, so that no binary output and no result longer
-///    than the window reaches a model; around approvals and undo, so that the stored result includes what they add.
+///    than the window reaches a model; around approvals and undo, so that the stored result includes their additions.
 /// 3. `approvals`: around everything that answers calls, links included, so that no call is answered without being
-///    judged, and the user approves exactly what runs.
+///    judged, and the user approves exactly the call that runs.
 /// 4. `audit_gate`: after the approvals, whose outcome it records, and around everything that changes anything.
-/// 5. `mcp_servers`: before everything that depends on the turn's tools, since it may continue the turn
-///    in a new task with more of them. `compaction`: before everything that reads the history, so that it reads what
-///    is left.
-/// 6. `memory`, `skills`: after the compaction, so that notices it has just replaced are repeated. Memory comes first:
-///    what users wrote about themselves and the work matters more than what they could use.
-/// 7. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: new information comes before what is to be done, at
-///    the end of the request.
-/// 8. `plan_mode`, `planning`: remind the model at the end of the request of what it cannot do now. The plan is decided
-///    on before later links treat it as an answer.
+/// 5. `mcp_servers`: before everything that depends on the turn's tools, since it may continue the turn in a new task
+///    with more tools. `compaction`: before everything that reads the history, so that only the remaining history is
+///    read.
+/// 6. `memory`, `skills`: after the compaction, so that notices replaced by it are repeated. Memory comes first,
+///    because text that users wrote about themselves and the work matters more than the available skills.
+/// 7. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: new information comes before instructions, which are
+///    at the end of the request.
+/// 8. `plan_mode`, `planning`: remind the model of its current limits at the end of the request. The user decides on
+///    the plan before later links treat it as an answer.
 /// 9. `search`, `find_tool`, `todos`, `questions`: implement their own tools.
 /// 10. `handoff`, `delegation`: likewise; the work of other agents is judged and recorded in their own sessions.
 /// 11. `diagnostics`: around undo, which reports what a call changed, and after the approvals. Before the links that

@@ -1,11 +1,11 @@
 //! Recovery after a crash.
 //!
 //! [`recover`] reads the events of a turn that started but did not end, and returns the events to append to the journal
-//! so that it is complete and truthful: which calls finished, which never ran, and which have an unknown outcome. No
-//! side effects.
+//! so that the turn is complete and truthful: which calls finished, which never ran, and which have an unknown outcome.
+//! No side effects.
 //!
 //! - [`subagents`]: the state of a turn's subagents after a stop, read from the journal, and their outputs for the
-//!   parent's model; [`reading`]: reading a journal.
+//!   parent's model; [`reading`]: functions that read a journal.
 
 pub(crate) mod reading;
 pub(crate) mod subagents;
@@ -40,20 +40,20 @@ const DAMAGED: &str = "a part of this turn is damaged on disk";
 /// State of a call's subagent after a stop.
 #[derive(Debug)]
 pub(crate) enum SubagentStatus {
-    /// It waits for the user, or has the answer and continues.
+    /// The subagent waits for the user, or has the answer and continues.
     Continues(Subagent),
-    /// It has ended or was interrupted: this is the result of the call.
+    /// The subagent has ended or was interrupted, with this result of the call.
     Ended(Box<SubagentOutput>),
 }
 
 /// Outcome for the turn after recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// It waits for the user: leave it open until the answer arrives.
+    /// The turn waits for the user, and stays open until the answer arrives.
     Park,
-    /// The user has answered, but the call has not run: resume at once, because the answer was acknowledged.
+    /// The user has answered, but the call has not run. The turn resumes at once, because the answer was acknowledged.
     Resume,
-    /// End the turn; a client may continue it.
+    /// The turn is ended. A client may continue it.
     End,
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum Disposition {
 #[derive(Debug)]
 pub(crate) struct Recovery {
     pub(crate) disposition: Disposition,
-    /// Events to append to the journal, except for the turn's end, which requires the turn's whole result.
+    /// Events to append to the journal, except for the turn's end, for which the turn's whole result is required.
     pub(crate) facts: Vec<EventKind>,
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
@@ -70,9 +70,9 @@ pub(crate) struct Recovery {
     pub(crate) of_children: Vec<Interrupt>,
     /// All questions that were published in this session.
     pub(crate) published: HashSet<InterruptId>,
-    /// Inputs added to a turn that continues, which no model has received yet. The turn takes them when it continues.
+    /// Inputs added to a continuing turn that no model has received yet. The turn takes these inputs when it continues.
     pub(crate) steers: Vec<Item>,
-    /// Results in progress that stay open because a subagent still works on them. They continue with the turn.
+    /// Results in progress that stay open because a subagent still works on them. These results continue with the turn.
     pub(crate) in_flight: Vec<(Item, InFlightCall)>,
 }
 
@@ -88,9 +88,9 @@ struct Ledger {
     usage_event: Option<EventKind>,
     /// All questions that were published.
     published_questions: HashSet<InterruptId>,
-    /// True if the user has decided on a plan and the turn has not applied the decision yet.
+    /// True if the user has decided on a plan, but the turn has not yet applied the decision.
     plan_decided: bool,
-    /// True if the last event is a recovery's notice: the recovery itself was interrupted before the end.
+    /// True if the last event is a recovery's notice: the recovery itself was interrupted before its end.
     has_report: bool,
 }
 
@@ -154,16 +154,16 @@ impl Ledger {
     }
 }
 
-/// Returns true if an event that the turn depends on is unreadable.
+/// Returns true if an event on which the turn depends is unreadable.
 pub(crate) fn is_damaged(events: &[impl AsRef<Event>]) -> bool {
     events.iter().any(|event| event.as_ref().is_damaged())
 }
 
 /// Recovers one open turn from its stored events, starting with its `TurnStarted`, given the states of its subagents.
 ///
-/// If one of the events is damaged, it is unknown what was asked, allowed or started. The turn ends then: the questions
-/// in `waiting`, which the journal stores separately from its events, are withdrawn, and every call without a result
-/// may have run.
+/// If one of the events is damaged, it is unknown which questions were asked and which calls were allowed or started.
+/// In this case, the turn ends: the questions in `waiting`, which the journal stores separately from its events, are
+/// withdrawn, and every call without a result may have run.
 pub(crate) fn recover(
     session_id: SessionId,
     turn_id: TurnId,
@@ -189,7 +189,7 @@ pub(crate) fn recover(
     // Pending questions, of this session and of its subagents.
     let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
         std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
-    // The answer to a question of a call that was running or is over can no longer be used.
+    // The answer to a question from a call that was running or is over can no longer be used.
     let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
     let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
     let (obsolete, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
@@ -225,7 +225,7 @@ pub(crate) fn recover(
             };
             facts.extend(placeholder(turn_id, call, error, text));
         }
-        // Acknowledged inputs are read in the next turn.
+        // Acknowledged inputs are given to the model in the next turn.
         for item in steers.drain(..) {
             facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
         }
@@ -237,8 +237,9 @@ pub(crate) fn recover(
     Recovery { disposition, facts, report, pending, answered, of_children, published, steers, in_flight }
 }
 
-/// Closes items that a stop interrupted: with the result of a subagent, as unknown, or not at all if a subagent still
-/// works. Returns the calls that ran when the daemon stopped, and those that a subagent still works on.
+/// Closes items that were interrupted by a stop, either with the result of a subagent or as unknown. An item stays open
+/// if a subagent still works on it. Returns the calls that ran when the daemon stopped, and those that a subagent still
+/// works on.
 fn close_cut_off_items(
     items: Vec<Item>,
     outcomes: &HashMap<CallId, SubagentStatus>,
@@ -279,13 +280,13 @@ fn close_cut_off_items(
             _ => {}
         }
         facts.push(EventKind::ItemCompleted { item, status });
-        // Directly after the result, which shows to which call the usage belongs.
+        // The usage comes directly after the result, which shows to which call the usage belongs.
         facts.extend(delegated_usage.and_then(|usage| ledger.add_usage(usage)));
     }
     (ran, in_flight)
 }
 
-/// The item with the output of a subagent.
+/// Returns the item with the output of a subagent.
 fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
     if let ItemBody::ToolResult(result) = &mut item.body {
         result.text.clone_from(&output.text);
@@ -310,13 +311,13 @@ pub(crate) fn withdrawn(interrupt: Interrupt, reason: &str) -> EventKind {
     }
 }
 
-/// Returns true if an item is a user's input. One that was started but not completed is whole, but no model has
+/// Returns true if an item is a user's input. An input that was started but not completed is whole, but no model has
 /// received it.
 pub(crate) fn is_input(item: &Item) -> bool {
     matches!(item.body, ItemBody::UserMessage { .. })
 }
 
-/// Closes an item that its own turn did not end, for this reason: a tool result is unknown, text is cut.
+/// Closes an item that its own turn did not end, for this reason: tool results become unknown, and text is cut.
 pub(crate) fn close_cut_off(item: &Item, reason: &str) -> (Item, ItemStatus) {
     let mut item = item.clone();
     let status = if let ItemBody::ToolResult(result) = &mut item.body {
@@ -336,8 +337,8 @@ pub(crate) fn not_run_text(reason: &str) -> String {
     format!("{reason} before this ran: it never ran; retry it if still needed")
 }
 
-/// Placeholder results for calls that had not started when their turn ended. Calls that had are among these closed
-/// items.
+/// Placeholder results for calls that had not started when their turn ended. Calls that had started are among the items
+/// in `cut_off`.
 pub(crate) fn unstarted_results(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventKind]) -> Vec<EventKind> {
     let has_begun = |call: &&ToolCall| {
         let of_call =
@@ -349,7 +350,7 @@ pub(crate) fn unstarted_results(turn_id: TurnId, calls: &[ToolCall], cut_off: &[
     results.flat_map(|call| placeholder(turn_id, call, ToolErrorCode::NotRun, never_ran.clone())).collect()
 }
 
-/// Placeholder result for a call that will never have one.
+/// Placeholder result for a call that will never have a result.
 pub(crate) fn placeholder(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     whole(Item::new(turn_id, ItemBody::ToolResult(result)))

@@ -1,8 +1,8 @@
-//! Subagents after a stop of the daemon, and the outputs of their calls for the model that delegated.
+//! Subagents after the daemon stopped, and the outputs of their calls for the model that delegated.
 //!
-//! A subagent that had ended is not run again: its result is used. One that waits for the user continues when it has
-//! the answer, and the parent's turn with it. For any other, the model is informed that it was interrupted and how to
-//! continue it.
+//! A subagent that had ended is not run again, and its result is used. A subagent that waits for the user continues
+//! when it has the answer, and so does the parent's turn. For any other subagent, the model is informed that it was
+//! interrupted and how to continue it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
     turn::{call_record::DelegatedWork, hooks::Subagents},
 };
 
-/// Subagents of the calls that an open turn had started and not ended, by call.
+/// Subagents of calls that an open turn had started but not ended, by call.
 pub(crate) async fn subagent_states(
     ports: &Ports,
     subagents: &dyn Subagents,
@@ -127,7 +127,7 @@ pub(crate) async fn ended_output(
     Ok(ended)
 }
 
-/// Returns true if its open turn waits for the user, or continues by itself with the answer.
+/// Returns true if the subagent's open turn waits for the user, or continues by itself with the answer.
 fn continues(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
     let of_turn: Vec<&Arc<Event>> =
         events.iter().filter(|event| event.turn_id == Some(turn) || event.is_damaged()).collect();
@@ -141,8 +141,8 @@ pub(crate) async fn own_worktree(ports: &Ports, subagent: SessionId, parent: Ses
     (of_parent.as_ref() != Some(&own)).then_some(own)
 }
 
-/// Prepares a subagent's output for its parent: with changes that the parent can revert, or with the worktree that
-/// contains them.
+/// Prepares a subagent's output for its parent, with changes that the parent can revert or with the worktree that
+/// contains the changes.
 pub(crate) async fn prepare_for_parent(
     ports: &Ports,
     subagent: SessionId,
@@ -176,7 +176,7 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
     output
 }
 
-/// Copies the changes of a subagent to its parent, so that they can be reverted with the parent's turn.
+/// Copies the changes of a subagent to its parent, so that the changes can be reverted with the parent's turn.
 async fn adopt_changes(
     ports: &Ports,
     subagent: SessionId,
@@ -212,18 +212,18 @@ pub(crate) struct SubagentOutput {
     pub(crate) delegated: DelegatedWork,
 }
 
-/// Result of a subagent's work on one call, as far as it is known.
+/// Result of a subagent's work on one call, as far as known.
 #[derive(Debug)]
 pub(crate) struct SubagentResult {
     pub(crate) subagent: Subagent,
-    /// Results of its turns, in order.
+    /// Results of the subagent's turns, in order.
     turns: Vec<TurnResult>,
     files: Vec<FileChange>,
     usage: Usage,
     steps: u32,
-    /// Reason why the parent stopped it.
+    /// Reason why the parent stopped the subagent.
     pub(crate) stopped: Option<StopReason>,
-    /// Reason why its end is unknown.
+    /// Reason why the subagent's end is unknown.
     pub(crate) lost: Option<String>,
 }
 
@@ -248,8 +248,8 @@ impl SubagentResult {
                 self.steps = self.steps.saturating_add(1);
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                // The parent cannot see files of the subagent's own state. For its turn, it does not matter which of
-                // its subagents changed a file; only after a crash may the change come from elsewhere.
+                // The parent cannot access files in the subagent's own state. In the parent's turn, it does not matter
+                // which subagent changed a file; only after a crash may the change come from elsewhere.
                 let is_cut_off = result.error == Some(ToolErrorCode::UnknownOutcome);
                 let shared = result.files.iter().filter(|file| !file.path.starts_with(ROOT));
                 self.files.extend(shared.map(|file| FileChange { late: file.late && is_cut_off, ..file.clone() }));
@@ -259,13 +259,13 @@ impl SubagentResult {
         }
     }
 
-    /// Returns true if it has given an answer, even if the request for detail failed.
+    /// Returns true if the subagent has given an answer, even if the request for detail failed.
     fn has_answered(&self) -> bool {
         self.turns.iter().any(|turn| turn.stop_reason == StopReason::Completed)
     }
 
-    /// Returns true if it should be asked for detail: it completed with fewer than `short` characters and was not asked
-    /// yet.
+    /// Returns true if the subagent should be asked for detail, because it completed with fewer than `short` characters
+    /// and has not been asked yet.
     pub(crate) fn wants_detail(&self, short: usize) -> bool {
         let [only] = self.turns.as_slice() else { return false };
         self.stopped.is_none()
@@ -274,7 +274,7 @@ impl SubagentResult {
             && only.text.trim().chars().nth(short - 1).is_none()
     }
 
-    /// Calls that it was denied, with its name.
+    /// Calls that were denied to the subagent, with its name.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let named = |denial: &Denial| {
             let tool = format!("{} of {}", denial.tool, self.subagent.name);
@@ -283,7 +283,7 @@ impl SubagentResult {
         self.turns.iter().flat_map(|turn| &turn.denials).map(named).collect()
     }
 
-    /// Effects on the parent's turn. A run that fails on questions fails with its subagent.
+    /// Effects on the parent's turn. A turn that fails on questions fails together with its subagent.
     fn delegated(&self) -> DelegatedWork {
         let denials = self.denials();
         let fails = !denials.is_empty() && self.turns.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
@@ -312,7 +312,7 @@ impl SubagentResult {
         SubagentOutput { output, delegated: self.delegated() }
     }
 
-    /// Its answer. If a request for detail failed, the answer before it.
+    /// The subagent's answer or, if a request for detail failed, the previous answer.
     fn answer(&self) -> Option<&str> {
         let whole = self.turns.iter().rev().filter(|turn| turn.stop_reason == StopReason::Completed);
         let any = self.turns.iter().rev();
@@ -330,7 +330,7 @@ impl SubagentResult {
             StopReason::Cancelled | StopReason::Suspended => {
                 Some((Cancelled, format!("the subagent was cancelled; its changes so far remain; {CONTINUE_HINT}")))
             }
-            // It could not give more detail: its first answer is valid.
+            // The subagent could not give more detail, so its first answer is valid.
             _ if self.has_answered() && self.stopped.is_none() => None,
             StopReason::MaxSteps => Some((Tool, details("the subagent reached its step limit"))),
             StopReason::TimeLimit => {
@@ -357,7 +357,7 @@ impl SubagentResult {
         }
     }
 
-    /// Output for a subagent that a stop of the daemon interrupted.
+    /// Output for a subagent that was interrupted because the daemon stopped.
     pub(crate) fn cut_off(self) -> SubagentOutput {
         self.build_output("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {CONTINUE_HINT}"))))
     }
@@ -366,7 +366,7 @@ impl SubagentResult {
 const CONTINUE_HINT: &str = "call delegate_task with this context_id to continue it";
 const INTERRUPTED: &str = "the daemon stopped while the subagent worked; its work so far remains in its history";
 
-/// Start of a text on one line, with at most `most` characters.
+/// Start of a text on one line, with at most `max` characters.
 pub(crate) fn one_line(text: &str, max: usize) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {

@@ -1,4 +1,5 @@
-//! A session as its model sees it: the guides sent first, the parts of the context window, and undoing compactions.
+//! A session as presented to its model: the guides sent first, the parts of the context window, and undoing
+//! compactions.
 
 use std::sync::Arc;
 
@@ -31,10 +32,10 @@ use crate::{
 };
 
 impl Actor {
-    /// Describes the context window of the model that would be called next.
+    /// Describes the context window of the model for the next request.
     pub(crate) async fn context(&mut self) -> Result<ContextView, Fault> {
-        // Imported figures are used until something happens in the session here. They describe the same history;
-        // differences in this machine's models and tools show with the next turn.
+        // Imported figures are used until the session is used here. They describe the same history. Differences in the
+        // local models and tools show with the next turn.
         let imported = self.state.settings.imported.as_ref().filter(|origin| origin.events == self.journal.head());
         if let Some(view) = imported.and_then(|origin| origin.context.clone()) {
             return Ok(ContextView { imported: true, ..view });
@@ -56,7 +57,8 @@ impl Actor {
             None => parts.push((kind, print, count)),
         };
         let (calibration, window) = (&self.shared.calibration, self.shared.windows.of(model));
-        // The embedded model gets neither tools nor instructions: the engine decides around it what it may do.
+        // The embedded model gets neither tools nor instructions: the engine itself decides which calls that model can
+        // make.
         if !model.embedded {
             add(SegmentKind::Tools, tools.print, count(tools.specs.len()));
             let text = self.system(&config.system_prompt, &finder, &workspace);
@@ -125,7 +127,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let (shared, limits) = (&self.shared, self.shared.config().guides);
         let looked = instructions::read_guides(&*shared.ports.workspaces, &workspace, limits).await;
-        // If the guides could not be read, the earlier ones stay in force.
+        // If the guides could not be read, the earlier guides stay in force.
         let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
         let guides = looked.unwrap_or_default();
         // The final answer may be written by another model, which reads the same history.
@@ -137,8 +139,8 @@ impl Actor {
         Ok(shared.chain.preamble(&PreambleContext { guides, limits, window, history, attached, tools }))
     }
 
-    /// Undoes the last compaction, whose items are all still in the journal. It is not repeated automatically as long
-    /// as all of them fit.
+    /// Undoes the last compaction, whose items are all still in the journal. The compaction is not repeated
+    /// automatically as long as all items fit.
     pub(crate) async fn undo_compaction(&mut self) -> Result<(Window, CompactionReport), Fault> {
         if self.open.is_some() {
             let open = "a compaction cannot be undone while a turn is open";
@@ -157,7 +159,7 @@ impl Actor {
             return Err(nothing.with_hint("`agentctl context` shows what the model sees").into());
         };
         let (items, summary) = load::window(&*self.shared.ports.store, self.id, compaction.before).await?;
-        // Compactions are also among the items, and are not visible there.
+        // Compactions are also among the items, but are not visible in the history.
         let seen = items.iter().map(|(_, item)| item).filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
         let seen: Vec<Arc<Item>> = summary.iter().chain(seen).map(|item| Arc::new(item.clone())).collect();
         let window = Window { held: visible_count(&seen), ..compaction.before };
@@ -182,7 +184,7 @@ impl Actor {
 
     /// Records the fill level of the window if it has changed without a turn.
     pub(crate) async fn record_level(&mut self) -> Result<(), Fault> {
-        // A session whose project is gone has no request to measure; starting a turn reports the error.
+        // A session whose project is gone has no request to measure. The next turn reports the error.
         let Ok(ContextView { tokens, window, .. }) = self.context().await else { return Ok(()) };
         match self.state.meter.moved(tokens, window) {
             Some(change) => self.change(change).await,
@@ -190,7 +192,7 @@ impl Actor {
         }
     }
 
-    /// Stores the end of a compaction, with sequence numbers that only the journal's writer knows.
+    /// Stores the end of a compaction, with sequence numbers that are available only to the journal's writer.
     pub(crate) async fn compact(
         &mut self,
         turn_id: TurnId,
@@ -199,7 +201,7 @@ impl Actor {
         compaction: Compaction,
         stored: oneshot::Sender<Arc<Item>>,
     ) -> Result<(), Fault> {
-        // The highest number, because parallel calls may have completed in a different order.
+        // Use the highest number, because parallel calls may have completed in a different order.
         let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
         let through = through.unwrap_or(self.state.window.after);
         let body = ItemBody::Compaction(Compaction { through, before: self.state.window, ..compaction });
@@ -211,7 +213,8 @@ impl Actor {
     }
 }
 
-/// Number of messages at which the history is held: automatic compaction waits until it has grown well beyond that.
+/// Number of messages at which the history is held: automatic compaction waits until the history has grown well beyond
+/// this number.
 fn visible_count(history: &[Arc<Item>]) -> u64 {
     (plan::count_answers(history) as u64).max(1)
 }
@@ -235,8 +238,8 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     parts
 }
 
-/// Describes what will be compacted next. `visible_at_undo` is the number of messages in the history when a compaction
-/// was undone, or 0.
+/// Describes the next compactions. `visible_at_undo` is the number of messages in the history when a compaction was
+/// undone, or 0.
 fn next_cuts(
     max_messages: Option<usize>,
     visible_at_undo: u64,

@@ -1,9 +1,9 @@
 //! The only writer of a session's facts, and the readers of its events. The writer numbers, stores and publishes, in
 //! that order.
 //!
-//! A reader never stalls a turn. Each has a bounded queue; an event that does not fit is not sent. The reader notices
-//! the gap by the session's last sequence number and reads the missed stored events from the journal. So a slow reader
-//! loses only deltas.
+//! A reader never stalls a turn. Each reader has a bounded queue, and an event that does not fit is not sent. The
+//! reader notices the gap by the session's last sequence number and reads the missed stored events from the journal.
+//! Therefore, a slow reader loses only deltas.
 
 use std::{
     collections::VecDeque,
@@ -36,11 +36,11 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     shared: Arc<JournalState>,
     readers: Vec<mpsc::Sender<Arc<Event>>>,
-    /// Settings of a session that is not in the journal yet. Its first facts create it there, with one wait for the
-    /// disk.
+    /// Settings of a session that is not yet in the journal. The first facts create the session there, with one wait
+    /// for the disk.
     initial_settings: Option<SessionSettings>,
-    /// Items that were started and not completed, with their text so far. Each must be completed before its turn ends,
-    /// however the turn ends.
+    /// Items that were started but not completed, with their text so far. Each item must be completed before its turn
+    /// ends, however the turn ends.
     open: Vec<Item>,
 }
 
@@ -51,7 +51,7 @@ impl Journal {
         Self { session, store, clock, shared, readers: Vec::new(), initial_settings, open: Vec::new() }
     }
 
-    /// Stores the facts, all or none, and then publishes them. After an error the session must be reloaded, because it
+    /// Stores the facts, all or none, and then publishes them. After an error, the session must be reloaded, because it
     /// is unknown whether the facts are in the journal.
     pub(crate) async fn commit(
         &mut self,
@@ -79,7 +79,7 @@ impl Journal {
         Ok(events)
     }
 
-    /// Sends an event to every reader whose queue has room, and drops readers that are gone.
+    /// Sends an event to every reader whose queue has room, and drops closed readers.
     fn publish(&mut self, event: &Arc<Event>) {
         if event.kind.is_stored() {
             self.shared.head.store(event.seq, Ordering::Release);
@@ -88,7 +88,7 @@ impl Journal {
             .retain(|reader| !matches!(reader.try_send(Arc::clone(event)), Err(mpsc::error::TrySendError::Closed(_))));
     }
 
-    /// Publishes text that was added to an open item. It is stored when the item is completed.
+    /// Publishes text that was added to an open item. The text is stored when the item is completed.
     pub(crate) fn publish_delta(&mut self, turn: TurnId, item_id: ItemId, text: String) {
         let Some(current) = self.open.iter_mut().find(|item| item.id == item_id).and_then(text_of) else { return };
         let offset = current.len() as u64;
@@ -107,8 +107,8 @@ impl Journal {
         self.open.clear();
     }
 
-    /// Completions of all items that are still open. A tool that was still running is not reported as a success with an
-    /// empty output. User inputs come last, because the model reads them next.
+    /// Returns completions of all items that are still open. A tool that was still running is not reported as a success
+    /// with an empty output. User inputs come last, because the model reads them next.
     pub(crate) fn close_open(&self) -> Vec<EventKind> {
         let close = |item: &&Item| close_cut_off(item, "the turn ended");
         let (added, cut): (Vec<&Item>, Vec<&Item>) = self.open.iter().partition(|item| is_input(item));
@@ -116,7 +116,7 @@ impl Journal {
         all.map(|(item, status)| EventKind::ItemCompleted { item, status }).collect()
     }
 
-    /// Text of the assistant message that was being streamed when the turn was interrupted.
+    /// Returns the text of the assistant message that was being streamed when the turn was interrupted.
     pub(crate) fn streamed_text(&self) -> Option<String> {
         self.open.iter().rev().find_map(|item| match &item.body {
             ItemBody::AgentMessage { text } if !text.is_empty() => Some(text.clone()),
@@ -131,8 +131,8 @@ impl Journal {
         for item in self.open.iter().filter(|_| live_turn.is_some()) {
             let text = text_of(&mut item.clone()).cloned().unwrap_or_default();
             if let Some(turn) = live_turn.filter(|_| !text.is_empty()) {
-                // The queue is new, so it is full only if there are more open items than slots. Deltas may then be
-                // lost.
+                // The queue is new, so it is full only if there are more open items than slots. In that case, deltas
+                // may be lost.
                 let _ = sender.try_send(self.delta(turn, item.id, 0, text));
             }
         }
@@ -150,7 +150,7 @@ impl Journal {
         }
     }
 
-    /// Returns true if the session is not in the journal yet.
+    /// Returns true if the session is not yet in the journal.
     pub(crate) fn is_unstored(&self) -> bool {
         self.initial_settings.is_some()
     }
@@ -160,7 +160,7 @@ impl Journal {
         self.shared.head.load(Ordering::Acquire)
     }
 
-    /// Drops readers that are gone, and returns true if any is left.
+    /// Drops closed readers, and returns true if any reader is left.
     pub(crate) fn has_readers(&mut self) -> bool {
         self.readers.retain(|reader| !reader.is_closed());
         !self.readers.is_empty()
@@ -178,7 +178,7 @@ impl Journal {
     }
 }
 
-/// Text of an item that deltas append to.
+/// Text of an item to which deltas are appended.
 fn text_of(item: &mut Item) -> Option<&mut String> {
     match &mut item.body {
         ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => Some(text),
@@ -193,20 +193,20 @@ fn text_of(item: &mut Item) -> Option<&mut String> {
 const QUEUE: usize = 256;
 /// Events read from the journal at a time when a reader lags.
 const PAGE: usize = 256;
-/// Size limit of merged deltas, in bytes.
+/// Size limit for merged deltas, in bytes.
 const MERGED_DELTA: usize = 16 << 10;
 
 /// State shared by the writer and all readers of a session.
 #[derive(Debug, Default)]
 struct JournalState {
-    /// Sequence number of the last stored event. Raised before an event is sent, so that a reader with an empty queue
-    /// that has seen this number has missed nothing.
+    /// Sequence number of the last stored event. Raised before an event is sent, so that a reader that has an empty
+    /// queue and has reached this number has missed nothing.
     head: AtomicU64,
     /// Error that closed the session, if any.
     closed: OnceLock<EngineError>,
 }
 
-/// Reader of one session's events, in order and without a gap in the stored ones.
+/// Reader of one session's events, in order and without gaps in the stored events.
 pub struct Subscription {
     session: SessionId,
     live_turn: Option<TurnId>,
@@ -215,7 +215,7 @@ pub struct Subscription {
     queue: mpsc::Receiver<Arc<Event>>,
     /// Sequence number of the last stored event that was returned.
     seen: u64,
-    /// Events read from the journal and not returned yet.
+    /// Events that were read from the journal but not returned yet.
     ready: VecDeque<Arc<Event>>,
     /// Event from the queue that must wait until earlier events are read from the journal.
     deferred: Option<Arc<Event>>,
@@ -229,7 +229,7 @@ impl Subscription {
         self.live_turn
     }
 
-    /// ID of the session that is read.
+    /// ID of the session whose events are read.
     pub fn session_id(&self) -> SessionId {
         self.session
     }
@@ -269,7 +269,7 @@ impl Subscription {
                 },
             };
             if event.seq > self.seen + u64::from(event.kind.is_stored()) {
-                // An earlier event was not sent. The journal has it, and also this event if it is stored.
+                // An earlier event was not sent. The journal contains that event, and also this event if it is stored.
                 self.deferred = Some(event);
                 if let Err(error) = self.read_page().await {
                     return Some(Err(error));
@@ -295,7 +295,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Merges this delta with directly following ones in the queue, so that a lagging reader catches up with one
+    /// Merges this delta with directly following deltas in the queue, so that a lagging reader catches up with one
     /// message instead of many.
     fn merge_deltas(&mut self, first: Arc<Event>) -> Arc<Event> {
         let EventKind::ItemDelta { item_id, offset, text } = &first.kind else { return first };

@@ -1,5 +1,5 @@
-//! A session: one actor, which is the only writer of the session's facts, and the handle through which everything else
-//! calls it.
+//! A session: one actor, which is the only writer of the session's facts, and the handle through which all other code
+//! calls the actor.
 //!
 //! - `registry`: the sessions in memory. `handle`: [`SessionHandle`]; `shared`: state and news shared by all sessions;
 //!   `worktree`: git worktrees.
@@ -8,7 +8,8 @@
 //! - `turns`: starts and ends turns. `launch` spawns their tasks, also after a restart; `queue` steers, queues and
 //!   cancels turns and spills oversized inputs to files; `interrupts` raises interrupts and accepts answers.
 //! - `routing` chooses the models of a turn, `settings` changes settings.
-//! - `context`: the model's view of the session. `project`: where the session works and which tools it offers.
+//! - `context`: the model's view of the session. `project`: the session's project, and the tools that the session
+//!   offers.
 //! - `journal`: the event writer and its readers. `undo`: reverts file changes of turns.
 
 mod actor;

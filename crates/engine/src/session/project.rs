@@ -2,9 +2,9 @@
 //! turns.
 //!
 //! Agents are looked up when a turn begins and stay the same for that turn. Surroundings are looked up by the first
-//! turn and stay the same from then on, also after a restart; if the client moves to another folder, a notice is
+//! turn and stay the same from then on, even after a restart. If the client moves to another folder, a notice is
 //! appended to the history. The map is sent with the first turn, and again after a compaction has removed it from view.
-//! Text that a model has seen never changes, so that requests share a prefix; the tool `repo_map` draws the current
+//! Text that was sent to a model never changes, so that requests share a prefix; the tool `repo_map` draws the current
 //! map.
 
 use std::{path::Path, sync::Arc, time::Duration};
@@ -41,7 +41,7 @@ use crate::{
     turn::{hooks::Reminder, read_rules, route::SlotChoice},
 };
 
-/// Time limit for reading a project's agents. On a timeout the turn runs without them.
+/// Time limit for reading a project's agents. On a timeout, the turn runs without these agents.
 const AGENTS_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Actor {
@@ -50,7 +50,7 @@ impl Actor {
         self.project.and(&self.shared.config().agents)
     }
 
-    /// Loads the agents of the session's project, if it is trusted.
+    /// Loads the agents of the session's project, if the project is trusted.
     pub(crate) async fn load_project_agents(&mut self) -> Result<(), EngineError> {
         if self.state.settings.project.is_none() {
             self.project = ProjectAgents::default();
@@ -66,12 +66,12 @@ impl Actor {
     }
 }
 
-/// Time limit for reading facts and skills of a project. No answer waits for a disk that hangs.
+/// Time limit for reading facts and skills of a project. No answer waits for a hanging disk.
 const FACTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Actor {
-    /// Finds out where a turn of this client works, if that is unknown. Returns a notice for the model if it adds to
-    /// the instructions.
+    /// Determines the surroundings of a turn from this client, if they are unknown. Returns a notice for the model if
+    /// the surroundings differ from the instructions.
     pub(crate) async fn find_project(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>, EngineError> {
         let workspace = self.workspace().await?;
         let project = workspace.project.as_ref().map(|mount| mount.path.clone());
@@ -85,7 +85,8 @@ impl Actor {
             return Ok(None);
         };
         if client.is_none() || client == before.client {
-            // Commands start elsewhere than the instructions state, and the notice about that is out of view.
+            // Commands do not start in the folder that the instructions state, and the notice about the new folder is
+            // out of view.
             let notice_text = moved(&before.start);
             let is_seen =
                 |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == notice_text);
@@ -101,7 +102,7 @@ impl Actor {
         Ok(notice)
     }
 
-    /// Text about the surroundings in the instructions; empty if no turn has begun.
+    /// Text in the instructions about the surroundings; empty if no turn has begun.
     pub(crate) fn surroundings(&self) -> &str {
         let current = self.new_surroundings.as_ref().or(self.state.surroundings.as_ref());
         current.map(|current| current.text.as_str()).unwrap_or_default()
@@ -110,14 +111,14 @@ impl Actor {
     async fn facts(&self, workspace: &Workspace, client: Option<&Path>) -> Option<MachineFacts> {
         let workspaces = &self.shared.ports.workspaces;
         let facts = timeout(FACTS_TIMEOUT, workspaces.facts(workspace, client)).await.unwrap_or_default();
-        // A project that cannot be read gets no facts, because they might be wrong.
+        // A project that cannot be read gets no facts, because the facts might be wrong.
         facts.filter(|facts| workspace.project.is_none() || !facts.start.is_empty())
     }
 }
 
 /// Start of the notice, by which it is recognised.
 const MAP_PREFIX: &str = "A map of the code at `/project`";
-/// Time limit for drawing the map. No answer waits for an index that is being built: a later turn gets the map.
+/// Time limit for drawing the map. No answer waits for an index that is being built, because a later turn gets the map.
 const MAP_TIMEOUT: Duration = Duration::from_millis(400);
 /// Number of turns that wait for the full `MAP_TIMEOUT`; later turns use only a map that is ready.
 const FULL_TRIES: u8 = 2;
@@ -129,7 +130,7 @@ const WINDOW_DIVISOR: u64 = 32;
 const MIN_TOKENS: usize = 400;
 
 impl Actor {
-    /// Draws the map for a new turn, unless its model has already seen one.
+    /// Draws the map for a new turn, unless a map is already visible to its model.
     pub(crate) async fn map(&mut self, model: &ModelInfo) -> Result<Option<ItemBody>, EngineError> {
         let max = self.shared.config().map_tokens;
         let window = usize::try_from(self.shared.windows.of(model) / WINDOW_DIVISOR).unwrap_or(usize::MAX);
@@ -138,14 +139,14 @@ impl Actor {
         let Some(project) = workspace.project.as_ref().filter(|_| tokens >= MIN_TOKENS.min(max) && max > 0) else {
             return Ok(None);
         };
-        // A subagent has its task and the tools.
+        // A subagent gets no map, because it has its task and the tools.
         if self.state.settings.parent.is_some() {
             return Ok(None);
         }
         let prefix = map_prefix(&project.path);
         let is_map = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { topic: NoticeTopic::CodeMap, text, .. } if text.starts_with(&prefix));
         if self.state.visible_history().iter().any(is_map) {
-            // A new map is drawn once this one is out of view.
+            // A new map is drawn once this map is out of view.
             self.map_search = MapSearch::default();
             return Ok(None);
         }
@@ -159,7 +160,7 @@ impl Actor {
         self.map_search.tries = self.map_search.tries.saturating_add(1);
         let drawn = self.shared.ports.workspaces.map(&workspace, tokens);
         let Ok(Some(drawn)) = timeout(limit, drawn).await else { return Ok(None) };
-        // Only files that the rules let a model read without asking.
+        // The map includes only files that the rules let a model read without asking.
         let (settings, grants) = (self.state.settings.clone(), self.shared.permanent_grants.now());
         let in_force = PolicyInForce(self.shared.config.clone());
         let rules = read_rules(in_force, settings, grants, Arc::clone(&workspace), read_tool(), None, "{}".to_owned());
@@ -208,7 +209,7 @@ impl Actor {
         Ok(active_agent.standings(self.catalog().standings(&loaded_tools, &scope)))
     }
 
-    /// All tools available to this session. A subagent has those of its parent.
+    /// All tools available to this session. A subagent has its parent's tools.
     pub(crate) fn catalog(&self) -> Arc<ToolCatalog> {
         let parent = self.state.settings.parent.as_ref();
         self.shared.catalog_of(parent.map_or(self.id, |parent| parent.session))
@@ -257,7 +258,7 @@ impl Actor {
         loaded_tools
     }
 
-    /// Change of the session's loaded tools by the mentions of its next input; `None` if nothing changes.
+    /// Change to the session's loaded tools by the mentions in its next input; `None` if nothing changes.
     pub(crate) fn newly_loaded(&self, mentions: &Mentions, attached: &[Attachment], slot: Slot) -> Option<EventKind> {
         let history = self.state.visible_history();
         let scope = self.scope(slot, self.has_pictures(attached));
@@ -292,7 +293,7 @@ impl Actor {
         }
     }
 
-    /// Resolves mentions in the input of a new turn. A turn without input uses the last input of the history.
+    /// Resolves mentions in the input of a new turn. A turn without input uses the last input in the history.
     pub(crate) async fn mentions(
         &mut self,
         start: &StartTurn,

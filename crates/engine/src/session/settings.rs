@@ -1,4 +1,5 @@
-//! Changes of a session's settings, and its model: the model of a slot, or one chosen by ID from the slot's server.
+//! Changes to a session's settings, and the choice of its model: a slot's model, or a model chosen by ID from the
+//! slot's server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +34,7 @@ pub(crate) fn mode_set(id: SessionId, at: Timestamp, mode: SessionMode, client: 
     AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by })
 }
 
-/// Merges the folders that a session has with the added ones.
+/// Merges a session's folders with the added folders.
 ///
 /// # Errors
 /// If a folder cannot be added.
@@ -55,7 +56,7 @@ fn is_already_added(folder: &AddedFolder, mounts: &Mounts) -> bool {
 
 impl Actor {
     /// Replaces the settings. The session's grants are retained, except those that name a removed folder. Refused while
-    /// a turn is open: a turn keeps its settings, also after a restart, because a call that the user was shown and
+    /// a turn is open, which keeps its settings even after a restart, because a call that the user was shown and
     /// approves later must not run in another folder or under other rules.
     pub(crate) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
         self.refuse_while_open("the session's settings")?;
@@ -95,7 +96,7 @@ impl Actor {
         self.set(settings).await
     }
 
-    /// Adds folders to the session, unless that changes nothing.
+    /// Adds folders to the session, unless this changes nothing.
     pub(crate) async fn add_folders(&mut self, added: Vec<Mount>) -> Result<(), Fault> {
         let mounts = self.state.settings.mounts();
         let added: Vec<AddedFolder> =
@@ -120,7 +121,7 @@ impl Actor {
             .into())
     }
 
-    /// Sets the mode. It applies from the next call, also in a running turn.
+    /// Sets the mode. The mode applies from the next call, even in a running turn.
     pub(crate) async fn set_mode(&mut self, mode: SessionMode, client: String) -> Result<(), Fault> {
         if self.state.settings.mode == mode {
             return Ok(());
@@ -130,12 +131,12 @@ impl Actor {
             return Err(EngineError::invalid(message, "set it in the parent session").into());
         }
         let entry = mode_set(self.id, self.shared.ports.clock.now(), mode, &client);
-        // The mode only takes effect if it is in the audit log.
+        // The mode takes effect only if it is in the audit log.
         self.shared.ports.audit.record(entry).await?;
         self.change_settings(SessionSettings { mode, ..self.state.settings.clone() }).await
     }
 
-    /// Stores the settings if they differ. They also apply to a running turn.
+    /// Stores the settings if they differ. Grants and mode also apply to a running turn.
     pub(crate) async fn change_settings(&mut self, settings: SessionSettings) -> Result<(), Fault> {
         if settings == self.state.settings {
             return Ok(());
@@ -191,7 +192,7 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Checks the model named in the settings, if any, and sets its slot.
 ///
 /// # Errors
-/// If it cannot be the model of a session.
+/// If the named model cannot be the model of a session.
 pub(crate) fn with_checked_model(
     models: &dyn Models,
     settings: SessionSettings,
@@ -228,7 +229,7 @@ impl Actor {
         named.unwrap_or_else(|| models.get(slot))
     }
 
-    /// Model ID chosen for a slot, by the client for the open turn or for the session.
+    /// Model ID chosen for a slot, by the client for the open turn, or for the session.
     pub(crate) fn chosen(&self, slot: Slot) -> Option<&str> {
         let (options, settings) = (&self.options, &self.state.settings);
         let of_turn = options.model.as_deref().filter(|_| options.slot == Some(slot));
@@ -251,13 +252,14 @@ impl Actor {
         let _ = timeout(LOOK_UP_TIMEOUT, join(model.look_up(), chat.look_up())).await;
     }
 
-    /// Determines which models can see pictures.
+    /// Determines which models accept pictures.
     pub(crate) async fn look_up_vision(&self) {
         let models = Slot::ALL.map(|slot| self.model(slot));
         let _ = timeout(LOOK_UP_TIMEOUT, join_all(models.iter().map(|model| model.look_up_vision()))).await;
     }
 
-    /// Sets the slot and the model on its server. Both apply from the next turn; a running turn is not affected.
+    /// Sets the slot, and the model on the slot's server. Both apply from the next turn; a running turn is not
+    /// affected.
     pub(crate) async fn set_model(&mut self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, Fault> {
         let settings = self.state.settings.clone();
         if settings.parent.is_some() {

@@ -1,8 +1,8 @@
 //! Undoes a turn's file changes at the user's request.
 //!
-//! The changes of a turn are stored in the journal, in the results of its calls. Nothing else has to be recorded, so
-//! that an old turn can be undone like a recent one, as long as the file contents are stored and the files have not
-//! changed since. An undo is itself recorded as a fact with its changes, and can be redone.
+//! The changes of a turn are stored in the journal, in the results of its calls. No other record is necessary, so an
+//! old turn can be undone like a recent turn, as long as the file contents are stored and the files have not changed
+//! since. An undo is itself recorded as a fact with its changes, and can be redone.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -29,7 +29,7 @@ use crate::{
 const MAX_NAMED: usize = 20;
 
 impl Actor {
-    /// Undoes or redoes a turn's file changes, or previews that.
+    /// Undoes or redoes a turn's file changes, or previews the result.
     pub(crate) async fn undo(&mut self, request: UndoRequest) -> Result<UndoReport, Fault> {
         if let Some(open) = &self.open {
             let message = format!("nothing can be undone while turn {} of this session is open", open.turn_id);
@@ -57,14 +57,14 @@ impl Actor {
         undone.files.extend(plan.undone.files);
         undone.changes.extend(plan.undone.changes);
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
-        // Also if every file already had its target content: the turn is settled, and the next undo applies to another
-        // one.
+        // The turn is also settled if every file already had its target content, and the next undo applies to another
+        // turn.
         let is_settled = was_undone == request.redo && report.files.iter().all(is_settled);
         if !request.preview && (is_settled || !undone.changes.is_empty()) {
             let files = undone.changes;
             let has_changed = !files.is_empty();
             if has_changed {
-                // The change is done, so the audit log is notified and cannot veto.
+                // The change is already made, so the audit log is notified and cannot veto it.
                 let (of_turn, by) = (Some(turn_id), request.client);
                 let fact = AuditFact::Undone { of_turn, files: files.iter().map(Into::into).collect(), by };
                 let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
@@ -73,8 +73,8 @@ impl Actor {
             let of_state = plan.facts.into_iter().map(StateChange::File);
             let redo = request.redo;
             let undone = StateChange::Undone { turn_id, redo, files };
-            // All changes are recorded with the first turn; the others are recorded without files, so that they share
-            // its state.
+            // All changes are recorded with the first turn; the other turns are recorded without files, so that they
+            // share the first turn's state.
             let others = others.into_iter().map(|turn_id| StateChange::Undone { turn_id, redo, files: Vec::new() });
             let changes = of_state.chain([undone]).chain(others);
             let mut facts: Vec<EventKind> = changes.map(|change| EventKind::StateChanged { change }).collect();
@@ -104,18 +104,18 @@ impl Actor {
         Ok(ledger)
     }
 
-    /// Adds the file changes of calls with unknown outcome to their results, so that they can be undone. Their turn
-    /// started with event `first_seq`.
+    /// Adds the file changes of calls with unknown outcome to their results, so that the changes can be undone. Their
+    /// turn started with event `first_seq`.
     pub(crate) async fn add_file_changes(&mut self, first_seq: u64, facts: &mut [EventKind]) {
         for fact in facts {
             let EventKind::ItemCompleted { item, .. } = fact else { continue };
             let Item { id, turn_id, body: ItemBody::ToolResult(result), .. } = item else { continue };
-            // For an interrupted `UNDO_PATCH`, the part on disk is unknown. If it is repeated, the model learns that
-            // the edit is already undone.
+            // For an interrupted `UNDO_PATCH`, the part on disk is unknown. If the call is repeated, its result states
+            // that the edit is already undone.
             if result.error != Some(ToolErrorCode::UnknownOutcome) || result.name == UNDO_PATCH {
                 continue;
             }
-            // Find both or neither: with only half of an edit known, only that half would be undone.
+            // Find both or neither, because if only half of an edit were known, only that half would be undone.
             let found = async {
                 let of_state = self.changes_of_state(*turn_id, first_seq, *id).await?;
                 self.find_changes(result, of_state).await
@@ -126,7 +126,7 @@ impl Actor {
         }
     }
 
-    /// State file changes made by the call of that result. The journal has one fact per file. Calls that write run
+    /// State file changes made by the call of this result. The journal has one fact per file. Calls that write run
     /// alone, so these facts of the turn after the result's start belong to the call.
     async fn changes_of_state(
         &self,
@@ -182,7 +182,7 @@ impl Actor {
     }
 }
 
-/// Notice of an undo for the model and the user.
+/// Notice about an undo, for the model and the user.
 fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
     let verb = if report.redo { "restored" } else { "undid" };
@@ -227,11 +227,11 @@ fn name_files<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> Str
 #[derive(Debug, Default)]
 struct Ledger {
     turns: Vec<TurnChanges>,
-    /// All changes in order, including undos, each with the number of the turn that made it or was undone.
+    /// All changes in order, including undos, each with the number of the turn that made the change or was undone.
     changes: Vec<(u64, Vec<FileChange>)>,
     /// Undos that were not redone, in order, each with the number of the undone turn.
     undos: Vec<(u64, Vec<FileChange>)>,
-    /// Turns that are undone now, the most recent undo last.
+    /// Turns that are currently undone, most recent undo last.
     undone: Vec<TurnId>,
     /// Source of a forked session and the number of copied turns. Their file changes can only be undone in the source
     /// session.
@@ -301,7 +301,7 @@ impl Ledger {
         }
     }
 
-    /// Records an unreadable event, in the given turn or else in the last one. The lost event may be a change in
+    /// Records an unreadable event, in the given turn or otherwise in the last turn. The lost event may be a change in
     /// between, so that undoing only the rest could produce a state that never existed.
     fn note_damage(&mut self, turn: Option<TurnId>) {
         if let Some(turn_id) = turn
@@ -343,8 +343,8 @@ impl Ledger {
         }
     }
 
-    /// Returns turn number `turn` with the combined changes of it and all later turns, or with the changes of their
-    /// undos for a redo.
+    /// Returns turn number `turn` with the combined changes of this turn and all later turns, or with the changes of
+    /// their undos for a redo.
     fn since(&self, turn: u64, redo: bool) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
         let none = || {
             let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
@@ -356,18 +356,18 @@ impl Ledger {
         if let Some(damaged) = selected.clone().find(|past| past.is_damaged) {
             return Err(damaged.damaged());
         }
-        // The undos are among the changes; they are redone in the order in which they were made.
+        // The undos are among the changes, and are redone in the order in which they were made.
         let changes = since(if redo { &self.undos } else { &self.changes }, turn);
         Ok((first, folded(&changes)))
     }
 
-    /// Later turns with changes that are undone or redone together with that turn.
+    /// Later turns with changes that are undone or redone together with turn `turn`.
     fn changed_after(&self, turn: u64, redo: bool) -> Vec<TurnId> {
         let later = self.turns.iter().filter(|past| past.number > turn && !past.changes.is_empty());
         later.filter(|past| self.undone.contains(&past.turn_id) == redo).map(|past| past.turn_id).collect()
     }
 
-    /// Later turns that were undone together with that turn.
+    /// Later turns that were undone together with turn `turn`.
     fn undone_with(&self, turn: u64) -> Vec<TurnId> {
         let mut later = self.changed_after(turn, true);
         later.retain(|id| self.turns.iter().any(|past| past.turn_id == *id && self.undo_changes(past).is_empty()));
@@ -380,7 +380,7 @@ impl Ledger {
         of_it.flat_map(|(_, files)| files.iter().cloned()).collect()
     }
 
-    /// Selects the turn and the changes to revert: its own, or those of its undo.
+    /// Selects the turn, and the changes to revert: the turn's own, or those of its undo.
     fn choose(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
         let nothing = |message: String| {
             EngineError::not_found(message, "see its turns with agentctl sessions show; choose another with --turn")
@@ -436,7 +436,7 @@ impl Ledger {
     }
 }
 
-/// Changes of that turn and all later ones, in order.
+/// Changes of turn `turn` and all later turns, in order.
 fn since(changes: &[(u64, Vec<FileChange>)], turn: u64) -> Vec<FileChange> {
     changes.iter().filter(|(number, _)| *number >= turn).flat_map(|(_, files)| files.iter().cloned()).collect()
 }
@@ -535,7 +535,7 @@ mod tests {
             assert!(ledger.all(&refused).unwrap_err().to_string().contains("only be previewed"));
         }
 
-        // After a fork all of these turns belong to another session.
+        // After a fork, all of these turns belong to another session.
         let change = StateChange::Forked { from: SessionId::generate(), turn: 5 };
         ledger.note(None, &EventKind::StateChanged { change });
         check(&ledger, None, true, Err("nothing in this session is undone"));

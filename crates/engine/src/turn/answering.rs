@@ -1,6 +1,6 @@
 //! Policy for answering the questions of a turn: automatically, as chosen at its start and possibly only while its
-//! client is connected; or by the user, when a running tool asks. Such a question goes through the session as an
-//! interrupt like any other.
+//! client is connected; or by the user, when a running tool asks. A tool's question goes through the session like any
+//! other interrupt.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::turn::{recorder::Recorder, stopwatch::Stopwatch};
 /// Policy by which a turn answers interrupts.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerMode {
-    /// Mode chosen at the start of the turn. It decides everything that no user decided.
+    /// Mode chosen at the start of the turn. Applies to all questions that no user has answered.
     pub(crate) on_interrupt: OnInterrupt,
-    /// Cancelled once the client has disconnected; `None` if that changes nothing.
+    /// Cancelled once the client has disconnected; `None` if a disconnect changes nothing.
     disconnected: Option<CancellationToken>,
 }
 
@@ -33,7 +33,7 @@ impl AnswerMode {
         }
     }
 
-    /// True if the mode applies only while the client is connected.
+    /// Returns true if the mode applies only while the client is connected.
     pub(crate) fn while_connected(&self) -> bool {
         self.disconnected.is_some()
     }
@@ -45,7 +45,7 @@ impl AnswerMode {
         }
     }
 
-    /// Waits until the client has disconnected. Never returns if that changes nothing.
+    /// Waits until the client has disconnected. Never returns if a disconnect changes nothing.
     pub(crate) async fn wait_for_disconnect(&self) {
         match &self.disconnected {
             Some(disconnected) => disconnected.cancelled().await,
@@ -54,8 +54,8 @@ impl AnswerMode {
     }
 }
 
-/// The user that a call may ask. Gives no answer if the turn runs unattended or was cancelled. The waiting time does
-/// not count as work of the turn.
+/// Handle for the user that a call may ask. Gives no answer if the turn runs unattended or was cancelled. The waiting
+/// time does not count as work of the turn.
 pub(super) fn person_for(
     call_id: CallId,
     recorder: Recorder,

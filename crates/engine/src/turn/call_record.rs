@@ -1,6 +1,6 @@
-//! Record of the decision on a call, filled on the call's way through the chain, for the audit log. Also holds the
-//! changes of the turn that a call requests besides its output. Only links can request them: a tool is called through a
-//! port and cannot.
+//! Record of the decision on a call, filled for the audit log on the call's way through the chain. Also contains the
+//! changes to the turn that a call requests in addition to its output. Only links can request such changes, because a
+//! tool is called through a port.
 
 use std::{
     path::PathBuf,
@@ -27,40 +27,40 @@ use crate::turn::{recorder::ResolvedInterrupt, stopwatch::milliseconds};
 
 /// Record of the decision on one call, for the links around it and for the audit log.
 pub(crate) struct CallRecord<'a> {
-    /// The call as the model wrote it, with the argument names of its tool, before any later change.
+    /// The call as written by the model, with the argument names of its tool, before any later change.
     pub(crate) written: &'a ToolCall,
-    /// Note for the model on how its arguments were adapted.
+    /// Note for the model on how the call's arguments were adapted.
     note: Option<&'a str>,
     begun: Instant,
     entries: Mutex<CallEntries>,
 }
 
-/// Findings of the links about a call, each for the links after it.
+/// Findings of the links about a call, for later links.
 #[derive(Default)]
 pub(crate) struct CallEntries {
-    /// True if the rules or an approval let it run.
+    /// True if the rules or an approval let the call run.
     pub(crate) passed: bool,
     /// True once the decision is in the audit log.
     pub(crate) logged: bool,
-    /// True if the daemon blocks it regardless of the decision: the decision could not be logged, or the call would no
-    /// longer do what the user was shown.
+    /// True if the daemon blocks the call regardless of the decision, because the decision could not be logged, or the
+    /// call would no longer do what the user was shown.
     pub(crate) blocked: bool,
     /// True if the decision could not be logged.
     pub(crate) log_failed: bool,
-    /// Confinement by the rules alone as of the last verdict, even if something else requires a question.
+    /// Confinement by the rules alone as of the last verdict, even if another reason requires a question.
     pub(crate) limits: Confinement,
-    /// Confinement of what it runs, if no user has approved this very call.
+    /// Confinement of the call's processes, if no user has approved this particular call.
     pub(crate) confinement: Confinement,
     /// Paths that the call cannot change.
     pub(crate) closed: Arc<[PathBuf]>,
     judgement: Option<Explanation>,
     /// Verdict on the arguments that replaced the model's.
     second_judgement: Option<Explanation>,
-    /// Packages that must be installed before the call, and that its approver must be shown.
+    /// Packages that must be installed before the call, and that must be shown to its approver.
     pub(crate) packages: Vec<SkillPackages>,
     /// State of the files before the call.
     pub(crate) snapshot: Option<FileSnapshot>,
-    /// Reason why its changes cannot be undone, as of the last check of the files.
+    /// Reason why the call's changes cannot be undone, as of the last check of the files.
     pub(crate) irreversible: Option<String>,
     /// Answer to the approval question.
     answered: Option<ResolvedInterrupt>,
@@ -70,7 +70,7 @@ pub(crate) struct CallEntries {
     pub(crate) ran_with: Option<String>,
     /// Time spent waiting for users.
     pub(crate) waited: Duration,
-    /// Changes of the turn that the call requests besides its output.
+    /// Changes to the turn that the call requests in addition to its output.
     pub(crate) effects: SideEffects,
 }
 
@@ -89,21 +89,21 @@ impl<'a> CallRecord<'a> {
         milliseconds(self.begun.elapsed()).saturating_sub(milliseconds(self.entries().waited))
     }
 
-    /// Records a verdict on the call, or on what replaced it.
+    /// Records a verdict on the call, or on its replacement.
     pub(crate) fn record_judgement(&self, judgement: &Explanation) {
         let mut entries = self.entries();
         let slot = if entries.judgement.is_none() { &mut entries.judgement } else { &mut entries.second_judgement };
         slot.get_or_insert_with(|| judgement.clone());
     }
 
-    /// Takes the snapshot of the files before the call, and clears what was derived from it.
+    /// Takes the snapshot of the files before the call, and clears everything derived from it.
     pub(crate) fn take_snapshot(&self) -> Option<FileSnapshot> {
         let mut entries = self.entries();
         entries.irreversible = None;
         entries.snapshot.take()
     }
 
-    /// Records an answer: to the approval question, or to the call's own question.
+    /// Records an answer to the approval question, or to the call's own question.
     pub(crate) fn answer(&self, answered: &ResolvedInterrupt) {
         let mut entries = self.entries();
         entries.effects.answered |= matches!(answered.by, DecidedBy::Client(_));
@@ -120,7 +120,7 @@ impl<'a> CallRecord<'a> {
         output
     }
 
-    /// The verdict, the stricter one if there are two. `None` if the rules were not consulted.
+    /// Returns the verdict, or the stricter one if there are two. `None` if the rules were not consulted.
     pub(crate) fn judgement(&self) -> Option<Explanation> {
         let entries = self.entries();
         match (&entries.judgement, &entries.second_judgement) {
@@ -129,25 +129,27 @@ impl<'a> CallRecord<'a> {
         }
     }
 
-    /// Target of the path that the model wrote, if it led through a link.
+    /// Target of the path that the model wrote, if the path led through a link.
     pub(crate) fn leads_to(&self) -> Option<String> {
         self.entries().judgement.as_ref()?.leads_to.clone()
     }
 
-    /// The answer that decided: the approval if one was requested, else the answer to the call's own question.
+    /// Returns the decisive answer: the answer to the approval question if there was one, or otherwise to the call's
+    /// own question.
     pub(crate) fn answered(&self) -> Option<ResolvedInterrupt> {
         let entries = self.entries();
         entries.answered.clone().or_else(|| entries.replied.clone())
     }
 
-    /// The answer to the call's own question, if an approval had let it run.
+    /// The answer to the call's own question, if an approval had let the call run.
     pub(crate) fn replied(&self) -> Option<ResolvedInterrupt> {
         let entries = self.entries();
         entries.answered.as_ref().and(entries.replied.clone())
     }
 }
 
-/// Turns a verdict into one that asks the user for this reason, regardless of grants. The answer cannot become a grant.
+/// Turns a verdict into a verdict that asks the user for this reason, regardless of grants. The answer cannot become a
+/// grant.
 pub(crate) fn require_approval(judgement: Explanation, own_reason: String, rule: &str) -> Explanation {
     let (risk, reason) = match judgement.verdict {
         Verdict::Deny { .. } => return judgement,
@@ -167,14 +169,14 @@ pub(crate) fn require_approval(judgement: Explanation, own_reason: String, rule:
 
 /// State of the files before a call.
 pub(crate) struct FileSnapshot {
-    /// Confinement of the call for which it was recorded.
+    /// Confinement of the call for which the state was recorded.
     pub(crate) confinement: Confinement,
     /// The files, or the reason why they could not be recorded.
     pub(crate) files: Result<FilesBefore, WorkspaceError>,
 }
 
-/// Turns the verdict on a call that installs packages first into one that asks the user, regardless of grants. The
-/// answer cannot become a grant. In plan mode the call is denied.
+/// Turns the verdict on a call that first installs packages into a verdict that asks the user, regardless of grants.
+/// The answer cannot become a grant. In plan mode, the call is denied.
 pub(crate) fn require_package_approval(
     packages: &[SkillPackages],
     judgement: Explanation,
@@ -190,30 +192,30 @@ pub(crate) fn require_package_approval(
     require_approval(judgement, reason, "skills: installing packages requires approval")
 }
 
-/// Changes of the turn that one call requests, collected in its [record](super::call_record::CallRecord).
+/// Changes to the turn that one call requests, collected in its [record](super::call_record::CallRecord).
 #[derive(Debug, Default)]
 pub(crate) struct SideEffects {
     /// A new todo list.
     pub(crate) todos: Option<Vec<Todo>>,
-    /// The call whose edit it undid, or found to be undone already.
+    /// The call whose edit was undone, or found to be already undone.
     pub(crate) takes_back: Option<CallId>,
-    /// Tools that it found for the model.
+    /// Tools that the call found for the model.
     pub(crate) found: Vec<String>,
     /// Text from the user for this call: an answer or a reason.
     pub(crate) user_text: Option<String>,
-    /// True if a user answered a question about it.
+    /// True if a user answered a question about the call.
     pub(crate) answered: bool,
-    /// Fingerprint of its text, if an earlier result shows the same.
+    /// Fingerprint of the result's text, if an earlier result shows the same text.
     pub(crate) unchanged: Option<u64>,
     /// Compaction of the history requested before the next model call.
     pub(crate) compact: Option<CompactionStrategy>,
     /// True if another agent takes over after this step.
     pub(crate) changes_agent: bool,
-    /// Work of a subagent for it.
+    /// Work of a subagent for the call.
     pub(crate) delegated: DelegatedWork,
     /// Usage of the model that the tool called.
     pub(crate) sampled: Usage,
-    /// Pictures that it returned, for models with vision.
+    /// Pictures that the call returned, for models with vision.
     pub(crate) pictures: Vec<Picture>,
 }
 

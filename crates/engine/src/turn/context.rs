@@ -55,7 +55,7 @@ use crate::{
 /// Minimum extra time for an answer in progress when the turn's time limit is reached.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Fixed state of a running turn. A reload of the configuration affects later turns only, except for the rules.
+/// Fixed state of a running turn. Except for the rules, a configuration reload affects only later turns.
 pub(crate) struct TurnContext {
     pub(crate) ids: TurnIds,
     /// Agent that runs the turn.
@@ -102,12 +102,12 @@ pub(crate) struct TurnRules {
 pub(crate) struct TurnModels {
     pub(crate) slot: Slot,
     pub(crate) model: Arc<dyn Model>,
-    /// True if another model can answer in its place.
+    /// True if another model can answer instead of the turn's model.
     pub(crate) has_fallback: bool,
     /// Slot and model for the final answer.
     pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,
-    /// Slot and model that summarise histories, if not the turn's own.
+    /// Slot and model that summarise histories, if these are not the turn's own.
     pub(crate) summary: Option<(Slot, Arc<dyn Model>)>,
     /// Calibration of token counts.
     pub(crate) calibration: Arc<TokenCalibration>,
@@ -115,20 +115,20 @@ pub(crate) struct TurnModels {
     pub(crate) windows: Arc<ContextWindows>,
 }
 
-/// Inputs to requests and summaries.
+/// Inputs for requests and summaries.
 pub(crate) struct PromptSource {
     pub(crate) system: String,
-    /// Paths for models with constrained arguments; empty for all others.
+    /// Paths for models with constrained arguments; empty for all other models.
     pub(crate) known_paths: Vec<String>,
     /// Sizes above which results are truncated.
     pub(crate) results: ResultLimits,
 }
 
-/// The tools of a turn, and what runs them.
+/// The tools of a turn, and the components that run them.
 pub(crate) struct TurnTools {
     /// Visible tools at the start of the turn.
     pub(crate) visible: ToolSet,
-    /// Visible tools now, including those the model has found, and the tools it can still find.
+    /// Currently visible tools, including tools that the model has found, and the tools that the model can still find.
     pub(crate) finder: ToolFinder,
     /// Visible tools that the client answers.
     pub(crate) client_tools: OfferedTools,
@@ -146,36 +146,36 @@ pub(crate) struct TurnTools {
 /// The files of a turn.
 pub(crate) struct TurnFiles {
     pub(crate) workspace: Arc<Workspace>,
-    /// Session that the files belong to.
+    /// Session to which the files belong.
     pub(crate) session: SessionId,
     /// Set once the session's folders exist.
     pub(crate) folders_created: OnceCell<()>,
     /// Live files of the session's own state.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
-    /// Live connections to clients that hold files of the project.
+    /// Live connections to clients that have project files open.
     pub(crate) client_files: Arc<FileLines>,
 }
 
 impl TurnFiles {
-    /// Everything that tools see, as it is now.
+    /// Current files that are visible to tools.
     pub(crate) fn tree(&self) -> SessionTree {
         SessionTree { workspace: Arc::clone(&self.workspace), state: Arc::clone(&self.state.borrow()) }
     }
 }
 
-/// Cancellation and time of a turn.
+/// Cancellation and time limits of a turn.
 pub(crate) struct Control {
     pub(crate) cancel: CancellationToken,
-    /// Stops the calls in flight: on cancellation, or when the turn's time is over.
+    /// Token that stops the calls in flight on cancellation, or when the turn's time is over.
     pub(crate) calls: CancellationToken,
     pub(crate) stopwatch: Arc<Stopwatch>,
     pub(crate) environment: Arc<ClientEnvironment>,
 }
 
-/// A call that was started and that a subagent works on.
+/// A call that was started and on which a subagent works.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlightCall {
-    /// Item of its result.
+    /// Item of the call's result.
     pub(crate) item: ItemId,
     /// Subagent that works on the call.
     pub(crate) subagent: Subagent,
@@ -190,8 +190,8 @@ pub(crate) struct Limits {
 }
 
 impl TurnContext {
-    /// Creates the session's folders if they are missing. Done lazily before the first tool runs, so that a turn
-    /// without tools does not wait for the disk. Without the folders, no tool may run.
+    /// Creates the session's folders if they are missing. This is done lazily before the first tool runs, so that a
+    /// turn without tools does not wait for the disk. Without the folders, no tool may run.
     pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
         let TurnFiles { workspace, session, folders_created, .. } = &self.files;
         let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
@@ -199,7 +199,7 @@ impl TurnContext {
         made.map(drop).map_err(|error| TurnExit::Failed(EngineError::from(error).to_turn_error()))
     }
 
-    /// Stores a tool's output where tools can read it, and returns the path under which they find it.
+    /// Stores a tool's output where tools can read it, and returns its path for tools.
     pub(crate) async fn store_result(&self, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
         self.ports.workspaces.keep(self.files.session, ArtifactDir::LargeToolResults, name, content).await
     }
@@ -244,14 +244,14 @@ impl TurnContext {
         }
     }
 
-    /// Working time by which an answer that starts now must be complete, if the turn has a time limit. It includes a
-    /// grace period, since an answer that is nearly complete is worth more than none.
+    /// Working time by which an answer that starts now must be complete, if the turn has a time limit. The deadline
+    /// includes a grace period, since an answer that is nearly complete is worth more than none.
     pub(crate) fn answer_deadline(&self) -> Option<Duration> {
         let time = self.limits.time?;
         Some(time.max(self.control.stopwatch.worked()).saturating_add(GRACE.max(time / 4)))
     }
 
-    /// Waits for model output until working time `latest`, or fails when that is reached or the turn is cancelled.
+    /// Waits for model output until working time `latest`, or fails when this time is reached or the turn is cancelled.
     pub(crate) async fn or_deadline<T>(
         &self,
         latest: Option<Duration>,
@@ -298,17 +298,18 @@ impl TurnContext {
         self.models.windows.of(self.models.model.info())
     }
 
-    /// Smallest window among the models the turn may call: notices written once must fit them all.
+    /// Smallest window among the models that the turn may call, because notices are written once and must fit all of
+    /// them.
     pub(crate) fn smallest_window(&self) -> u64 {
         self.window().min(self.models.windows.of(self.models.chat.info()))
     }
 
-    /// The model that is called next.
+    /// Returns the model for the next request.
     pub(crate) fn next_model(&self, state: &TurnState) -> &ModelInfo {
         if state.phase == Phase::Finalizing { self.models.chat.info() } else { self.models.model.info() }
     }
 
-    /// Window of the model that is called next.
+    /// Window of the model for the next request.
     pub(crate) fn next_window(&self, state: &TurnState) -> u64 {
         self.models.windows.of(self.next_model(state))
     }
@@ -324,7 +325,7 @@ impl TurnContext {
         visible(name).or_else(found).or_else(|| if self.tools.finder.is_known(name) { None } else { ours(name) })
     }
 
-    /// Returns true if a call is one of the built-in `delegate_task`, not of a foreign tool with that name.
+    /// Returns true if a call is to the built-in `delegate_task`, not to a foreign tool with that name.
     pub(crate) fn is_delegation(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.name == DELEGATE)
     }
@@ -334,9 +335,9 @@ impl TurnContext {
         self.tools.finder.tools().foreign(&tool.name).cloned()
     }
 
-    /// Live rules about files that a call reaches without naming them, or that its error messages would reveal: about
-    /// reading them, and about the call itself had it named them. For a network call, rules about addresses it is
-    /// redirected to.
+    /// Live rules about files that a call reaches without naming them, or that its error messages would reveal. The
+    /// rules are for reading these files, and for the call itself as if it had named them. For a network call, the
+    /// rules are for addresses to which the call is redirected.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
         let is_judged = |tool: &&ToolSpec| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network);
         match self.tool(&call.name).filter(is_judged) {
@@ -345,7 +346,7 @@ impl TurnContext {
         }
     }
 
-    /// Live rules about files that are quoted to a model unasked.
+    /// Live rules for files that are quoted to a model without a request.
     pub(crate) fn quoting(&self) -> ReadRules {
         self.rules_of(read_tool(), "{}".to_owned())
     }
@@ -388,7 +389,7 @@ impl TurnContext {
             // Only a running call may ask the model.
             sampler: Default::default(),
             stands_for: self.tools.finder.tools().stands_for(&call.name).cloned(),
-            // Confinement is known only after the call was approved.
+            // The confinement is known only after the call was approved.
             confinement: Confinement::Usual,
             guarded: self.rules.policy.now().rules().guarded().clone(),
             closed: Arc::default(),
@@ -398,8 +399,8 @@ impl TurnContext {
     }
 }
 
-/// Rules about files that calls of a tool reach, in a session with these settings and folders. `call_arguments` are
-/// those of the call itself.
+/// Rules for files that calls to a tool reach, in a session with these settings and folders. `call_arguments` are the
+/// arguments of the call itself.
 pub(crate) fn read_rules(
     in_force: PolicyInForce,
     settings: SessionSettings,
@@ -438,7 +439,7 @@ pub(crate) fn read_rules(
         let arguments = json!({ "path": named }).to_string();
         check_change(&arguments, &|rules, facts| {
             let verdict = rules.judge(facts).verdict;
-            // An approval of the call itself covers whatever is no riskier.
+            // An approval of the call itself also covers everything that is no riskier.
             let is_within = |own: Verdict| match (&verdict, own) {
                 (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => *other <= own,
                 _ => false,

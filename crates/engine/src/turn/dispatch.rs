@@ -1,5 +1,5 @@
-//! Runs the calls of one step: independent read-only calls concurrently, the others in the model's order. Also runs the
-//! tool itself, at the innermost end of the chain.
+//! Runs the calls of one step: independent read-only calls concurrently, and other calls in the model's order. Also
+//! runs the tool itself, at the innermost end of the chain.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -27,8 +27,8 @@ use crate::turn::{
     sampler::SamplingBudget,
 };
 
-/// Runs every call that has no result. Calls in flight since before a restart run first and alone: their subagents may
-/// be waiting for the user, and nothing else starts before the user has answered.
+/// Runs every call that has no result. Calls in flight since before a restart run first and alone, because their
+/// subagents may be waiting for the user and no other call may start before the user has answered.
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     context.make_folders().await?;
     let mut calls: Vec<DueCall> = state.pending_calls.iter().map(|written| DueCall::of(context, written)).collect();
@@ -49,7 +49,7 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
 /// run.
 struct DueCall {
     call: ToolCall,
-    /// Note for the model on how its arguments were adapted.
+    /// Note for the model on how the call's arguments were adapted.
     note: Option<String>,
 }
 
@@ -69,7 +69,7 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     let running: Vec<_> = batch.iter().map(|due| run_call(context, due, before).boxed()).collect();
     let mut running = stream::iter(running).buffer_unordered(context.config.parallel_calls.max(1));
     let mut outcomes = Vec::with_capacity(batch.len());
-    // All calls run to their end even if one fails: none is dropped without an audit entry.
+    // All calls run to their end even if one fails, so that no call is dropped without an audit entry.
     loop {
         let calls = &context.control.calls;
         let is_stopped = calls.is_cancelled();
@@ -98,8 +98,8 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     stopped.map_or(Ok(()), Err)
 }
 
-/// Number of leading calls that may run concurrently: all calls in flight, else all that only read or run in a
-/// subagent, else one.
+/// Number of leading calls that may run concurrently: all calls in flight, or otherwise all calls that only read or run
+/// in a subagent, or otherwise one.
 fn leading_concurrent(context: &TurnContext, calls: &[DueCall]) -> usize {
     let can_overlap = |DueCall { call, .. }: &&DueCall| {
         context.is_delegation(&call.name)
@@ -116,14 +116,15 @@ fn leading_concurrent(context: &TurnContext, calls: &[DueCall]) -> usize {
 /// A call that has ended.
 struct EndedCall<'a> {
     call: &'a ToolCall,
-    /// The item of its result, if it was started.
+    /// The item of the call's result, if the call was started.
     item: Option<ItemId>,
     output: ToolOutput,
     entries: CallEntries,
     duration_ms: u64,
 }
 
-/// Result of a call, its effects on the turn, and true if it was blocked because the decision could not be logged.
+/// Result of a call, its effects on the turn, and true if the call was blocked because the decision could not be
+/// logged.
 type Outcome = (Arc<Item>, SideEffects, bool);
 
 async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState) -> Result<EndedCall<'a>, TurnExit> {
@@ -157,8 +158,8 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     let EndedCall { call, item, output, entries, duration_ms } = ended;
     let CallEntries { log_failed, ran_with, mut effects, .. } = entries;
     let ToolOutput { text, error, files, exit_code, details, state_files, .. } = output;
-    // State changes are in the journal before the result. So a model is never shown a file that a crash has lost, and
-    // the next call sees the change.
+    // State changes are in the journal before the result. Therefore, a model is never shown a file that a crash has
+    // lost, and the next call sees the change.
     let changes_state = !state_files.is_empty();
     for change in state_files {
         context.recorder.change(StateChange::File(change)).await?;
@@ -193,7 +194,8 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         None => start_result(context, call, result.ran_with.clone()).await?,
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
-    // Usage spent on the call by tools that called the model and by subagents. It counts toward the turn's limits.
+    // Usage spent on the call by tools that called the model and by subagents. This usage counts toward the turn's
+    // limits.
     let mut counted = Vec::new();
     for (usage, delegated) in [(effects.sampled, false), (effects.delegated.usage, true)] {
         if usage != Usage::default() {
@@ -250,8 +252,8 @@ async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<S
     context.recorder.start(ItemBody::ToolResult(result)).await
 }
 
-/// Records that a call starts to take effect. The record is stored when this returns, so that a crash can be reported
-/// truthfully.
+/// Records that a call starts to take effect. The record is stored when this function returns, so that a crash can be
+/// reported truthfully.
 pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
     let Invocation { context, call, started, record, .. } = invocation;
     if context.control.cancel.is_cancelled() {
@@ -276,7 +278,7 @@ pub(crate) fn runner<'a>(invocation: &'a Invocation<'a>) -> Hook<'a, ToolOutput>
     execute(invocation).boxed()
 }
 
-/// Runs the tool. The tokens it spent on the turn's model are added to the call's record.
+/// Runs the tool. The tokens that the tool spent on the turn's model are added to the call's record.
 async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     begin(invocation).await?;
     let Invocation { context, call, started, record, .. } = invocation;

@@ -26,7 +26,7 @@ pub(crate) type Hook<'a, T = ()> = BoxFuture<'a, Result<T, TurnExit>>;
 /// Preview of a call; the error is the output that the call would return.
 pub(crate) type Preview<'a> = BoxFuture<'a, Result<Option<String>, ToolOutput>>;
 
-/// Completes a hook that has nothing to wait for.
+/// Completes a hook that does not wait for anything.
 pub(crate) fn done<'a, T: Send + 'a, E: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, E>> {
     std::future::ready(Ok(value)).boxed()
 }
@@ -43,7 +43,7 @@ pub(crate) trait Link: Send + Sync {
         false
     }
 
-    /// Notice inserted before a turn's input and stored with it.
+    /// Notice inserted before a turn's input and stored with the input.
     fn preamble(&self, _: &PreambleContext<'_>) -> Option<ItemBody> {
         None
     }
@@ -63,34 +63,34 @@ pub(crate) trait Link: Send + Sync {
         done(())
     }
 
-    /// Reminder for the model before the next request. It is appended to the history if it changed.
+    /// Reminder for the model before the next request. The reminder is appended to the history if it changed.
     fn reminder(&self, _: &TurnContext, _: &TurnState) -> Option<Reminder> {
         None
     }
 
-    /// May change the request before it is sent.
+    /// Called before a request is sent, and may change the request.
     fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut RequestBuilder) {}
 
-    /// Called before any call is judged, including calls to other tools. May load what the call needs into the session
-    /// and note its requirements. `Some(output)` means that the call could only fail: unless the rules deny it, it ends
-    /// with this output, and the user is not asked.
+    /// Called before any call is judged, including calls to other tools. May load data that the call needs into the
+    /// session, and record the call's requirements. `Some(output)` means that the call could only fail: unless the
+    /// rules deny the call, it ends with this output, and the user is not asked.
     fn prepare_call<'a>(&'a self, _: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
         done(None)
     }
 
-    /// Preview of a call to one of the link's tools, as [`agentd_core::ports::Toolbox::preview`] gives for other tools.
+    /// Preview of a call to one of the link's tools, like [`agentd_core::ports::Toolbox::preview`] for other tools.
     /// `None` if the link has no such tool or no preview.
     fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<Preview<'a>> {
         None
     }
 
     /// Paths that a call to one of the link's tools would change but that its arguments do not name. The rules judge
-    /// them as if they were named.
+    /// these paths as if they were named.
     fn affected_paths(&self, _: &Invocation<'_>) -> Vec<String> {
         Vec::new()
     }
 
-    /// May answer a call, change it, or pass it on and inspect the result.
+    /// Called for each call. May answer or change the call, or pass it on and inspect the result.
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         next.run(call)
     }
@@ -102,7 +102,7 @@ pub(crate) type NamedLink = (&'static str, &'static str, Arc<dyn Link>);
 /// A fact for the model to see before the next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reminder {
-    /// Its topic. A later reminder replaces an earlier one on the same topic.
+    /// Topic of the reminder. A later reminder replaces an earlier one on the same topic.
     pub(crate) topic: NoticeTopic,
     /// Text of the reminder.
     pub(crate) text: String,
@@ -125,7 +125,7 @@ impl Reminder {
 pub(crate) struct Invocation<'a> {
     pub(crate) context: &'a TurnContext,
     pub(crate) call: &'a ToolCall,
-    /// State of the turn before this call and before all calls running concurrently.
+    /// State of the turn before this call and before all concurrent calls.
     pub(crate) state: &'a TurnState,
     /// The item of the result, once the tool has started.
     pub(crate) started: &'a OnceLock<ItemId>,
@@ -134,8 +134,8 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// The tool that is called, of a link or of the toolbox. `None` if the turn does not show it: a model cannot call
-    /// hidden tools.
+    /// The tool that is called, of a link or of the toolbox. `None` if the turn does not show the tool, because a model
+    /// cannot call hidden tools.
     pub(crate) fn tool(&self) -> Option<&ToolSpec> {
         let (context, name) = (self.context, &self.call.name);
         context.tool(name).or_else(|| context.tools.visible.get(&context.tools.chain.own(name)?.name))
@@ -160,12 +160,12 @@ impl Invocation<'_> {
     }
 }
 
-/// Runner of sessions that work on calls of other sessions.
+/// Runner for sessions that work on other sessions' calls.
 pub(crate) trait Subagents: Send + Sync {
     /// Runs the task in a subagent and returns its result.
     fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> Hook<'a, ToolOutput>;
 
-    /// Waits for a subagent that has worked on this call since before a restart, and returns its result.
+    /// Waits for a subagent that has been working on this call since before a restart, and returns its result.
     fn resume<'a>(&'a self, call: &'a Invocation<'a>, subagent: Subagent, max_steps: u32) -> Hook<'a, ToolOutput>;
 
     /// Returns true if the subagent is still in memory, which is the case if only its parent was closed.
@@ -179,9 +179,9 @@ pub(crate) trait Subagents: Send + Sync {
 pub(crate) struct Task {
     /// Instructions for the subagent.
     pub(crate) text: String,
-    /// Name of the agent for a new subagent; `None` for one like the main agent.
+    /// Name of the agent for a new subagent; `None` for an agent like the main agent.
     pub(crate) agent: Option<String>,
-    /// True if the call names that agent.
+    /// True if the call itself names the agent.
     pub(crate) is_named: bool,
     /// Maximum number of steps.
     pub(crate) max_steps: u32,
@@ -201,7 +201,7 @@ pub(crate) struct Next<'a> {
 pub(crate) type ToolRunner = for<'a> fn(&'a Invocation<'a>) -> Hook<'a, ToolOutput>;
 
 impl<'a> Next<'a> {
-    /// Passes the call on.
+    /// Passes the call on to the next link.
     pub(crate) fn run(self, call: &'a Invocation<'a>) -> Hook<'a, ToolOutput> {
         match self.links.split_first() {
             Some(((.., link), links)) => link.around_tool(call, Next { links, tool: self.tool }),
@@ -219,19 +219,19 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Creates a chain of these links, in order, around the tool runner.
+    /// Creates a chain with these links, in order, around the tool runner.
     pub(crate) fn new(links: Vec<NamedLink>, tool: ToolRunner) -> Self {
         let own = links.iter().flat_map(|(.., link)| link.tools()).collect();
         Self { links, own, tool }
     }
 
-    /// Tools implemented by links, and whether users may disable each.
+    /// Tools implemented by links, each with a flag that users may disable it.
     pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
         let tools = self.links.iter().flat_map(|(.., link)| link.tools().into_iter().map(move |tool| (tool, link)));
         tools.map(|(tool, link)| (tool, link.can_be_disabled())).collect()
     }
 
-    /// Finds a tool implemented by a link, whether the turn offers it or not.
+    /// Finds a tool implemented by a link, even if the turn does not offer it.
     pub(crate) fn own(&self, name: &str) -> Option<&ToolSpec> {
         let name = agents::canonical_name(name);
         self.own.iter().find(|tool| tool.name == name)

@@ -1,16 +1,16 @@
-//! One turn, from an input to its `TurnEnded`. This is the kernel of the engine: it defines the hooks but names no
-//! capability.
+//! One turn, from an input to its `TurnEnded`. This module is the kernel of the engine. It defines the hooks but names
+//! no capability.
 //!
 //! [`run::run`] is the loop. In each step, [`step::next`] picks the next action from the [`TurnState`] without side
-//! effects, and either `sample` (call the model, also for the final answer) or `dispatch` (run its calls) carries it
-//! out. [`TurnContext`] is what stays fixed for the turn; all events go to the session through the
+//! effects, and either `sample` (call the model, also for the final answer) or `dispatch` (run its calls) executes the
+//! action. [`TurnContext`] contains everything that stays fixed for the turn. All events go to the session through the
 //! [`recorder::Recorder`].
 //!
-//! - [`hooks`]: what a capability can do around a turn, and how subagents are run; [`call_record`]: the decision on a
-//!   call. `sampler` lets a running tool call the model.
-//! - `request`: the next request, its reminders, and what its token usage reveals about the window; `route`: the model
-//!   that gets it, and whether the turn begins with a plan.
-//! - `unusable_answers`: answers that a turn cannot end with; `rounds`: repeated calls.
+//! - [`hooks`]: the hooks of a capability around a turn, and the trait that runs subagents; [`call_record`]: the
+//!   decision on a call. `sampler` lets a running tool call the model.
+//! - `request`: the next request, its reminders, and checks of its token usage against the window; `route`: the choice
+//!   of the request's model, and of turns that begin with a plan.
+//! - `unusable_answers`: answers with which a turn cannot end; `rounds`: repeated calls.
 //! - `answering`: how questions reach users; `stopwatch`: working time of turns and model calls.
 
 pub(crate) mod answering;

@@ -1,4 +1,4 @@
-//! Channel from a turn to its session: events go up, in order; answers come back.
+//! Channel from a turn to its session: events go to the session in order, and answers come back.
 
 use std::sync::Arc;
 
@@ -30,28 +30,28 @@ pub(crate) enum TurnMessage {
     Facts(Vec<EventKind>),
     /// Text to be published but not stored.
     Delta { item_id: ItemId, text: String },
-    /// Answered when all earlier events are stored.
+    /// Request that is answered when all earlier events are stored.
     Flush(oneshot::Sender<()>),
-    /// A question for the user. The answer may arrive only after a restart of the daemon.
+    /// A question for the user. The answer may arrive only after a daemon restart.
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<ResolvedInterrupt> },
-    /// A question of a subagent that works on a call, or its answer. Published here once.
+    /// A question from a subagent that works on a call, or the answer to it. Each is published once in this session.
     Child(Box<EventKind>),
-    /// Withdraws the pending questions of the call: it has ended, or asks differently.
+    /// Withdraws the pending questions of the call: which has ended, or asks differently.
     Withdraw { call_id: CallId },
-    /// The end of a compaction that was started: it replaces these items. Answered with the stored item.
+    /// The end of a started compaction that replaces these items. Answered with the stored item.
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
     /// Requests the inputs added to the turn since the last request.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
     /// The turn continues in a separate task, with another agent or with newly discovered tools.
     Transfer(Box<TurnState>),
-    /// The turn's model does not respond. The next one continues from here, if there is one.
+    /// The turn's model does not respond. The next model continues from here, if there is one.
     FailOver { state: Box<TurnState>, call: Box<UnansweredCall> },
-    /// The turn is over, unless inputs were added meanwhile. Answered true if the end is stored; false if there are
-    /// inputs to read first.
+    /// The turn is over, unless inputs were added in the meantime. The reply is true if the end is stored, and false if
+    /// there are inputs to read first.
     End { outcome: Box<TurnOutcome>, is_stored: oneshot::Sender<bool> },
 }
 
-/// An answer and who gave it.
+/// An answer, and the author of the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ResolvedInterrupt {
     pub(crate) answer: Answer,
@@ -65,7 +65,7 @@ impl ResolvedInterrupt {
         Self { answer: answer.clone(), by: by.clone().into(), asked: asked.map(Box::new) }
     }
 
-    /// Text of the answer, if a user wrote it. Defaults and the daemon's own texts do not count.
+    /// Text of the answer, if a user wrote it. Excludes defaults and the daemon's own texts.
     pub(crate) fn user_text(&self) -> Option<String> {
         let text = match &self.answer {
             Answer::Text { text } => text,
@@ -75,14 +75,14 @@ impl ResolvedInterrupt {
         (matches!(self.by, DecidedBy::Client(_)) && !text.trim().is_empty()).then(|| text.trim().to_owned())
     }
 
-    /// Returns true if it answers the call's own question, as opposed to approving the call.
+    /// Returns true if this is the answer to the call's own question, as opposed to approving the call.
     pub(crate) fn answers_question(&self) -> bool {
         matches!(self.asked.as_deref(), Some(Ask::Question { .. }))
     }
 }
 
-/// Answers to one call, which may need two: its approval, then its own question. The second does not replace the first,
-/// which may have changed the model's arguments.
+/// Answers to one call, which may need two: its approval, then its own question. The second answer does not replace the
+/// first, which may have changed the model's arguments.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallAnswers {
     /// Answer to the approval question.
@@ -99,7 +99,7 @@ impl CallAnswers {
         }
     }
 
-    /// The answer to that question. A call may ask several, and each answer belongs to one.
+    /// Returns the answer to this question. A call may ask several questions, and each answer belongs to one of them.
     pub(crate) fn answer_to(&self, ask: &Ask) -> Option<&ResolvedInterrupt> {
         match ask {
             Ask::Question { .. } => self.question.as_ref().filter(|answered| answered.asked.as_deref() == Some(ask)),
@@ -122,7 +122,7 @@ impl Recorder {
         (Self { turn_id, session }, messages)
     }
 
-    /// Sends an event. It is stored some time after this returns; see [`Self::flush`].
+    /// Sends an event. The event is stored some time after this method returns; see [`Self::flush`].
     pub(crate) async fn fact(&self, kind: EventKind) -> Result<(), TurnExit> {
         self.facts(vec![kind]).await
     }
@@ -137,7 +137,7 @@ impl Recorder {
         self.fact(EventKind::Warning { code: code.to_owned(), message: message.into() }).await
     }
 
-    /// Sends a change of the session's state.
+    /// Sends a change to the session's state.
     pub(crate) async fn change(&self, change: StateChange) -> Result<(), TurnExit> {
         self.fact(EventKind::StateChanged { change }).await
     }
@@ -156,13 +156,13 @@ impl Recorder {
     }
 
     /// Progress sink for the tool whose result is this item. Lines are dropped if the queue is full, since the next
-    /// line supersedes them.
+    /// line supersedes the dropped lines.
     pub(crate) fn progress(&self, item_id: ItemId) -> CallProgress {
         let session = self.session.clone();
         CallProgress::new(move |text| drop(session.try_send(TurnMessage::Delta { item_id, text })))
     }
 
-    /// Completes a started item, with its origin if a model wrote it. `paid` is the usage spent on the call: it is
+    /// Completes a started item, with its origin if a model wrote it. `paid` is the usage spent on the call, which is
     /// stored atomically with the item.
     pub(crate) async fn complete(
         &self,
@@ -200,7 +200,7 @@ impl Recorder {
         self.send(TurnMessage::Child(Box::new(kind))).await
     }
 
-    /// Withdraws a call's pending question. If the queue is full, the end of the turn withdraws it.
+    /// Withdraws a call's pending question. If the queue is full, the end of the turn withdraws the question.
     pub(crate) fn withdraw(&self, call_id: CallId) {
         let _ = self.session.try_send(TurnMessage::Withdraw { call_id });
     }
@@ -223,16 +223,17 @@ impl Recorder {
 
     /// Continues the turn in another task. This task must not send anything afterwards.
     pub(crate) async fn transfer_turn(&self, state: TurnState) {
-        // A session that cannot receive this cannot end the turn either: it notifies its readers itself.
+        // A session that cannot receive this message also cannot end the turn, and notifies its readers itself.
         let _ = self.send(TurnMessage::Transfer(Box::new(state))).await;
     }
 
-    /// Lets another model continue, because this one does not respond. This task must not send anything afterwards.
+    /// Lets another model continue, because the current model does not respond. This task must not send anything
+    /// afterwards.
     pub(crate) async fn fail_over(&self, state: TurnState, call: Box<UnansweredCall>) {
         let _ = self.send(TurnMessage::FailOver { state: Box::new(state), call }).await;
     }
 
-    /// Ends the turn, unless inputs were added to it meanwhile. Returns true if the end is stored.
+    /// Ends the turn, unless inputs were added to it in the meantime. Returns true if the end is stored.
     pub(crate) async fn end(&self, outcome: TurnOutcome) -> Result<bool, TurnExit> {
         let outcome = Box::new(outcome);
         self.ask_session(|is_stored| TurnMessage::End { outcome, is_stored }).await

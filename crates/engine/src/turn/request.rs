@@ -1,8 +1,8 @@
-//! The next request of a turn: reminders, messages, tools and estimated size. Also evaluates that size: the fill level
-//! of the window, price tiers, and servers that silently truncate a request.
+//! The next request of a turn: reminders, messages, tools and estimated size. Also evaluates that size for the fill
+//! level of the window, price tiers, and servers that silently truncate a request.
 //!
-//! Reminders are notices at the end of the history. They are appended when they change, and never moved or removed. So
-//! each request starts with all bytes of the previous one.
+//! Reminders are notices at the end of the history. They are appended when they change, and never moved or removed.
+//! Therefore, each request starts with all bytes of the previous one.
 
 use std::sync::Arc;
 
@@ -51,10 +51,11 @@ pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelIn
     state.meter.expected(&context.models.calibration, next, || guess(context, state, model))
 }
 
-/// Appended if a request would end with the model's own text: servers do not let a model continue from there.
+/// Text that is appended if a request would end with the model's own text, because servers do not let a model continue
+/// from there.
 const CONTINUE: &str = "Your answer was incomplete: continue where it stopped.";
 
-/// Appends the reminders that changed, and whatever else the next request must end with.
+/// Appends the reminders that changed, and other messages with which the next request must end.
 pub(crate) async fn append_reminders(
     context: &TurnContext,
     state: &mut TurnState,
@@ -74,7 +75,7 @@ pub(crate) async fn append_reminders(
     Ok(())
 }
 
-/// The current reminder on a topic. If there is nothing to remind of any more, `over` retracts the earlier one.
+/// Returns the current reminder on a topic. If there is no current reminder, `over` retracts the earlier reminder.
 pub(crate) fn reminder_or_over(
     state: &TurnState,
     topic: NoticeTopic,
@@ -91,7 +92,7 @@ pub(crate) fn reminder_or_over(
     Some(Reminder::new(topic, text))
 }
 
-/// The latest reminder on a topic. Reminders that belong to a turn count only in that turn.
+/// The latest reminder on a topic. Reminders that belong to a turn are considered only in that turn.
 fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
     let is_per_turn = matches!(
         topic,
@@ -155,7 +156,7 @@ pub(crate) async fn warn_of_price(
 }
 
 /// Checks the token count of a request that contained `items` items of the history, and returns the usage to calibrate
-/// with. If the server read only a part, its prompt tokens are set to 0 so that the estimate is used.
+/// with. If the server read only a part, the prompt tokens are set to 0, so that the estimate is used.
 pub(crate) async fn check_truncation(
     context: &TurnContext,
     state: &mut TurnState,

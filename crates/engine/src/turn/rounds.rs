@@ -15,14 +15,14 @@ use agentd_core::{
 };
 use serde_json::Value;
 
-/// Numbers of equal rounds after which the model is warned, and after which the turn ends.
+/// Number of equal rounds after which the model is warned. The next constant is the number after which the turn ends.
 pub(crate) const WARN_AFTER: usize = 3;
 pub(crate) const END_AFTER: usize = 6;
 
 /// Number of answers in the longest cycle that is detected.
 const MAX_CYCLE: usize = 3;
 
-/// Outcome of every call to a tool that the model was not given.
+/// Outcome of every call to a tool that was not offered to the model.
 const UNKNOWN_TOOL: u64 = 0;
 
 /// Words that mark a call as polling, and the duration in milliseconds above which it waits. Polling repeats by design.
@@ -32,10 +32,10 @@ const MIN_WAIT_MS: u64 = 1_000;
 /// Units of durations in program output.
 const UNITS: [&str; 12] = ["ns", "us", "µs", "ms", "s", "m", "h", "sec", "secs", "second", "seconds", "min"];
 
-/// Maximum length of a tool's name in a message, in characters: a model wrote it.
+/// Maximum length of a tool's name in a message, in characters, because the name was written by a model.
 const MAX_NAME: usize = 64;
 
-/// A call: its fingerprint, and that of its outcome once there is one.
+/// Fingerprint of a call, and of its outcome once there is one.
 #[derive(Debug)]
 struct OpenCall {
     id: CallId,
@@ -58,7 +58,7 @@ pub(crate) struct CallRounds {
 }
 
 impl CallRounds {
-    /// Rounds of the previous turn, if a stop of the daemon interrupted it and this turn continues it.
+    /// Rounds of the previous turn, if that turn was interrupted because the daemon stopped and this turn continues it.
     pub(crate) fn before(turn: Option<TurnId>, history: &[Arc<Item>], last: Option<StopReason>) -> Self {
         let mut rounds = Self::default();
         if matches!(last, Some(StopReason::Interrupted | StopReason::Suspended)) {
@@ -95,8 +95,8 @@ impl CallRounds {
         self.tool = call.name.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
     }
 
-    /// Records a result. Answers are compared only when complete, because a model sees no result before all have
-    /// arrived.
+    /// Records a result. Answers are compared only when complete, because results are sent to a model only when all
+    /// have arrived.
     fn result(&mut self, result: &ToolResult) {
         if result.said.is_some() {
             self.start_over();
@@ -116,7 +116,7 @@ impl CallRounds {
         self.is_warned &= self.repeated() >= WARN_AFTER;
     }
 
-    /// Returns true if the last answer called only tools that it was not given.
+    /// Returns true if the last answer called only tools that were not offered.
     pub(crate) fn is_unknown(&self) -> bool {
         self.answers.back() == Some(&fingerprint(&vec![UNKNOWN_TOOL]))
     }
@@ -212,7 +212,7 @@ mod tests {
 
     /// Rounds after these answers. A letter is a call with its own arguments, `+` joins calls of one answer, and an
     /// upper-case letter is the same call with another result. `?` is an unknown tool, `~` a call that polls and waits,
-    /// `-` one that only polls, `/` one that is only slow, `n` a warning, and `!` a message from the user.
+    /// `-` a call that only polls, `/` a call that is only slow, `n` a warning, and `!` a message from the user.
     fn after(answers: &str) -> CallRounds {
         let mut rounds = CallRounds::default();
         for answer in answers.split(' ').filter(|answer| !answer.is_empty()) {

@@ -1,4 +1,5 @@
-//! Choices at the start of a turn: the slot that answers it, and whether it begins with a plan. No side effects.
+//! Choices at the start of a turn: the slot that answers the turn, and the decision to begin with a plan. No side
+//! effects.
 
 use agentd_core::{
     item::{Item, ItemBody, NoticeTopic},
@@ -14,13 +15,13 @@ use crate::turn::hooks::Reminder;
 pub(crate) struct RouteFacts<'a> {
     /// Slot named by the client.
     pub(crate) asked: Option<Slot>,
-    /// Slot that the session is set to.
+    /// Slot that is set for the session.
     pub(crate) session: Option<Slot>,
     /// Slot chosen for the previous turn because of its content.
     pub(crate) last: Option<Slot>,
-    /// Intent of the input; `None` if the turn has none.
+    /// Intent of the input; `None` if the turn has no input.
     pub(crate) intent: Option<&'a Intent>,
-    /// True if there are pictures for the model to see.
+    /// True if there are pictures for the model.
     pub(crate) pictures: bool,
     /// Slots with their own model.
     pub(crate) own: &'a [Slot],
@@ -36,8 +37,8 @@ pub(crate) struct SlotChoice {
 }
 
 impl RouteFacts<'_> {
-    /// Chooses the slot: the client's, else the session's, else by the content of the turn, else that of the previous
-    /// turn, else the base slot.
+    /// Chooses the slot. The order is: the client's slot, the session's slot, a slot by the content of the turn, the
+    /// slot of the previous turn, the base slot.
     pub(crate) fn choose(&self) -> SlotChoice {
         let choice = |slot, rule| SlotChoice { slot, rule };
         let by_name = [(self.asked, ChoiceRule::Client), (self.session, ChoiceRule::Session)];
@@ -60,7 +61,7 @@ impl RouteFacts<'_> {
         }
     }
 
-    /// Returns true if the slot's model can see the pictures, or if no model can.
+    /// Returns true if the slot's model accepts the pictures, or if no model can.
     fn can_see(&self, slot: Slot) -> bool {
         let any_has_vision = self.with_vision.contains(&Slot::Vision);
         !self.pictures || !any_has_vision || self.with_vision.contains(&slot)
@@ -73,7 +74,7 @@ impl SlotChoice {
         Self { slot, rule: ChoiceRule::Session }
     }
 
-    /// Applies the agent's own slot. An explicit choice of the user takes precedence.
+    /// Applies the agent's own slot. An explicit choice by the user takes precedence.
     pub(crate) fn of_agent(self, own: Option<Slot>) -> Self {
         match own {
             Some(slot) if !self.rule.is_user_choice() => Self { slot, rule: ChoiceRule::Agent },
@@ -97,14 +98,14 @@ impl SlotChoice {
         }
     }
 
-    /// Slot to reuse for the next turn, if this one was chosen by the content of the turn.
+    /// Slot to reuse for the next turn, if `slot` was chosen by the content of the turn.
     pub(crate) fn reusable_slot(slot: Slot, rule: ChoiceRule) -> Option<Slot> {
         let is_by_content =
             matches!(rule, ChoiceRule::Pictures | ChoiceRule::Code | ChoiceRule::ComplexTask | ChoiceRule::Kept);
         is_by_content.then_some(slot)
     }
 
-    /// Slot of the final answer: the chat slot, unless another one was chosen explicitly.
+    /// Slot of the final answer: the chat slot, unless another slot was chosen explicitly.
     pub(crate) fn last_answer(self) -> Slot {
         match self.rule {
             ChoiceRule::Client | ChoiceRule::Session | ChoiceRule::Agent if self.slot != Slot::Base => self.slot,
@@ -139,7 +140,7 @@ pub(crate) fn begins_with_plan(
     }
 }
 
-/// Returns true if a plan is pending after this item; `None` if the item does not affect that.
+/// Returns true if a plan is pending after this item; `None` if the item does not affect plans.
 pub(crate) fn plan_pending_after(item: &Item) -> Option<bool> {
     match &item.body {
         ItemBody::Notice { topic: NoticeTopic::Plan, .. } => Some(true),

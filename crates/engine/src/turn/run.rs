@@ -9,7 +9,7 @@ use super::{
     step::{self, Step},
 };
 
-/// Runs a turn to its end. The session records exactly one end for it, unless it cannot store events.
+/// Runs a turn to its end. The session records exactly one end for the turn, unless it cannot store events.
 pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
     let mut exit = match context.tools.chain.before_turn(&context, &mut state).await {
         Ok(()) => run_steps(&context, &mut state, false).await,
@@ -43,7 +43,7 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
     }
 }
 
-/// Runs steps until there is an answer, a limit or a failure. Runs the `on_finish` hooks unless it failed.
+/// Runs steps until there is an answer, a limit or a failure. Runs the `on_finish` hooks unless a step failed.
 async fn run_steps(context: &TurnContext, state: &mut TurnState, has_input: bool) -> TurnExit {
     let ended = match steps(context, state, has_input).await {
         Ok(reason) => context.tools.chain.on_finish(context, state).await.map(|()| reason),
@@ -56,7 +56,7 @@ async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool
     loop {
         // Before the first step, nothing can have been added that the input does not contain. Asking would only wait
         // until the turn's start is stored, so the model is called in the meantime. Messages sent until then are taken
-        // after its answer.
+        // after the model's answer.
         if (state.steps > 0 || has_input) && !state.is_planned() {
             has_input = false;
             for steer in context.recorder.take_steers().await? {
@@ -68,7 +68,7 @@ async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool
             Step::Dispatch => dispatch::dispatch(context, state).await?,
             Step::Sample => sample::sample(context, state).await?,
             Step::Finalize(reason) => {
-                // Boxed, because one more model call would otherwise enlarge the future of every turn.
+                // The future is boxed, because one more model call would otherwise enlarge the future of every turn.
                 Box::pin(sample::finalize(context, state)).await?;
                 return Ok(reason);
             }

@@ -36,7 +36,7 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
     request::append_reminders(context, state, None).await?;
     let model = &*context.models.model;
     let tools = context.tools.finder.tools();
-    // The answer exists but has the wrong form: no calls are needed to fix that.
+    // The answer exists but has the wrong form, so no calls are needed to fix it.
     let only_form = state.unusable.wrong_form().is_some();
     let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
     let mut draft = request::assemble(context, state, tools);
@@ -46,12 +46,13 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
     ask(context, state, context.models.slot, model, draft).await
 }
 
-/// Notice at the end of the final request: without it, a model that may not call anything often returns nothing.
+/// Notice at the end of the final request, because a model without this notice often returns nothing if it may not call
+/// tools.
 const FINAL_ANSWER_PROMPT: &str = "Do not call any more tools in this turn. Answer the user now, in text, with what you have: \
                           what is done, and what is left to do.";
 
 /// Requests the final answer from the chat model. Calls are forbidden, but the tools are still listed so that the
-/// request keeps the prefix of the previous one. If the answer is empty, the turn ends without one.
+/// request keeps the prefix of the previous request. If the answer is empty, the turn ends without an answer.
 pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     state.phase = Phase::Finalizing;
     let answered = last_answer(context, state).await;
@@ -80,7 +81,7 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
     Ok(())
 }
 
-/// Sends the request, and retries once after a compaction if it did not fit.
+/// Sends the request, and retries once after a compaction if the request did not fit.
 async fn ask_with_retry(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
     ask_once(context, state, tools.clone()).await?;
     if state.reply == Reply::Overflowed {
@@ -109,7 +110,7 @@ pub(crate) async fn ask(
 ) -> Result<(), TurnExit> {
     state.steps += 1;
     let (mut request, footprint) = draft.seal(context.ids.session);
-    // If another model fails to write the final answer, the turn's own can.
+    // If another model fails to write the final answer, the turn's own model can write it.
     let has_fallback = context.models.has_fallback || slot != context.models.slot;
     request.has_fallback = has_fallback;
     request.tap = context.tap(state.steps, ExchangePurpose::Turn);
@@ -140,7 +141,7 @@ pub(crate) async fn ask(
     state.answer_tokens = usage.completion_tokens;
     // The embedded model reads only parts of a request and rephrases them.
     let prompt = (!model.info().embedded).then(|| PromptReport { remarks, ..sent.report.clone() });
-    // Recorded even if the server reported no usage: this event counts the steps after a restart.
+    // Usage is recorded even if the server reported none, because this event counts the steps after a restart.
     count(context, state, slot, model.info(), cost, prompt).await?;
     let finish = match end {
         Ok(finish) => finish,
@@ -160,7 +161,7 @@ pub(crate) async fn ask(
     let Answer { done, mut calls, unrun, .. } = answer;
     let has_reasoning = done.iter().any(|item| matches!(item.body, ItemBody::Reasoning { .. }));
     done.into_iter().for_each(|item| state.note(item));
-    // The fields go with the last text, or with the first call if there is no text.
+    // The fields are stored with the last text, or with the first call if there is no text.
     if let (Some(whole), Some((_, fields))) = (unused_fields, calls.first_mut()) {
         let ServerFields { call_id, extra_content, .. } = std::mem::take(fields);
         *fields = ServerFields { call_id, extra_content, ..whole };
@@ -227,8 +228,8 @@ async fn compact_or_fail(
     Ok(())
 }
 
-/// Updates the model's window if the error states it, and warns about the change. The request had about `refused`
-/// tokens.
+/// Updates the model's window if the error states the window, and warns about the change. The request had about
+/// `refused` tokens.
 pub(crate) async fn learn(
     context: &TurnContext,
     model: &dyn Model,
@@ -300,13 +301,13 @@ struct Answer<'a> {
     done: Vec<Arc<Item>>,
     /// The item in progress.
     open: Option<(ItemId, ItemBody)>,
-    /// Its calls, each with the server-specific fields.
+    /// Calls of the answer, each with the server-specific fields.
     calls: Vec<(ToolCall, ServerFields)>,
     /// Server-specific fields of the whole answer.
     fields: Option<ServerFields>,
     /// A call that did not run, if there was one.
     unrun: Option<(String, UnrunReason)>,
-    /// Remarks of the server about the request.
+    /// The server's remarks about the request.
     remarks: Vec<ServerRemark>,
     /// True if the request was sent without its tools.
     without_tools: bool,
@@ -383,8 +384,8 @@ impl<'a> Answer<'a> {
         self.open.is_some() || !self.done.is_empty()
     }
 
-    /// Ends the text so far as cut and empty. An empty message marks earlier items of the same answer as void, so that
-    /// the history is the same after a restart.
+    /// Completes the text so far as a cut and empty item. An empty message marks earlier items of the same answer as
+    /// void, so that the history is the same after a restart.
     async fn discard(&mut self) -> Result<(), TurnExit> {
         let empty_message = || ItemBody::AgentMessage { text: String::new() };
         let void = match self.open.take() {
@@ -404,7 +405,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Completes the item in progress. Returns the fields if there is none.
+    /// Completes the item in progress. Returns the fields if there is no item in progress.
     async fn close(
         &mut self,
         status: ItemStatus,

@@ -33,14 +33,14 @@ use crate::{
 /// Maximum bytes of an answer per allowed token, in case the server ignores the token limit.
 const MAX_BYTES_PER_TOKEN: u64 = 16;
 
-/// Time limit for cancelling the requests of a call that has ended. Dropping them takes no time.
+/// Time limit for cancelling the requests of a call that has ended. Dropping the requests takes no time.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Budget of one call for using the turn's model.
 pub(super) struct SamplingBudget<'a> {
     call: &'a Invocation<'a>,
     spent_tokens: Arc<watch::Sender<SpentTokens>>,
-    /// Cancelled when the call has ended. Its requests may run in other tasks.
+    /// Cancelled when the call has ended. The call's requests may run in other tasks.
     ended: CancellationToken,
 }
 
@@ -61,7 +61,7 @@ impl<'a> SamplingBudget<'a> {
     /// Creates the sampler for this call.
     pub(super) fn sampler(&self) -> Sampler {
         let Invocation { context, call, state, .. } = self.call;
-        // Tokens that the turn itself has spent so far.
+        // The turn itself has spent these tokens so far.
         let spent = state.usage.tokens().saturating_sub(state.delegated);
         let model = context.models.model.info().id.clone();
         let access = Arc::new(ModelAccess {
@@ -87,7 +87,7 @@ impl<'a> SamplingBudget<'a> {
         })
     }
 
-    /// Records the usage of the call, including requests whose answer it did not wait for.
+    /// Records the usage of the call, including requests whose answer the call did not wait for.
     pub(super) async fn record_usage(self) {
         let mut spent = self.spent_tokens.subscribe();
         self.spent_tokens.send_modify(|spent| spent.closed = true);
@@ -110,7 +110,7 @@ struct ModelAccess {
     /// Token limit for all calls of the turn together.
     tokens: Option<u64>,
     time: Option<Duration>,
-    /// Tokens that they have spent.
+    /// Tokens that all calls of the turn have spent.
     delegated: Arc<AtomicU64>,
     spent_tokens: Arc<watch::Sender<SpentTokens>>,
     stopwatch: Arc<Stopwatch>,
@@ -180,8 +180,9 @@ fn call_is_over() -> ModelError {
     ModelError::new(ErrorKind::Conflict, "the call has ended")
 }
 
-/// Charge of one request: its usage as counted by the server, or an estimate if it reported none. It is charged even if
-/// the answer is no longer wanted. While the request runs, its maximum is reserved, since others run concurrently.
+/// Charge for one request: its usage as counted by the server, or an estimate if the server reported none. The usage is
+/// charged even if the answer is no longer needed. While the request runs, its maximum is reserved, since other
+/// requests run concurrently.
 struct SamplingCharge<'a> {
     access: &'a ModelAccess,
     size: u64,
@@ -189,14 +190,15 @@ struct SamplingCharge<'a> {
     reserved: u64,
     /// True once the model was called.
     asked: bool,
-    /// True if the request failed without an answer: as far as is known, the model never processed it.
+    /// True if the request failed without an answer, so that the model presumably never processed it.
     has_failed: bool,
     answered: u64,
     counted: CallUsage,
 }
 
 impl<'a> SamplingCharge<'a> {
-    /// Opens the charge of a request of `size` tokens. Its answer may have `max_tokens`, or as many as are left.
+    /// Opens the charge for a request of `size` tokens. The answer may have `max_tokens`, or as many tokens as are
+    /// left.
     fn open(access: &'a ModelAccess, size: u64, max_tokens: u64) -> Result<Self, ModelError> {
         let is_open = access.spent_tokens.send_if_modified(|spent| {
             spent.open += usize::from(!spent.closed);
@@ -244,7 +246,7 @@ impl Drop for SamplingCharge<'_> {
             (true, false) => Usage::of_call(Some(estimated)),
             (false, _) => Usage::default(),
         });
-        // The counter includes what was reserved, so it cannot fall below zero.
+        // The counter includes the reserved tokens, so it cannot fall below zero.
         self.access.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
         self.access.delegated.fetch_sub(self.reserved, Ordering::AcqRel);
         self.access.spent_tokens.send_modify(|spent| {

@@ -27,14 +27,14 @@ use crate::turn::{
     unusable_answers::{PartialAnswer, Problem, UnusableAnswers},
 };
 
-/// Space for the paths of changed files in the final report to clients, in bytes. Far below the size limit of a message
-/// (16 MiB).
+/// Space for the paths of changed files in the final report to clients, in bytes. Far below the message size limit (16
+/// MiB).
 const MAX_REPORTED_FILES: usize = 6 << 20;
 
-/// Size of a file's entry besides its path, in bytes.
+/// Size of a file's entry without its path, in bytes.
 const ENTRY_OVERHEAD: usize = 32;
 
-/// Number of answers in the wrong form after which the model is still asked again.
+/// Number of answers in the wrong form for which the model is still asked again.
 const MAX_WRONG_FORMS: u32 = 1;
 
 /// State of a turn so far.
@@ -44,22 +44,22 @@ pub(crate) struct TurnState {
     pub(crate) phase: Phase,
     /// Result of the last request.
     pub(crate) reply: Reply,
-    /// The session's items that a model may see, including those of this turn, in chronological order.
+    /// The session's items that are visible to a model, including those of this turn, in chronological order.
     pub(crate) history: Vec<Arc<Item>>,
     /// The session's todo list.
     pub(crate) todos: Vec<Todo>,
     /// Calls that have no result yet, in the model's order.
     pub(crate) pending_calls: Vec<ToolCall>,
-    /// Model calls so far.
+    /// Number of model calls so far.
     pub(crate) steps: u32,
     /// Usage of the model calls.
     pub(crate) usage: Usage,
     /// Tokens of `usage` that were spent on behalf of the turn's calls, by subagents and by tools that called the
-    /// model. Starts at zero after a restart.
+    /// model. Zero after a restart.
     pub(crate) delegated: u64,
     /// Tokens of the last answer, as counted by its server.
     pub(crate) answer_tokens: u64,
-    /// Number of changes of the agent.
+    /// Number of agent changes in the turn.
     pub(crate) agent_changes: u32,
     /// Time that the turn had worked before its agent changed.
     pub(crate) worked: Duration,
@@ -69,7 +69,7 @@ pub(crate) struct TurnState {
     pub(crate) files: BTreeMap<String, FileChangeKind>,
     /// True if any tool ran.
     pub(crate) tool_used: bool,
-    /// The model's last text, if it came after the last input and the last tool result: the answer.
+    /// The answer, which is the model's last text if it came after the last input and the last tool result.
     pub(crate) answer: Option<String>,
     /// Earlier text of the same answer.
     pub(crate) partial: Option<PartialAnswer>,
@@ -93,9 +93,10 @@ pub(crate) struct TurnState {
     pub(crate) searched_items: usize,
     /// The step before which results were last moved to files.
     pub(crate) offloaded_at: Option<u32>,
-    /// Number of the reset that the history begins with; 0 if it begins with the session or a summary.
+    /// Number of the reset with which the history begins; 0 if the history begins with the session or a summary.
     pub(crate) reset_at: u64,
-    /// Number of messages visible when a compaction was undone; 0 if none was, or another one has followed.
+    /// Number of messages visible when a compaction was undone; 0 if none was undone, or if another compaction has
+    /// followed.
     pub(crate) visible_at_undo: u64,
 }
 
@@ -124,14 +125,14 @@ pub(crate) enum Phase {
     /// The model is called and its calls run.
     #[default]
     Working,
-    /// As in `Working`, for the turn's initial plan: calls may only read.
+    /// Same as `Working`, for the turn's initial plan. Calls may only read.
     Planning,
     /// The turn was started only to compact the history.
     Compacting {
-        /// True if the turn before this one can be continued.
+        /// True if the previous turn can be continued.
         unfinished: bool,
     },
-    /// The final answer is requested: no calls may run, and another model may write it.
+    /// The final answer is requested. No calls may run, and another model may write the answer.
     Finalizing,
     /// Another agent continues after this step.
     HandingOff,
@@ -140,12 +141,12 @@ pub(crate) enum Phase {
 /// Result of the last request to a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Text or calls, usable or not; also the value before the first request.
+    /// Text or calls, usable or not. Also the value before the first request.
     #[default]
     Useful,
     /// Calls although none were allowed.
     ForbiddenCall,
-    /// No reply: the request did not fit into the window.
+    /// No reply, because the request did not fit into the window.
     Overflowed,
 }
 
@@ -155,14 +156,14 @@ impl TurnState {
         matches!(self.phase, Phase::Compacting { .. })
     }
 
-    /// Returns true if a plan is waiting for a decision. Messages that arrive meanwhile are read after the decision,
-    /// which may be stored already.
+    /// Returns true if a plan is waiting for a decision. Messages that arrive in the meantime are read after the
+    /// decision, which may already be stored.
     pub(crate) fn is_planned(&self) -> bool {
         self.phase == Phase::Planning && self.answer.is_some()
     }
 
-    /// Continues a turn that was about to end when an input was added. A turn that was only to compact answers that
-    /// input too.
+    /// Continues a turn that was about to end when an input was added. A turn that was started only to compact also
+    /// answers this input.
     pub(crate) fn reopen(&mut self) {
         if self.phase != Phase::Planning {
             self.phase = Phase::Working;
@@ -174,7 +175,7 @@ impl TurnState {
     /// Records a problem with the last answer, if there is one. A flawed answer does not end the turn.
     pub(crate) fn record_problem(&mut self, problem: Option<Problem>, embedded: bool) {
         let problem = match problem {
-            // The model was warned already and answers the same: accept it.
+            // The model was already warned and repeats its answer, so the answer is accepted.
             Some(Problem::DoubtfulCall { .. }) if self.unusable.in_a_row > 0 => None,
             Some(Problem::Empty { .. }) if self.partial.as_ref().is_some_and(PartialAnswer::is_whole) => {
                 self.answer = self.partial.take().map(|partial| partial.text().to_owned());
@@ -197,7 +198,7 @@ impl TurnState {
         self.unusable.record(problem, is_final);
     }
 
-    /// Error of a turn that ends because of the form of its answer.
+    /// Error for a turn that ends because of the form of its answer.
     pub(crate) fn form_error(&self, reason: StopReason) -> Option<TurnError> {
         let reasons = self.unusable.wrong_form().filter(|_| reason == StopReason::WrongForm)?;
         Some(TurnError {
@@ -212,7 +213,7 @@ impl TurnState {
         self.partial = self.answer.take().map(make_partial);
     }
 
-    /// Asks for more text after the answer, if there is one. A document cannot be extended: it is requested again.
+    /// Asks for more text after the answer, if there is one. A document cannot be extended, and is requested again.
     pub(crate) fn ask_for_more(&mut self, is_document: bool) {
         match self.answer.take() {
             Some(answer) if !is_document => self.partial = Some(PartialAnswer::Whole(answer)),
@@ -234,11 +235,11 @@ impl TurnState {
             ItemBody::UserMessage { .. } => {
                 self.answer = None;
                 self.partial = None;
-                // There is something to answer now.
+                // The turn now has an input to answer.
                 if self.only_compacts() {
                     self.phase = Phase::Working;
                 }
-                // New input: an answer is no longer a repetition of the same failure.
+                // After new input, an answer is no longer a repetition of the same failure.
                 self.unusable = UnusableAnswers::default();
                 self.wrong_forms = 0;
             }
@@ -253,7 +254,7 @@ impl TurnState {
             }
             ItemBody::ToolResult(result) => self.note_result(result),
             ItemBody::Notice { topic: NoticeTopic::Plan, .. } => self.phase = Phase::Planning,
-            // The plan is not the turn's answer: the turn continues.
+            // The plan is not the turn's answer, so the turn continues.
             ItemBody::Notice { topic: NoticeTopic::Planned, .. } => {
                 (self.phase, self.answer, self.partial) = (Phase::Working, None, None);
             }
@@ -267,7 +268,7 @@ impl TurnState {
         self.tool_used |=
             !matches!(result.error, Some(ToolErrorCode::Denied | ToolErrorCode::NotRun | ToolErrorCode::UnknownTool));
         for file in result.files.iter().filter(|file| !file.is_folder() || !file.is_recorded()) {
-            // A file is listed once: created and then modified counts as created.
+            // A file is listed once. A file that is created and then modified counts as created.
             let change = match (self.files.get(&file.path), file.change) {
                 (Some(FileChangeKind::Created), FileChangeKind::Modified) => FileChangeKind::Created,
                 (Some(FileChangeKind::Deleted), FileChangeKind::Created) => FileChangeKind::Modified,
@@ -284,7 +285,7 @@ impl TurnState {
         }
     }
 
-    /// Replays a stored event of this turn. Its items are in the history already.
+    /// Replays a stored event of this turn. The turn's items are already in the history.
     pub(crate) fn replay(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
@@ -322,8 +323,8 @@ impl TurnState {
         }
     }
 
-    /// Changed files for the final report to clients, as many as fit into a message. Each call's own result lists what
-    /// it changed.
+    /// Changed files for the final report to clients, as many as fit into a message. Each call's own result lists the
+    /// files that the call changed.
     fn reported_files(&self) -> Vec<FileChange> {
         let mut capacity = MAX_REPORTED_FILES;
         let fits = |(path, _): &(&String, &FileChangeKind)| {
@@ -333,7 +334,7 @@ impl TurnState {
         self.files.iter().take_while(fits).map(|(path, change)| FileChange::new(path.clone(), *change)).collect()
     }
 
-    /// The answer, or the model's last text in this turn.
+    /// Returns the answer, or the model's last text in this turn.
     fn last_text(&self) -> String {
         let is_of_turn = |item: &&Arc<Item>| !matches!(item.body, ItemBody::UserMessage { steered: false, .. });
         let last_message = || {
@@ -358,9 +359,9 @@ pub(crate) enum TurnExit {
     Failed(TurnError),
     /// The model's server does not respond, but another model can continue from here.
     Unanswered(Box<UnansweredCall>),
-    /// The turn continues in a new task: with another agent, or with tools that were not known before.
+    /// The turn continues in a new task, with another agent or with tools that were not known before.
     Handoff,
-    /// The session cannot store the turn's events. Nothing more may be done, and no end is recorded.
+    /// The session cannot store the turn's events. The turn must stop, and no end is recorded.
     SessionGone,
 }
 
@@ -380,7 +381,8 @@ impl From<ModelError> for TurnExit {
 }
 
 impl TurnExit {
-    /// Reason for a model call that failed without output: fails over for errors of the server, else fails the turn.
+    /// Returns the exit for a model call that failed without output. Fails over for server errors, and otherwise fails
+    /// the turn.
     pub(crate) fn of_silent(model: &ModelInfo, error: ModelError) -> Self {
         let fails_over = matches!(
             error.kind(),

@@ -1,4 +1,4 @@
-//! Decides what a turn does next. No side effects.
+//! Decides on the next step of a turn. No side effects.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) enum Step {
     Dispatch,
     /// Call the model for an answer.
     Sample,
-    /// Request a final answer without tool calls, then end for this reason.
+    /// Request a final answer without tool calls, then end the turn for this reason.
     Finalize(StopReason),
     /// End the turn for this reason.
     End(StopReason),
@@ -28,7 +28,7 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
     if state.answer.is_some() || state.only_compacts() {
         return Step::End(StopReason::Completed);
     }
-    // Until the limit of retries, the model is asked again with a notice on what was wrong.
+    // Until the retry limit, the model is asked again with a notice about the problem.
     if let Some(reason) = state.unusable.end() {
         return Step::End(reason);
     }

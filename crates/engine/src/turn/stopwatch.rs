@@ -1,6 +1,7 @@
-//! Measures the working time of turns and of model calls. Waiting for users does not count.
+//! Measures the working time of turns and of model calls. Time spent waiting for users is excluded.
 //!
-//! The stopwatch pauses while a call of the turn waits for a user, unless a subagent works for the turn meanwhile.
+//! The stopwatch pauses while a call of the turn waits for a user, unless a subagent works for the turn at the same
+//! time.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ struct PauseCounts {
     paused: Duration,
 }
 
-/// Guard of a wait for a user, or of work on behalf of the turn. It ends when dropped.
+/// Guard of a wait for a user, or of work on behalf of the turn. The wait or work ends when the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct StopwatchGuard<'a> {
     stopwatch: &'a Stopwatch,
@@ -57,7 +58,7 @@ impl Stopwatch {
         self.before + self.started.elapsed().saturating_sub(paused)
     }
 
-    /// Completes when the turn has worked for `limit`; never if there is no limit.
+    /// Completes when the turn has worked for `limit`; never completes if there is no limit.
     pub(crate) async fn reaches(&self, limit: Option<Duration>) {
         let Some(limit) = limit else { return std::future::pending().await };
         loop {
@@ -150,7 +151,7 @@ impl CallStream {
             ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. } => true,
             _ => false,
         };
-        // The first part counts even if its attempt failed later: users have seen it.
+        // The first part is timed even if its attempt failed later, because users have seen it.
         if is_answer && self.first.is_none() {
             self.first = Some(self.started.elapsed());
         }

@@ -1,5 +1,5 @@
-//! Answers that a turn cannot end with: the problem of an answer, and how the turn ends if retries do not help. No side
-//! effects. A link writes the notice for the model.
+//! Answers with which a turn cannot end: the problem of an answer, and the end of the turn if retries do not help. No
+//! side effects. A link writes the notice for the model.
 
 use agentd_core::{
     model::{Finish, UnrunReason},
@@ -9,10 +9,10 @@ use agentd_core::{
 /// Maximum number of retries in a row.
 const MAX_RETRIES: u32 = 2;
 
-/// Maximum size of a runaway answer that the model is asked about again, in bytes.
+/// Maximum size of a runaway answer after which the model is asked again, in bytes.
 const MAX_RETRY_BYTES: usize = 256 << 10;
 
-/// Maximum length of a tool's name in a notice, in characters. A model wrote it.
+/// Maximum length of a tool's name in a notice, in characters. The limit is needed because a model wrote the name.
 const MAX_NAME: usize = 64;
 
 /// Reason why an answer cannot be used.
@@ -20,17 +20,17 @@ const MAX_NAME: usize = 64;
 pub(crate) enum Problem {
     /// The answer has neither text nor calls; it may have reasoning.
     Empty { has_reasoning: bool },
-    /// The token limit cut its text, which can be continued.
+    /// The token limit cut the answer's text, which can be continued.
     CutText,
-    /// The token limit was reached before its first text.
+    /// The token limit was reached before the first text.
     CutReasoning,
-    /// The token limit cut its last call.
+    /// The token limit cut the answer's last call.
     CutCall { tool: String },
-    /// The answer was cut because it repeated endlessly. If it is too long to be read again, there is no retry.
+    /// The answer was cut because it repeated endlessly. If the answer is too long to be read again, there is no retry.
     Runaway { is_long: bool },
-    /// Its call was written as text, in a syntax that is not recognised.
+    /// The answer's call was written as text, in a syntax that is not recognised.
     ForeignCall { tool: String },
-    /// Its text contains something that may be a call, or only an example of one.
+    /// The answer's text contains something that may be a call, or only an example of a call.
     DoubtfulCall { tool: String },
     /// The provider withheld the answer or the rest of it.
     Filtered,
@@ -38,8 +38,8 @@ pub(crate) enum Problem {
     WrongForm { reasons: Vec<String> },
 }
 
-/// Returns the reason why an answer cannot be used, if there is one. `words` is the length of its text in bytes, 0 if
-/// it is blank.
+/// Returns the reason why an answer cannot be used, if there is one. `text_bytes` is the length of the answer's text,
+/// or 0 if the text is blank.
 pub(crate) fn problem(
     finish: Finish,
     text_bytes: usize,
@@ -76,7 +76,7 @@ impl Problem {
     }
 }
 
-/// Consecutive unusable answers. The count restarts after a restart of the daemon.
+/// Consecutive unusable answers. The count restarts after a daemon restart.
 #[derive(Debug, Default)]
 pub(crate) struct UnusableAnswers {
     last: Option<Problem>,
@@ -89,7 +89,7 @@ pub(crate) struct UnusableAnswers {
 
 impl UnusableAnswers {
     /// Records the problem of the last answer. There is no retry if the provider withheld the answer or if `is_final`
-    /// is set: the embedded model reads no notices.
+    /// is set, because the embedded model reads no notices.
     pub(crate) fn record(&mut self, problem: Option<Problem>, is_final: bool) {
         let Some(problem) = problem else {
             *self = Self::default();
@@ -101,7 +101,7 @@ impl UnusableAnswers {
         self.last = Some(problem);
     }
 
-    /// Reasons why the form of the last answer is wrong, if it is.
+    /// Reasons why the form of the last answer is wrong, if there are any.
     pub(crate) fn wrong_form(&self) -> Option<&[String]> {
         match &self.last {
             Some(Problem::WrongForm { reasons }) => Some(reasons),
@@ -115,7 +115,7 @@ impl UnusableAnswers {
         (self.is_final || self.in_a_row > MAX_RETRIES).then(|| last.stop_reason())
     }
 
-    /// Returns the problem to notify the model of, once, and its number in a row.
+    /// Returns the problem about which to notify the model, once, and the number of unusable answers in a row.
     pub(crate) fn take_unreported(&mut self) -> Option<(&Problem, u32)> {
         if self.is_reported || self.end().is_some() {
             return None;
@@ -125,14 +125,14 @@ impl UnusableAnswers {
     }
 }
 
-/// Earlier text of an answer that its next text belongs to.
+/// Earlier text of an answer to which the next text belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PartialAnswer {
-    /// Cut: the next text continues it.
+    /// The text was cut, and the next text continues it.
     Cut(String),
-    /// Complete: the next text is placed below it.
+    /// The text is complete, and the next text is placed below it.
     Whole(String),
-    /// Possibly meant as a call: the next text replaces it.
+    /// The text was possibly meant as a call, and the next text replaces it.
     Doubted(String),
 }
 
@@ -153,7 +153,7 @@ impl PartialAnswer {
         }
     }
 
-    /// Returns true if it is an answer by itself.
+    /// Returns true if the text is an answer by itself.
     pub(crate) fn is_whole(&self) -> bool {
         !matches!(self, Self::Cut(_))
     }

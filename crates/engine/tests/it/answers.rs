@@ -25,9 +25,9 @@ async fn disconnected_client_auto_approves_nothing() {
     let mut first = session.start_turn(approving("Change!")).await.unwrap();
     soon("the first hold", world.tools.began(1)).await;
     assert!(world.tools.ran()[0].starts_with("change"), "the first change was approved automatically");
-    // The client of the queued turn disconnects too.
+    // The client of the queued turn also disconnects.
     let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..approving("More!") }).await.unwrap();
-    // A client of another turn, such as one that only added input, has no effect.
+    // Disconnecting a client of another turn, such as a client that only added input, has no effect.
     session.client_left(agentd_core::ids::TurnId::generate()).await.unwrap();
     session.client_left(first.turn_id).await.unwrap();
     session.client_left(second.turn_id).await.unwrap();
@@ -44,7 +44,7 @@ async fn disconnected_client_auto_approves_nothing() {
     assert!(!by.contains("OnInterrupt(Wait)"), "each decision names the policy of the start: {by}");
 }
 
-/// After a sleep of the machine or a change of the clock, a deadline passes without having been waited for.
+/// After the machine slept or the clock changed, a deadline passes without a wait.
 #[tokio::test(start_paused = true)]
 async fn question_deadline_survives_clock_jumps() {
     let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
@@ -56,7 +56,7 @@ async fn question_deadline_survives_clock_jumps() {
     let (events, result) = to_end(&mut started.events).await;
     assert!(jumped.elapsed() < Duration::from_secs(60), "{:?}", jumped.elapsed());
     assert_eq!((result.text.as_str(), result.denials.len()), ("Never mind.", 1));
-    // Durations do not use the wall clock, and the time until an answer does not count for the call.
+    // Durations do not use the wall clock, and the time until an answer is not part of the call's duration.
     assert!(results(&events)[0].duration_ms < 60_000, "{events:?}");
     assert!(result.duration_ms < 3600 * 1000, "{}", result.duration_ms);
 }

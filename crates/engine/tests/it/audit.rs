@@ -1,4 +1,4 @@
-//! The audit log has every call's decision and end. Nothing runs or changes before its decision is stored.
+//! The audit log contains every call's decision and end. Nothing runs or changes before its decision is stored.
 
 use std::sync::{Arc, Mutex};
 
@@ -131,7 +131,7 @@ async fn answer_across_restart_is_audited_with_its_client() {
     answer_and_follow(&session, &interrupt, Answer::Approve).await;
     assert_eq!(later.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 
-    // Killed directly after the answer: the next daemon finds it in the journal.
+    // The daemon is killed directly after the answer, so the next daemon finds the answer in the journal.
     let last = World::on(later.killed_when_answered(session.id()), EngineConfig::default(), [says("Changed.")]);
     let (last, session) = last.with_session(session.id()).await;
     to_end(&mut session.subscribe(0).await.unwrap()).await;
@@ -232,7 +232,7 @@ fn step() -> impl Strategy<Value = (Vec<&'static str>, bool)> {
 
 async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, confirm: bool, answer: Answer) {
     let (audit, inner) = (Arc::new(MemoryAudit::default()), ScriptedTools::new());
-    // Tools that check when they are called whether the log has their decision.
+    // These tools check, when called, that the log contains the decision on the call.
     let unknown: Arc<Mutex<Vec<String>>> = Arc::default();
     let (log, unlogged) = (Arc::clone(&audit), Arc::clone(&unknown));
     let on_call = move |context: &ToolContext, call: &ToolCall| {

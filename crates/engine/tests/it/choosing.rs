@@ -21,11 +21,12 @@ use serde_json::json;
 
 use crate::world::{World, input, run, sized, to_end, turn};
 
-/// A server with several models in the base slot, another one in `code` and `chat`, and a built-in model for pictures.
+/// A server with several models in the base slot, another model in `code` and `chat`, and a built-in model for
+/// pictures.
 struct Servers {
     own: BTreeMap<Slot, Arc<ScriptedModel>>,
     named: BTreeMap<&'static str, Arc<ScriptedModel>>,
-    /// True if the server of the base slot is gone.
+    /// True if the server of the base slot has gone down.
     is_gone: AtomicBool,
 }
 
@@ -80,7 +81,7 @@ async fn chosen_model_applies_to_its_slot_only() {
     let start = StartTurn { slot: Some(Slot::Code), ..input("Write code") };
     assert_eq!(turn(&session, start).await.text, "Coder here.");
 
-    // Other settings do not change the model, but another slot has another server.
+    // Other settings do not change the model, but a change of slot does, because it has another server.
     let settings = session.show().await.unwrap().session.settings;
     session.configure(SessionSettings { confirm_write: false, model: None, ..settings.clone() }).await.unwrap();
     assert_eq!(session.show().await.unwrap().session.settings.model.as_deref(), Some("big"));
@@ -116,7 +117,7 @@ async fn invalid_model_choice_is_rejected_with_a_hint() {
     assert!(world.engine.create_session(settings.clone(), None).await.is_err());
     assert!(world.engine.start_session_with(settings, input("Hi"), Default::default()).await.is_err());
 
-    // A turn does not fall back to another model if the chosen one is gone.
+    // A turn does not fall back to another model if the chosen model is gone.
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.is_gone.store(true, Ordering::Relaxed);
     let error = session.start_turn(input("Hi")).await.err().unwrap();

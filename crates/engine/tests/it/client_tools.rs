@@ -1,4 +1,5 @@
-//! Tools of a client: offered only in its turn, judged like others, and answered by the client or ended with a reason.
+//! Tools of a client, which are offered only in its turn, judged like other tools, and answered by the client or ended
+//! with a reason.
 
 use std::{sync::Arc, time::Duration};
 
@@ -96,7 +97,7 @@ async fn client_failures_long_and_empty_answers_become_results() {
     to_end(&mut started.events).await;
     let texts = world.results();
     assert_eq!(texts[0], "E_TOOL: no such buffer");
-    // Spilled to a file like any long result.
+    // The answer is spilled to a file like any long result.
     assert!(texts[1].len() < 1 << 20 && texts[1].contains("large_tool_results/"), "{} bytes", texts[1].len());
     assert_eq!(texts[2], "[done; no output]");
 }
@@ -116,7 +117,7 @@ async fn unresponsive_client_tool_times_out() {
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let request = requests.recv().await.unwrap();
     tokio::time::advance(Duration::from_secs(601)).await;
-    // Without `soon`, because its time limit would use the paused clock.
+    // Wait without `soon`, because its time limit would use the paused clock.
     let is_end = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.text == "Too slow.");
     while !is_end(&started.events.next().await.unwrap().unwrap()) {}
     assert!(request.reply.is_closed(), "no receiver waits for the answer");
@@ -151,7 +152,7 @@ async fn client_picture_survives_a_crash() {
     let (events, result) = to_end(&mut session.start_turn(continuation()).await.unwrap().events).await;
     assert_eq!(result.text, "I saw it.");
     assert_eq!(shown(&events), [1], "{}", next_world.log(&session));
-    // It is shown only once.
+    // The picture is shown only once.
     next_world.model.then(says("Well."));
     let mut next = session.start_turn(input("And now?")).await.unwrap();
     assert!(shown(&to_end(&mut next.events).await.0).is_empty());

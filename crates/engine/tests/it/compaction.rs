@@ -44,7 +44,7 @@ pub(crate) fn compactions(world: &World, session: &SessionHandle) -> Vec<Compact
     world.items(session).into_iter().filter_map(compaction).collect()
 }
 
-/// Creates a session of ten turns. The first one states a rule, and the last answer fills the window.
+/// Creates a session of ten turns. The first turn states a rule, and the last answer fills the window.
 pub(crate) async fn full(world: &World) -> SessionHandle {
     world.model.then(says("All right."));
     for turn in 0..8 {
@@ -96,7 +96,7 @@ async fn nearly_full_window_is_compacted_before_the_next_call() {
     let file = String::from_utf8(file).unwrap();
     assert!(file.contains("Piece of work 0 ") && file.contains("Never delete"), "{file}");
 
-    // After a restart the window is the same.
+    // After a restart, the window is the same.
     let (second, session) = world.restarted([says("Here I am.")]).with_session(session.id()).await;
     run(&session, "Are you there?").await;
     let after = second.model.requests().pop().unwrap();
@@ -133,7 +133,7 @@ async fn small_messages_in_a_large_window_are_not_compacted() {
     let asked = texts(model.requests().last().unwrap());
     assert!(asked.contains("Question 0") && asked.contains("Answer 48."), "{asked}");
     assert_eq!(session.context().await.unwrap().messages, 100);
-    // All of it is visible after a restart, too.
+    // The whole history is also visible after a restart.
     let model = ScriptedModel::with_info(model.info().clone(), [says("Still here.")]);
     let (_world, session) =
         world.restarted_with(Arc::new(OneModel(Arc::clone(&model)))).with_session(session.id()).await;
@@ -192,7 +192,7 @@ fn compact_results(world: &World, session: &SessionHandle) -> Vec<String> {
 
 #[tokio::test]
 async fn compact_tool_announces_only_real_compactions() {
-    // A short history with a nearly full window: the tool is offered, but there is nothing to gain.
+    // With a short history and a nearly full window, the tool is offered, but there is nothing to gain.
     let (world, session) = World::new([counted("one", 6500)]).begun().await;
     run(&session, "Hi").await;
     let counted_calls = |times: usize| {
@@ -207,7 +207,8 @@ async fn compact_tool_announces_only_real_compactions() {
     assert!(outputs[0].starts_with("nothing is compacted: there is nothing to compact"), "{outputs:?}");
     assert_eq!(compactions(&world, &session), []);
 
-    // A long one: requested twice in one answer it runs once, and an immediate second request has no effect.
+    // With a long history, a compaction requested twice in one answer runs once, and an immediate second request has no
+    // effect.
     for turn in 0..8 {
         world.model.then(counted(&format!("Done {turn}."), 6600));
         run(&session, &format!("Piece of work {turn}")).await;
@@ -294,14 +295,14 @@ async fn steering_during_compaction_is_answered_not_summarised() {
     gate.notify_one();
     let result = to_end(&mut started.events).await.1;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "In blue."));
-    // After a restart the journal gives the same.
+    // After a restart, the journal yields the same.
     let (second, session) = world.restarted([says("Still blue.")]).with_session(session.id()).await;
     run(&session, "Which colour?").await;
     let added = Message::User { text: "It must be blue!".to_owned() };
     assert!(second.model.requests()[0].messages.contains(&added));
 }
 
-/// Runs turns whose text alone fills the window by the estimate, without counts of the server.
+/// Runs turns whose text alone fills the window by the estimate, without counts from the server.
 async fn filled(turns: usize) -> (World, SessionHandle) {
     let (world, session) = World::new([]).begun().await;
     for turn in 0..turns {
@@ -313,7 +314,7 @@ async fn filled(turns: usize) -> (World, SessionHandle) {
 
 #[tokio::test]
 async fn undone_compaction_is_not_repeated_while_all_fits() {
-    // Up to 85 percent of the window, and then the first automatic compaction.
+    // The window fills up to 85 percent, where the first automatic compaction happens.
     let mut turns = 0;
     let (world, session) = filled(9).await;
     while compactions(&world, &session).is_empty() {
@@ -327,7 +328,7 @@ async fn undone_compaction_is_not_repeated_while_all_fits() {
     let view = session.context().await.unwrap();
     assert!(view.tokens * 100 >= view.window * 84, "{view:#?}");
 
-    // It also applies after a restart, and the model is not asked to compact instead.
+    // The limit also applies after a restart, and the model is not asked to compact instead.
     let later = world.restarted([calls(&[("compact_context", json!({}))]), says("Short.")]);
     let (world, session) = later.with_session(session.id()).await;
     assert_eq!(run(&session, "And?").await.text, "Short.");
@@ -340,7 +341,7 @@ async fn undone_compaction_is_not_repeated_while_all_fits() {
     let outputs = compact_results(&world, &session);
     assert!(outputs[0].starts_with("nothing is compacted: the user undid the last compaction"), "{outputs:?}");
 
-    // If the history would not fit at all it is compacted again, with a warning.
+    // If the history would not fit at all, it is compacted again, with a warning.
     world.model.then_all([says(SUMMARY), says("On we go.")]);
     run(&session, &format!("Much {}", "more ".repeat(1400))).await;
     assert_eq!(compactions(&world, &session).len(), 2);
@@ -391,7 +392,7 @@ async fn compaction_does_not_change_the_continuable_turn() {
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
     assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 
-    // An uncompleted turn can be continued, and the model learns what it is about.
+    // An uncompleted turn can be continued, and the model is informed of its input.
     world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
     assert_eq!(run(&session, "The long way round").await.stop_reason, StopReason::Failed);
     world.model.then(says(SUMMARY));
@@ -431,7 +432,7 @@ async fn window_never_shrinks_below_an_accepted_request() {
     assert_eq!(world.log(&other).matches("window_learned").count(), 1, "{}", world.log(&other));
 }
 
-/// No wording makes a rule: the user's messages stay, also after the first lines of a long request.
+/// The user's messages stay in any wording, even after the first lines of a long request.
 #[tokio::test]
 async fn user_messages_survive_compaction_in_any_wording() {
     let (world, session) = World::new([]).begun().await;

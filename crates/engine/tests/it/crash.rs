@@ -1,4 +1,4 @@
-//! Killed daemons: what the next one reports, and how turns continue.
+//! Killed daemons: the report of the next daemon, and the continuation of turns.
 
 use agentd_core::{
     environment::ClientEnvironment,
@@ -26,7 +26,7 @@ async fn client_environment_survives_restart_for_its_turn_only() {
     let next = world.restarted([says("Changed."), calls(&[("look", json!({}))]), says("Looked.")]);
     let (next, session) = next.settled(session.id()).await;
     let (all, _) = answer_and_follow(&session, &interrupt, Answer::Approve).await;
-    // A client that has seen some events receives the later ones.
+    // A client that has seen some events receives the later events.
     let mut rest = session.subscribe(all[2].seq).await.unwrap();
     assert_eq!(to_end(&mut rest).await.0, all[3..]);
     turn(&session, input("Look!")).await;
@@ -109,7 +109,7 @@ async fn steering_of_a_waiting_turn_is_sent_on_resume() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
-    // Restarted twice; then the question is answered, or the turn is cancelled.
+    // The daemon is restarted twice. After that, the question is answered, or the turn is cancelled.
     for cancelled in [false, true] {
         let store = world.store.copy_prefix(session.id(), world.store.events_of(session.id()).len());
         let second = World::on(store, EngineConfig::default(), []);

@@ -90,7 +90,7 @@ async fn queued_turns_survive_a_kill() {
 
 #[tokio::test]
 async fn session_and_first_turn_are_stored_atomically() {
-    // The model may be called while the start is being stored, even if that fails.
+    // The model may be called while the turn's start is being stored, even if storing fails.
     let script = [says("Hello."), says("Hello.")];
     let world = World::with(EngineConfig { max_input_bytes: 100, ..EngineConfig::default() }, script);
     let settings = || world.engine.session_defaults();
@@ -186,7 +186,7 @@ async fn failed_turn_can_be_continued_after_restart() {
     assert_eq!(session.start_turn(continuation()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 }
 
-/// Creates an engine on that journal whose workspace folder is gone.
+/// Creates an engine on this journal whose workspace folder is gone.
 fn folderless(store: &Arc<MemoryStore>) -> Engine {
     let workspaces = MemoryWorkspaces::default();
     workspaces.lose_folder();
@@ -202,7 +202,7 @@ async fn answered_turn_without_its_project_fails_and_session_lives() {
     let asked = world.store.events_of(session.id()).len();
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
 
-    // Killed before the answer, and directly after it.
+    // The daemon is killed before the answer, and directly after the answer.
     for length in [asked, asked + 1] {
         let store = world.store.copy_prefix(session.id(), length);
         let engine = folderless(&store);

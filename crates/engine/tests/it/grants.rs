@@ -1,4 +1,4 @@
-//! Grants: their scope, and that adding and revoking them takes effect at once.
+//! Grants: their scope, and the immediate effect of adding and revoking grants.
 
 use std::{
     sync::{Arc, Mutex},
@@ -59,7 +59,7 @@ pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
     grants.into_iter().map(|grant| (grant.scope(), grant.grant.rule)).collect()
 }
 
-/// After a crash at any point of the journal, the grant exists if and only if its answer does.
+/// After a crash at any point of the journal, the grant exists if and only if the answer does.
 #[tokio::test]
 async fn permanent_grant_is_as_durable_as_its_answer() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
@@ -154,7 +154,7 @@ fn edit(command: &str) -> Answer {
 }
 
 /// The gate itself judges edits under the rules in force when the call is about to run. Here the answer was given under
-/// milder rules, and the daemon was stopped before it could act on it.
+/// milder rules, and the daemon was stopped before it could act on the answer.
 #[tokio::test]
 async fn edited_call_is_judged_under_current_rules() {
     let (world, session) = World::new([make(), says("Done.")]).begun().await;
@@ -256,7 +256,7 @@ async fn every_grant_change_is_audited() {
             r#"- launch: make for_good Client("tablet")"#,
         ]
     );
-    // A grant needs the audit log; a revocation does not wait for it.
+    // A grant needs the audit log; a revocation does not wait for the log.
     world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
     world.audit.break_it(true);
     assert!(world.engine.add_grant(None, "change".to_owned(), tablet()).await.is_err());
@@ -267,7 +267,7 @@ async fn every_grant_change_is_audited() {
 /// A denied command cannot get in by an edit or a grant, however it is quoted.
 #[tokio::test]
 async fn denied_command_never_runs_by_edit_or_grant() {
-    // The real shell tool, whose commands are parsed; here it only records them.
+    // The real shell tool, whose commands are parsed; this one only records the commands.
     let commands: Arc<Mutex<Vec<String>>> = Arc::default();
     let ran = Arc::clone(&commands);
     let on_call = move |_: &ToolContext, call: &ToolCall| {
@@ -286,7 +286,7 @@ async fn denied_command_never_runs_by_edit_or_grant() {
         let command = wrapped().new_tree(&mut runner).unwrap().current();
         let rule = format!("{SHELL_TOOL}: {command}");
         assert!(engine.add_grant(None, rule, "phone".to_owned()).await.is_err(), "{command:?} can be granted");
-        // An unreadable command asks, and an edit by the user already is the answer.
+        // An unreadable command asks, and an edit by the user is itself the answer.
         if policy::mark(&policy::run(&policy, &command, &SessionSettings::default())) == "deny" {
             denied += 1;
             assert_eq!(answer(&session, &interrupt, edit(&command)).await, Err(ErrorKind::InvalidInput), "{command:?}");

@@ -1,4 +1,4 @@
-//! The history file contains everything that compactions replaced, once and in order, whatever failed in between.
+//! The history file contains everything that compactions replaced, once and in order, even after failures in between.
 
 use agentd_core::context::CompactionStrategy;
 use agentd_engine::SessionHandle;
@@ -18,7 +18,7 @@ async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<us
     world.workspaces.get_full(false);
 }
 
-/// Numbers of the questions in the history file of this name, in order.
+/// Numbers of the questions in the history file with this name, in order.
 fn questions(world: &World, session: &SessionHandle, name: &str) -> Vec<usize> {
     let path = format!("conversation_history/{name}.md");
     let text = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();
@@ -37,7 +37,7 @@ async fn failed_history_write_is_retried_at_next_compaction() {
         assert!(done.report.problem.as_deref().unwrap().contains("the disk is full"), "{:?}", done.report);
     }
 
-    // Written after a restart.
+    // The missing part is written after a restart.
     let (world, session) = world.restarted_with_files([]).with_session(session.id()).await;
     round(&world, &session, 20..30, false).await;
     let done = compactions(&world, &session).pop().unwrap();

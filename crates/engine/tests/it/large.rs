@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, input, results, to_end};
 
-/// Result of a call as seen by the model and elsewhere.
+/// Result of a call as sent to the model and as stored.
 struct Shown {
     /// Text that the model reads.
     text: String,
@@ -24,12 +24,12 @@ struct Shown {
     file: Option<(String, String)>,
 }
 
-/// Runs one call in a window of 8,192 tokens, in which a result may have 2,048 and a command's output 1,024.
+/// Runs one call in a window of 8,192 tokens, in which a result may have 2,048 tokens and a command's output 1,024.
 async fn call(tool: &str, arguments: Value) -> Shown {
     call_with(false, EngineConfig::default(), tool, arguments).await
 }
 
-/// Like `call`, with a configuration and optionally a full disk.
+/// Same as `call`, with a configuration and optionally a full disk.
 async fn call_with(is_full: bool, config: EngineConfig, tool: &str, arguments: Value) -> Shown {
     let Play::Chunks(mut call) = calls(&[(tool, arguments)]) else { panic!() };
     // The arguments contain the text to return. Only the result is supposed to be long, so the usage is set.
@@ -153,7 +153,7 @@ async fn binary_data_is_described_by_type_size_and_path() {
     assert_eq!(shown.stored.text, shown.text);
     assert_eq!(shown.file.unwrap().1, "not really an image");
 
-    // Binary data in a text result, from any tool.
+    // Text results of any tool may contain binary data.
     let noise = "\u{fffd}\u{1}k".repeat(3000);
     for tool in ["look", "launch", "fail"] {
         let shown = call(tool, json!({ "answer": noise })).await;
@@ -166,7 +166,7 @@ async fn binary_data_is_described_by_type_size_and_path() {
         assert!(path.ends_with("-result.bin") && shown.text.contains(&path) && content == noise, "{path}");
     }
 
-    // Without disk space the data is lost, and the text says so.
+    // Without disk space, the data is lost, and the text states this.
     let shown = call_with(true, EngineConfig::default(), "look", json!({"data": "x"})).await;
     assert!(shown.text.contains("could not be stored and is lost: the disk is full (make room)"), "{}", shown.text);
     assert_eq!(shown.warnings.len(), 2, "{:?}", shown.warnings);

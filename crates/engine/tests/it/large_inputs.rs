@@ -1,4 +1,5 @@
-//! Inputs that do not fit into the window are spilled to a file. The model and the user learn which part is visible.
+//! Inputs that do not fit into the window are spilled to a file. The model and the user are informed which part is
+//! visible.
 
 use std::sync::Arc;
 
@@ -88,7 +89,8 @@ async fn steered_and_queued_long_inputs_are_spilled() {
     }
 }
 
-/// A server reports a smaller window than configured in its refusal. The new input is then spilled, and not summarised.
+/// A server reports a smaller window than configured in its refusal. In this case, the new input is spilled, and not
+/// summarised.
 #[tokio::test]
 async fn input_is_spilled_if_the_window_turns_out_smaller() {
     let (world, session) = World::new([Play::Overflows(3000), says("Reviewed.")]).begun().await;
@@ -106,7 +108,7 @@ async fn input_is_spilled_if_the_window_turns_out_smaller() {
 
 #[tokio::test]
 async fn long_request_stays_verbatim_through_compactions() {
-    // Larger than the recent part that a compaction retains, and small enough to be sent whole at first.
+    // The input is larger than the recent part that a compaction retains, and small enough to be sent whole at first.
     let (world, session) = World::new([]).begun().await;
     let request = format!("Do all of this, step by step:\n{}", lines(420));
     for n in 0..12 {

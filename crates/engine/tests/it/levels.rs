@@ -69,7 +69,8 @@ async fn compact_tool_is_a_reported_no_op_with_enough_space() {
 async fn reset_compaction_and_undo_report_level_changes() {
     use TokenLevel::{Info, Warning};
     let (world, session) = World::new([]).begun().await;
-    // Estimates only, as with a server that does not count: nine turns of 640 tokens in a window of 8192.
+    // Only estimates are available, as with a server that does not count. Nine turns of 640 tokens run in a window of
+    // 8192.
     for turn in 0..9 {
         world.model.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "more of it ".repeat(230))).await;
@@ -120,7 +121,7 @@ async fn uncounted_answers_are_estimated_whole_and_once() {
     assert!(view.tokens.abs_diff(parts) < 60, "{} expected of about {parts}: {view:#?}", view.tokens);
 }
 
-/// Creates a world with two models: one writes the last answers, the other one does everything else.
+/// Creates a world with two models: one writes the last answers, and the other does everything else.
 async fn two(base: Arc<ScriptedModel>, chat: Arc<ScriptedModel>) -> (World, SessionHandle, Arc<TwoModels>) {
     let models = Arc::new(TwoModels { base, slot: Slot::Chat, other: chat, listed: true });
     let (world, session) = World::with_models(Arc::clone(&models) as _).begun().await;
@@ -143,7 +144,7 @@ async fn token_counts_of_models_are_not_mixed() {
     assert!((1500..3500).contains(&view.tokens), "{}", view.tokens);
     assert_eq!(levels(&world, &session), [], "the next model's window determines the level");
 
-    // Each model's requests are compared with its own earlier ones.
+    // Each model's requests are compared with its own earlier requests.
     models.base.then(look(2100));
     models.other.then(counted("That, too.", 150));
     turn(&session, StartTurn { max_steps: Some(1), ..input("Look again") }).await;
@@ -192,7 +193,7 @@ async fn embedded_candidate_prompts_do_not_count_as_context() {
     let info = ModelInfo { embedded: true, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, []);
     let (world, session, _) = two(Arc::clone(&model), Arc::clone(&model)).await;
-    // It rates fourteen candidates, each with a separate prompt.
+    // The model rates fourteen candidates, each with a separate prompt.
     model.then(counted("It is noon.", 8000));
     run(&session, "What time is it?").await;
     let view = session.context().await.unwrap();

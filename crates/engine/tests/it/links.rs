@@ -1,4 +1,4 @@
-//! Calls that read through links: judged under both names, and run under the judged one.
+//! Calls that read through links, which are judged under both names and run with the target's name.
 
 use std::{path::Path, sync::Arc};
 
@@ -61,7 +61,7 @@ fn stricter_rule_of_link_and_target_wins() {
         (None, "CLAUDE.md", "AGENTS.md", "allow"),
         (None, "docs/a.md", "/project/.env", "high"),
         (None, "docs/a.md", "/project/.aws/credentials", "high"),
-        // The name of the link counts too, whatever it leads to.
+        // The name of the link is also judged, regardless of its target.
         (None, ".env", "example.txt", "high"),
         (Some(own), "docs/a.md", "/project/.envrc", "deny"),
         (Some(own), "docs/a.md", "/project/drafts/a.md", "ask"),
@@ -71,7 +71,7 @@ fn stricter_rule_of_link_and_target_wins() {
         let policy = rules.map_or_else(shipped, compiled);
         check(&policy, &[], path, leads_to, expected);
     }
-    // A grant covers the same as it would under the real name.
+    // A grant covers the same calls as under the real name.
     let drafts = check(&compiled(own), &[], "docs/a.md", "/project/drafts/a.md", "ask");
     assert_eq!(drafts.grants, ["read_file"]);
     check(&compiled(own), &["read_file"], "docs/a.md", "/project/drafts/a.md", "allow");
@@ -106,7 +106,7 @@ async fn retargeted_link_is_not_read_after_restart() {
 async fn edits_and_approvals_cannot_bypass_denial_by_a_link() {
     let strict = "tools:\n  look: {patterns: {high_risk: ['\\.envrc']}, actions: {high_risk: deny}}\n";
     let config = || EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
-    // Edited by the user to a link.
+    // The user edits the path to a link.
     let (world, session) = World::with(config(), [look(".env"), says("Then not.")]).begun().await;
     world.disk.link("docs/a.md", ".envrc");
     let (events, _) = answering(&session, input("Go!"), Answer::Edit { args: json!({"path": "docs/a.md"}) }).await;

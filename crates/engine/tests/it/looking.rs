@@ -1,4 +1,4 @@
-//! Commands that need no approval because they are read-only: they are confined, and not recorded for undo.
+//! Commands that need no approval because they are read-only. Such commands are confined, and not recorded for undo.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,7 @@ async fn ran(
     on_interrupt: OnInterrupt,
     enforces_read_only: bool,
 ) -> Ran {
-    // A shell whose commands all change a file.
+    // In this shell, all commands change a file.
     let (disk, confinements): (Arc<MemoryDisk>, Arc<Mutex<Vec<bool>>>) = Default::default();
     let (files, recorded_confinements) = (Arc::clone(&disk), Arc::clone(&confinements));
     let on_call = move |context: &ToolContext, _: &ToolCall| {
@@ -68,10 +68,10 @@ async fn unapproved_commands_run_in_a_read_only_sandbox() {
     let wait = OnInterrupt::Wait;
     for command in ["ls", "pwd && cat a.txt | head -n 3", "git status"] {
         assert_eq!(ran(command, shipped(), plain(), wait, true).await, confined, "{command}");
-        // Also without approvals: the same command runs in the same way.
+        // Even without approvals, the same command runs in the same way.
         assert_eq!(ran(command, shipped(), plain(), OnInterrupt::Approve, true).await, confined, "{command}");
     }
-    // Approved, granted, allowed by a rule, and without approvals.
+    // The command is approved, granted, allowed by a rule, and run without approvals.
     assert_eq!(ran("make", shipped(), plain(), wait, true).await, free(true));
     assert_eq!(ran("ls && make", shipped(), plain(), wait, true).await, free(true));
     let granted = granting(&["run_bash_command: make"]);

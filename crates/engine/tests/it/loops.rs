@@ -1,4 +1,4 @@
-//! Models that repeat calls: what restarts the count, and what does not.
+//! Models that repeat calls, and the events that restart the count.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ async fn repetition_count_survives_restart_and_resets_after() {
     assert_eq!((reason(&result), result.text.as_str(), result.steps), (json!("loop"), "In circles.", 3));
     let noted = warnings(&next.store.events_of(session.id()), "repeated_call");
     assert_eq!(noted.len(), 1, "the notice was sent before the restart");
-    // A user who continues after the final answer has seen it, so the count restarts.
+    // A user who continues after the final answer has seen that answer, so the count restarts.
     looks(1).chain([says("Seen.")]).for_each(|play| next.model.then(play));
     let result = turn(&session, continuation()).await;
     assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "Seen."));

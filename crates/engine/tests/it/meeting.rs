@@ -47,7 +47,7 @@ fn on_request(if_busy: IfBusy) -> StartTurn {
     StartTurn { compact: Some(CompactionStrategy::Auto), if_busy, ..continuation() }
 }
 
-/// Creates a turn that waits for the user, and whose call filled the window.
+/// Creates a turn that waits for the user and whose call filled the window.
 async fn waiting() -> (World, SessionHandle, Interrupt) {
     let (world, session) = World::new([]).begun().await;
     run_turns(&world, 0..9, &session).await;

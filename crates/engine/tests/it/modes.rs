@@ -1,4 +1,4 @@
-//! Session modes: they apply from the next call, survive a restart, and are announced.
+//! Session modes, which apply from the next call, survive a restart, and are announced.
 
 use agentd_core::{
     audit::AuditFact,
@@ -62,7 +62,7 @@ async fn requests_mention_plan_mode_while_active() {
     session.set_mode(SessionMode::Ask, client()).await.unwrap();
     run(&session, "Go!").await;
     let ends = |request: usize| format!("{:?}", world.model.requests()[request]).contains("ended plan mode");
-    // The announcement stays in the history, so its end is announced too.
+    // The announcement stays in the history, so the end of the mode is also announced.
     assert!(mentions_plan(0) && !ends(0) && mentions_plan(1) && ends(1));
     world.model.then(says("Three."));
     run(&session, "And?").await;

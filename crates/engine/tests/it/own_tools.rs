@@ -1,4 +1,5 @@
-//! Tools that links answer themselves: judged like all others, and answered without a question if no rule matches.
+//! Tools that links answer themselves, which are judged like all others, and answered without a question if no rule
+//! matches.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ fn rules(yaml: &str) -> EngineConfig {
     EngineConfig { policy: Arc::new(compiled(yaml)), ..EngineConfig::default() }
 }
 
-/// Rule file section that matches every call of a tool.
+/// Rule file section that matches every call to a tool.
 fn every(tool: &str, action: &str) -> String {
     format!("tools: {{{tool}: {{patterns: {{high_risk: ['.*']}}, actions: {{high_risk: {action}}}}}}}\n")
 }
@@ -77,7 +78,7 @@ async fn ask_human_with_approval_survives_restarts() {
     let (_started, approval) = asked(&session).await;
     assert!(matches!(approval.ask, Ask::Approval { .. }), "{approval:?}");
 
-    // Restarted before any answer.
+    // The daemon is restarted before any answer.
     let (_second, session) = wary(&world.store, []).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
     answer(&session, &approval, Answer::Approve).await.unwrap();
@@ -85,7 +86,7 @@ async fn ask_human_with_approval_survives_restarts() {
     let asks = question(&mut events).await;
     assert!(matches!(&asks.ask, Ask::Question { question, .. } if question == "Which colour?"), "{asks:?}");
 
-    // Restarted after the approval, while the question itself is pending.
+    // The daemon is restarted after the approval, while the question itself is pending.
     let (third, session) = wary(&world.store, [says("Green it is.")]).settled(session.id()).await;
     answer_and_follow(&session, &asks, Answer::Text { text: "green".to_owned() }).await;
     let log = third.log(&session);

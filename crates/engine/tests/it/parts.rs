@@ -1,4 +1,4 @@
-//! Parts of an input besides its text: stored, announced once, and rejected if invalid.
+//! Parts of an input in addition to its text, which are stored, announced once, and rejected if invalid.
 
 use agentd_core::{
     error::ErrorKind,
@@ -44,7 +44,7 @@ async fn queued_turn_keeps_its_input_parts() {
     let part = || vec![file("a.txt", b"the first needle"), selection("b.rs", None, "the second needle")];
     let queued = StartTurn { if_busy: IfBusy::Queue, ..input("Then") };
     let mut waiting = start(&world, &session, queued.clone(), part()).await.unwrap();
-    // Only text can be added to a running turn, and nothing of a rejected input is stored.
+    // Only text can be added to a running turn, and no part of a rejected input is stored.
     for if_busy in [IfBusy::Refuse, IfBusy::Steer] {
         let refused = start(&world, &session, StartTurn { if_busy, ..input("Now") }, part()).await.err().unwrap();
         assert!(refused.hint().is_some(), "{refused}");
@@ -55,7 +55,7 @@ async fn queued_turn_keeps_its_input_parts() {
     assert_eq!(to_end(&mut waiting.events).await.1.text, "done");
     let sent = world.sent_text();
     assert!(sent.contains("the first needle") && sent.contains("the second needle"), "{sent}");
-    // A turn that never runs leaves its files to the next one.
+    // A turn that never runs leaves its files to the next turn.
     world.model.then(Play::Hangs(Vec::new()));
     let mut running = session.start_turn(input("Third")).await.unwrap();
     let waiting = start(&world, &session, queued, vec![file("late.txt", b"the third needle")]).await.unwrap();

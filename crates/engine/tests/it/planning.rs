@@ -95,7 +95,7 @@ async fn rejection_with_reason_replans_and_without_ends_the_turn() {
     answer(&session, &second, Answer::Reject { reason: None }).await.unwrap();
     let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.stop_reason, result.denials.last().unwrap().tool.as_str()), (StopReason::Denied, "plan"));
-    // Planning has ended: the next input only plans if that is requested.
+    // Planning has ended: the next input starts with a plan only if requested.
     world.then([change(), says("Done.")]);
     assert_eq!(run(&session, "Change a after all").await.text, "Done.");
     assert_eq!(results(&world, &session).last(), Some(&None));

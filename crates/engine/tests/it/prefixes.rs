@@ -1,4 +1,4 @@
-//! Requests only grow: each starts with all of the previous one, whatever is added in between.
+//! Requests only grow. Each request starts with the whole previous request, regardless of additions in between.
 
 use agentd_core::{
     event::EventKind,
@@ -26,7 +26,7 @@ enum Action {
     Steer,
     /// A turn that reaches its limit, and gives a last answer.
     Limit,
-    /// A turn in plan mode, which then ends.
+    /// A turn in plan mode, after which the mode ends.
     Mode,
     /// A turn that is continued after its model failed.
     Fail,
@@ -59,7 +59,7 @@ fn todos(done: u8) -> Value {
     json!({"todos": (0..4).map(todo).collect::<Vec<_>>()})
 }
 
-/// Performs the action, and returns its requests.
+/// Performs the action, and returns the requests that it caused.
 async fn play(world: &mut World, id: agentd_core::ids::SessionId, action: Action) -> Vec<ModelRequest> {
     let before = world.model.requests().len();
     let session = world.engine.session(id).await.unwrap();

@@ -1,5 +1,5 @@
-//! Readers of a session: many, late, slow and gone. News of all sessions: sent to watchers, collected only for them,
-//! and never waited for.
+//! Readers of a session: many, late, slow and disconnected. News from all sessions are sent to watchers, collected only
+//! for watchers, and never wait for a watcher.
 
 use std::time::Duration;
 

@@ -51,13 +51,14 @@ async fn old_results_are_offloaded_before_summarising() {
     let stored = String::from_utf8(world.workspaces.kept(session.id(), path).unwrap()).unwrap();
     assert!(stored.contains("some more of it some more"), "{stored}");
 
-    // After a restart the same is sent.
+    // After a restart, the same messages are sent.
     let sent = world.last_request();
     let (world, session) = world.recovered(session.id(), [says("Still here.")]).await;
     run(&session, "Still there?").await;
     assert_eq!(world.last_request().messages[..sent.messages.len()], sent.messages[..]);
 
-    // After an undo everything is visible again, also after a restart, and nothing is offloaded again while it fits.
+    // After an undo, everything is visible again, even after a restart, and nothing is offloaded again while the
+    // history fits.
     let (_, undone) = session.undo_compaction().await.unwrap();
     assert_eq!(undone.strategy, CompactionStrategy::Offload);
     for world in [world.restarted_with_files([says("All of it.")]), world.restarted_with_files([says("All of it.")])] {
@@ -157,7 +158,7 @@ async fn input_recalls_related_compacted_passages() {
     assert!(text.contains("<passage from=") && text.contains("23. Paint wall 23 in colour 161."), "{text}");
     assert!(text.len() < 2000, "{text}");
 
-    // The passage stays at its place, and an input that names nothing gets none.
+    // The passage stays at its position, and an input that names nothing gets no passage.
     world.model.then(says("Yes."));
     run(&session, "Go on.").await;
     let next = world.last_request();
@@ -185,7 +186,7 @@ async fn user_answers_and_last_answer_survive_compaction() {
     assert!(summary.contains("You answered: Done "), "{summary}");
 }
 
-/// Bad summaries of a model: empty, partial, with reasoning, or with foreign text.
+/// Bad summaries from a model: empty, partial, with reasoning, or with foreign text.
 fn badly(number: usize) -> Play {
     let text = |text: &str| ModelChunk::Text(text.to_owned());
     match number % 11 {
@@ -226,7 +227,7 @@ async fn first_user_rule_survives_poor_summaries() {
         assert!(compactions(&world, &session).len() > 5, "in {window} tokens");
         for request in world.model.requests() {
             let last = request.messages.last();
-            // A transcript for a summary contains only what it replaces.
+            // A transcript for a summary contains only the items that the summary replaces.
             let is_transcript = matches!(last, Some(Message::User { text }) if text.contains("<history>"));
             let all = texts(&request);
             assert!(is_transcript || all.contains(RULE), "in {window} tokens: {all}");

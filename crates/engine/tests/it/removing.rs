@@ -35,7 +35,7 @@ async fn is_gone(world: &World, id: SessionId) -> bool {
     world.store.session(id).await.unwrap().is_none()
 }
 
-/// Like `world`, with a session that was used.
+/// Same as `world`, with a session that was used.
 async fn used_world() -> (World, SessionId) {
     let world = world();
     let id = used(&world).await;
@@ -217,7 +217,7 @@ async fn session_used_since_the_check_is_not_cleaned() {
     }
 }
 
-/// In any order: an accepted turn is completed, and a removed session has accepted none.
+/// In any order, an accepted turn is completed, and a removed session has accepted no turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turn_acceptance_and_session_removal_are_exclusive() {
     let world = world();
@@ -260,7 +260,7 @@ async fn turn_acceptance_and_session_removal_are_exclusive() {
 async fn interrupted_removal_is_finished_at_next_start() {
     let (world, id) = used_world().await;
     let (_gate, deleting) = deleting(&world, id).await;
-    // Killed before the first file is removed.
+    // The removal is aborted before the first file is removed.
     deleting.abort();
     assert!(deleting.await.unwrap_err().is_cancelled());
     world.workspaces.hold_nothing();

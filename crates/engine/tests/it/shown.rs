@@ -66,7 +66,7 @@ async fn file_changed_during_a_question_is_asked_again() {
 #[tokio::test]
 async fn file_changed_across_restart_is_not_overwritten() {
     for given in every_yes() {
-        // The file changes before the answer, while only the journal has the question.
+        // The file changes before the answer, while the question is only in the journal.
         let world = World::new([change()]);
         world.disk.write("a", "first");
         let (_started, interrupt) = asked(&world.session().await).await;
@@ -76,7 +76,7 @@ async fn file_changed_across_restart_is_not_overwritten() {
         assert!(!warnings(&events, "changed_since_asked").is_empty(), "{given:?}");
         assert_eq!((next.disk.read("a").as_str(), next.tools.ran().len()), ("theirs", 0), "{given:?}");
 
-        // The file changes after the answer, which the stopped daemon could not act on.
+        // The file changes after the answer, on which the stopped daemon could not act.
         let store = world.killed_when_answered(interrupt.session_id);
         let disk = Arc::clone(&world.disk);
         let last = World::on_disk(store, disk, EngineConfig::default(), [says("I see.")]);
@@ -136,7 +136,7 @@ async fn always_is_rejected_if_it_cannot_be_audited() {
         let (events, _) = to_end(&mut started.events).await;
         assert!(results(&events).iter().all(|result| result.ran_with.is_none()), "nothing was edited: {events:?}");
         assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (1, 1));
-        // The log has the grant before the call runs.
+        // The log contains the grant before the call runs.
         let entries = world.audit.entries();
         let granted = entries.iter().position(|entry| matches!(entry.fact, AuditFact::GrantAdded { .. }));
         let ran = entries.iter().position(|entry| matches!(entry.fact, AuditFact::CallDecided(_)));

@@ -1,4 +1,4 @@
-//! Cancellation, panics, full disks and shutdown of the daemon.
+//! Cancellation, panics, full disks and daemon shutdown.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn subscribers_learn_of_a_full_disk_during_a_turn() {
     };
     assert_eq!(error.kind(), ErrorKind::Storage);
 
-    // While the disk is full the session is read-only, and no turn continues.
+    // While the disk is full, the session is read-only, and no turn continues.
     world.store.fail_next_appends(2);
     let session = world.engine.session(session.id()).await.unwrap();
     let view = session.show().await.unwrap();

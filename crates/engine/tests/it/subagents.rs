@@ -26,7 +26,7 @@ fn report(of: &str) -> String {
     format!("The report of {of}. {}", "Each thing was looked at and found in order. ".repeat(6))
 }
 
-/// Task of the subagent that makes the request; `None` for the main agent.
+/// Task of the subagent that sends the request; `None` for the main agent.
 fn task_of(request: &ModelRequest) -> Option<String> {
     let is_child =
         matches!(&request.messages[0], Message::System { text } if text.contains("You work for another agent."));
@@ -145,7 +145,7 @@ async fn subagent_ends_if_its_parents_journal_fails() {
     let (_, ended) = to_end(&mut child.subscribe(0).await.unwrap()).await;
     assert_eq!(ended.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(child.id())).await.unwrap().is_empty());
-    // The session receives the result when it is used again.
+    // The session receives the result when the session is used again.
     let session = world.engine.session(session.id()).await.unwrap();
     to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert!(world.log(&session).contains("result of delegate_task E_CANCELLED"), "{}", world.log(&session));

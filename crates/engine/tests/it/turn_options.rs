@@ -1,5 +1,5 @@
-//! Options of a client for one turn: instructions, allowed tools, limits. They apply to this turn only, also after a
-//! restart.
+//! Options of a client for one turn: instructions, allowed tools, limits. These options apply only to this turn, even
+//! after a restart.
 
 use std::time::Duration;
 

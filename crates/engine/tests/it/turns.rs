@@ -142,7 +142,8 @@ async fn invalid_inputs_are_rejected_with_a_hint() {
     assert_eq!(unknown.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::NotFound);
 }
 
-/// Input added while the model gives this answer stays where the model read it, in the next turn and after a restart.
+/// Checks that input added during this answer stays at the position where the model read it, in the next turn and after
+/// a restart.
 async fn check_steering_position(answer: ModelChunk) {
     let gate = Arc::new(Notify::new());
     let world = World::new([Play::Waits(Arc::clone(&gate), vec![answer]), says("Green it is."), says("Still green.")]);

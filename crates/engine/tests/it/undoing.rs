@@ -1,4 +1,4 @@
-//! File changes: recorded with their calls, undone by the user and by the model.
+//! File changes, which are recorded with their calls and undone by the user and by the model.
 
 use agentd_core::{
     error::ErrorKind,
@@ -135,7 +135,7 @@ async fn undo_without_changes_marks_its_turn_undone() {
     .await;
     run(&session, "one").await;
     run(&session, "two").await;
-    // Reverted manually, or before a crash prevented the record of it.
+    // The change is reverted manually, or before a crash prevented its record.
     world.disk.write("a", "");
     let before = world.store.events_of(session.id()).len();
     session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
@@ -146,7 +146,7 @@ async fn undo_without_changes_marks_its_turn_undone() {
         panic!("{settled:?}")
     };
     assert_eq!(files, &[]);
-    // The next undo applies to the turn before, and this one cannot be redone.
+    // The next undo applies to the previous turn, and this turn cannot be redone.
     assert_eq!(session.undo(redo()).await.unwrap_err().kind(), ErrorKind::NotFound);
     let second = Some(TurnChoice::Number(2));
     assert_eq!(session.undo(UndoRequest { turn: second, ..redo() }).await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -168,7 +168,7 @@ async fn undo_patch_is_judged_by_the_paths_it_changes() {
             says("It was refused."),
         ])
         .await;
-        // The edit is approved. Undoing it needs approval as well, although the session does not ask for writes.
+        // The edit is approved. Undoing the edit also needs approval, although the session does not ask for writes.
         let (mut started, change) = asked(&session).await;
         assert!(matches!(&change.ask, Ask::Approval { tool, .. } if tool == "change"), "{path}: {change:?}");
         answer(&session, &change, Answer::Approve).await.unwrap();

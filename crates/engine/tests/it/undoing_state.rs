@@ -110,7 +110,7 @@ async fn undo_after_a_crash_reverts_the_interrupted_edit_only() {
     .await;
     run(&session, "one").await;
     run(&session, "two").await;
-    // Killed when the tool had run, before its effect was stored.
+    // The daemon is killed when the tool has run, before its effect is stored.
     let script = [undo(), calls(&[("undo_patch", json!({"path": "a"}))]), says("I see.")];
     let (next, session) = killed(&world, &session, 0, is_state_change, script).await;
     run(&session, "three").await;
@@ -120,7 +120,7 @@ async fn undo_after_a_crash_reverts_the_interrupted_edit_only() {
     assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec![], String::new()));
 }
 
-/// Creates a session with an edit that moves a text from the state to the disk.
+/// Creates a session with an edit that moves text from the state to the disk.
 async fn moved() -> (World, SessionHandle) {
     let (world, session) = World::trusting([
         calls(&[("change", edit("/state/plan", "sow"))]),
@@ -140,7 +140,7 @@ fn is_removal(kind: &EventKind) -> bool {
     matches!(kind, EventKind::StateChanged { change: StateChange::File(StateFileChange { content: None, .. }) })
 }
 
-/// Killed when the state change was stored, but not the result.
+/// The daemon is killed when the state change is stored, but not the result.
 #[tokio::test]
 async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     let both = || (vec!["plan: dig".to_owned()], String::new());
@@ -163,7 +163,7 @@ async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], "dig".to_owned()));
 }
 
-/// Killed when the tool had written to disk, before anything was stored. Only the disk half happened.
+/// The daemon is killed when the tool has written to disk, before anything is stored. Only the disk half happened.
 #[tokio::test]
 async fn half_applied_edit_is_reverted_in_its_half() {
     let (world, session) = moved().await;
@@ -172,7 +172,7 @@ async fn half_applied_edit_is_reverted_in_its_half() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
 }
 
-/// Killed when the disk half was reverted, before the state half was stored.
+/// The daemon is killed when the disk half is reverted, before the state half is stored.
 #[tokio::test]
 async fn interrupted_undo_is_finished_by_the_next() {
     let (world, session) = moved().await;
@@ -192,7 +192,7 @@ async fn interrupted_undo_is_finished_by_the_next() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
 }
 
-/// The model is informed regardless of who reverted the edit, and the next call applies to the edit before it.
+/// The model is informed regardless of who reverted the edit, and the next call applies to the previous edit.
 #[tokio::test]
 async fn reverted_edit_does_not_hide_the_one_before() {
     for by in ["the user", "a command", "another program"] {

@@ -48,7 +48,7 @@ fn text_of(request: &ModelRequest) -> String {
     request.messages.iter().map(|message| format!("{message:?}\n")).collect()
 }
 
-/// Asserts that each request contains the previous one and has the same callable tools.
+/// Asserts that each request contains the previous request and has the same callable tools.
 fn only_grows(world: &World) {
     let requests = world.model.requests();
     for pair in requests.windows(2) {
@@ -174,7 +174,7 @@ async fn open_todos_are_queried_once() {
     world.model.then(says("Noon."));
     assert_eq!(run(&session, "What time is it?").await.steps, 1);
 
-    // Later work with an unfinished list is asked about it, once as long as the list is unchanged.
+    // After later work, the model is asked about an unfinished list, once as long as the list is unchanged.
     let (world, session, result) = played([open(), says("Shall I go on?")]).await;
     assert_eq!(result.steps, 2);
     for (more, steps) in [(vec![says("The rest needs a key.")], 3), (vec![], 2)] {
@@ -185,7 +185,7 @@ async fn open_todos_are_queried_once() {
     // Work after the question has its own answer.
     let (.., result) = played([open(), says("Half."), calls(&[todos(&["completed"; 3])]), says("All.")]).await;
     check(&result, StopReason::Completed, "All.");
-    // An empty reply counts as an answer.
+    // An empty reply is also an answer.
     check(&played([open(), says("Half."), nothing()]).await.2, StopReason::Completed, "Half.");
 }
 

@@ -1,4 +1,4 @@
-//! Uploaded files: announced once with the next input, and shown to models that can see.
+//! Uploaded files: announced once with the next input, and shown to models with vision.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ async fn pictures_stay_with_the_vision_model() {
     assert_eq!(shown(&asked[1]), [b"PICTURE one".to_vec(), b"PICTURE number two".to_vec()]);
     // Sent messages are repeated byte for byte.
     assert_eq!(asked[0][..], asked[1][..asked[0].len()]);
-    // A picture that is gone is omitted, and the text says so.
+    // A missing picture is omitted, and the text states this.
     world.workspaces.lose(&second.picture.unwrap().path);
     assert_eq!(run(&session, "Once more?").await.text, "three");
     assert_eq!(shown(&requests(&vision)[2]), [b"PICTURE one".to_vec()]);

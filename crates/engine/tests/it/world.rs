@@ -80,7 +80,7 @@ impl World {
         Self::of(ScriptedModel::strict(window, []), None, Durable::default(), config)
     }
 
-    /// Creates a world with several models. Its own scripted model is not used.
+    /// Creates a world with several models. The world's own scripted model is not used.
     pub(crate) fn with_models(models: Arc<dyn Models>) -> Self {
         Self::of(ScriptedModel::new([]), Some(models), Durable::default(), EngineConfig::default())
     }
@@ -90,12 +90,12 @@ impl World {
         Self::of(ScriptedModel::new(script), None, self.durable(), EngineConfig::default())
     }
 
-    /// Starts another daemon on the same journal and disk. The tasks of this one end with the test.
+    /// Starts another daemon on the same journal and disk. The tasks of this daemon end with the test.
     pub(crate) fn restarted(&self, script: impl IntoIterator<Item = Play>) -> Self {
         Self::on_disk(Arc::clone(&self.store), Arc::clone(&self.disk), EngineConfig::default(), script)
     }
 
-    /// Starts another daemon with other models. Its own scripted model is not used.
+    /// Starts another daemon with other models. The daemon's own scripted model is not used.
     pub(crate) fn restarted_with(&self, models: Arc<dyn Models>) -> Self {
         Self::of(ScriptedModel::new([]), Some(models), self.durable(), EngineConfig::default())
     }
@@ -189,7 +189,7 @@ impl World {
         self.last_request().messages.into_iter().filter_map(result).collect()
     }
 
-    /// Maps the session's stored events, dropping those without a result.
+    /// Maps the session's stored events, dropping events without a result.
     pub(crate) fn facts<T>(&self, session: &SessionHandle, of: impl Fn(&EventKind) -> Option<T>) -> Vec<T> {
         self.store.events_of(session.id()).iter().filter_map(|event| of(&event.kind)).collect()
     }
@@ -236,7 +236,7 @@ pub(crate) async fn to_end(events: &mut Subscription) -> (Vec<Arc<Event>>, TurnR
     followed(events, async |_| {}).await
 }
 
-/// Like `to_end`, but calls `asked` for each question.
+/// Same as `to_end`, but calls `asked` for each question.
 pub(crate) async fn followed(
     events: &mut Subscription,
     asked: impl AsyncFn(&Interrupt),
@@ -404,7 +404,7 @@ pub(crate) fn sized(id: &str, context_window: u64, script: impl IntoIterator<Ite
     ScriptedModel::with_info(info, script)
 }
 
-/// One model for `slot`, and another one for all other slots.
+/// One model for `slot`, and another model for all other slots.
 pub(crate) struct TwoModels {
     pub(crate) base: Arc<ScriptedModel>,
     pub(crate) slot: Slot,
@@ -450,7 +450,7 @@ type OnCall = dyn Fn(&ToolContext, &ToolCall) -> Option<ToolOutput> + Send + Syn
 /// Scripted tools or a shell, with a callback before each call.
 pub(crate) struct WatchedTools {
     pub(crate) inner: Arc<ScriptedTools>,
-    /// Tool that replaces the scripted ones.
+    /// Tool that replaces the scripted tools.
     pub(crate) specs: Option<ToolSpec>,
     /// True if read-only commands are confined to reading.
     pub(crate) enforces_read_only: bool,

@@ -11,7 +11,7 @@ use agentd_store::SqliteStore;
 
 use crate::{file, new_session, one_session, open};
 
-/// Environment variable with the folder for the child process, which is this test binary.
+/// Environment variable with the folder for the child process, which runs this test binary.
 const CHILD_FOLDER: &str = "STORE_TEST_FOLDER";
 
 /// The child process: appends forever and prints every acknowledged event. Does nothing as a normal test.
@@ -62,7 +62,7 @@ async fn acknowledged_events_survive_a_kill() {
     store.close().await.unwrap();
 }
 
-/// Copies the files in the state in which a power loss would leave them.
+/// Copies the files in the state that a power loss would leave.
 fn copy_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -90,7 +90,8 @@ async fn torn_log_tail_loses_only_unacknowledged_events() {
     store.append(vec![script.input("torn")]).await.unwrap();
     std::fs::copy(log_of(folder.path()), log_of(copy.path())).unwrap();
     let whole = std::fs::metadata(log_of(copy.path())).unwrap().len();
-    // In the first page after the acknowledged part. The search index may have been written at the end since.
+    // The offset is in the first page after the acknowledged part. The search index may have been written at the end
+    // since then.
     let torn = acknowledged + 100;
     assert!(whole > torn);
     let log = std::fs::OpenOptions::new().write(true).open(log_of(copy.path())).unwrap();
@@ -114,7 +115,7 @@ async fn checkpoint_by_another_program_is_not_reported_as_loss() {
         other.close().unwrap();
         assert!(!log_of(copy.path()).exists(), "the last connection to close moves the log");
         if !is_moved {
-            // Like a database that never received its log, except for the tables.
+            // The copy is like a database that never received its log, except for the tables.
             file(copy.path()).execute_batch("PRAGMA foreign_keys = off; DELETE FROM events").unwrap();
         }
 

@@ -1,4 +1,4 @@
-//! Disk errors, wrong files and locked files: each is an error with a hint, and nothing is lost.
+//! Disk errors, wrong files and locked files, which must cause an error with a hint and lose nothing.
 
 use std::{path::Path, time::Duration};
 
@@ -22,7 +22,7 @@ fn check(error: &StoreError, message: &str, hint: &str) {
     assert!(error.hint().unwrap_or_default().contains(hint), "{error:?}");
 }
 
-/// Error of opening the journal.
+/// Error from opening the journal.
 fn failure(config: StoreConfig) -> StoreError {
     match SqliteStore::open(config) {
         Ok(_) => panic!("the journal was opened"),
@@ -105,7 +105,7 @@ async fn corrupt_journal(folder: &Path) -> StoreConfig {
     StoreConfig::at(path)
 }
 
-/// A damaged page of events after an unclean stop loses only the events on it, with and without a full check.
+/// A damaged page of events after an unclean stop loses only the events on that page, with and without a full check.
 #[tokio::test]
 async fn damaged_event_page_loses_only_its_events() {
     for full_check_up_to in [0, u64::MAX] {
@@ -117,7 +117,7 @@ async fn damaged_event_page_loses_only_its_events() {
         assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
         let damaged: Vec<u64> = events.iter().filter(|event| event.is_damaged()).map(|event| event.seq).collect();
         assert!((1..100).contains(&damaged.len()), "{damaged:?}");
-        // The model's history has a placeholder for each, so that the session can continue.
+        // The model's history has a placeholder for each damaged event, so that the session can continue.
         let items = store.recent_items(summary.id, 0, 1000).await.unwrap();
         assert_eq!(items.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
         let placeholders = items
@@ -164,7 +164,7 @@ async fn damaged_free_list_is_found_after_unclean_stop() {
     }
 }
 
-/// A damaged index loses nothing but time: it is rebuilt, and skipped until then.
+/// A damaged index loses nothing but time. It is skipped until it is rebuilt.
 #[tokio::test]
 async fn damaged_event_index_loses_nothing() {
     for index in ["completed_items", "events_by_number"] {
@@ -265,7 +265,7 @@ async fn missing_event_is_replaced_by_a_placeholder() {
     assert_eq!(found, [DamagedSession { id: Some(script.session), events: vec![2, 5] }]);
 }
 
-/// With any damage, the session can be removed, and the others are listed and usable.
+/// With any damage, the session can be removed, and other sessions are listed and usable.
 #[tokio::test]
 async fn damaged_session_can_be_removed() {
     let corruptions = [
@@ -307,12 +307,12 @@ async fn appends_fail_if_the_journal_file_was_removed() {
         check(&store.check_files().unwrap_err(), "was replaced", "docs/operations.md");
         std::fs::rename(&aside, &file).unwrap();
         store.check_files().unwrap();
-        // It may have been stored, so a caller that got an error checks.
+        // The event may have been stored, so a caller that got an error checks.
         let seen = store.events(before.session, before.seq, 10).await.unwrap();
         script.seq = before.seq + seen.len() as u64;
         store.append(vec![script.input("c")]).await.unwrap();
     }
-    // The file is in place, but empty.
+    // The file is still at its path, but empty.
     let (folder, store, mut script) = one_session().await;
     std::fs::write(folder.path().join("journal.db"), "").unwrap();
     check(&store.append(vec![script.input("b")]).await.unwrap_err(), "was emptied", "docs/operations.md");

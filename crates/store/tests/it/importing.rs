@@ -1,4 +1,4 @@
-//! Imported sessions: hidden until complete, and removed if they never are.
+//! Imported sessions: hidden until complete, and removed if never completed.
 
 use std::sync::Arc;
 
@@ -54,12 +54,12 @@ async fn imported_draft_is_invisible_until_published() {
     assert!(store.find_sessions(String::new(), 10).await.unwrap() == [other.session]);
     assert!(store.damaged().await.unwrap().is_empty());
     assert_eq!(store.size().await.unwrap().removed_sessions, 0);
-    // Events with a gap or a repeated number are rejected, and the draft is unchanged.
+    // Events with a gap or a repeated number are rejected, and leave the draft unchanged.
     for wrong in [&events[26..27], &events[10..12]] {
         let error = imports(&store).add(draft, wrong.to_vec()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
-    // A concurrent removal of another session does not affect it.
+    // A concurrent removal of another session does not affect the draft.
     store.delete_session(other.session).await.unwrap();
     overwritten(&store).await;
     imports(&store).add(draft, events[25..].to_vec()).await.unwrap();
@@ -72,7 +72,7 @@ async fn imported_draft_is_invisible_until_published() {
     assert_eq!(stored.summary.updated_at, "2026-01-31T12:00:00Z".parse().unwrap());
     let query = agentd_core::search::SearchQuery::parse("blue").unwrap();
     assert!(!store.search(query, None, 10).await.unwrap().hits.is_empty());
-    // It can continue, and a second session with its id is rejected.
+    // The imported session can continue, and a second session with its id is rejected.
     store.append(vec![script.input("and on")]).await.unwrap();
     let second = self::draft();
     imports(&store).begin(second).await.unwrap();

@@ -18,7 +18,7 @@ async fn appends_of_many_sessions_share_commits() {
     let appenders = scripts.iter_mut().map(async |script| {
         for _ in 0..ROUNDS {
             store.append(vec![script.input("word")]).await.unwrap();
-            // The reply means that it is stored: a reader sees it at once.
+            // The reply means that the event is stored, so a reader finds it at once.
             let last = store.session(script.session).await.unwrap().unwrap().summary.last_seq;
             assert_eq!(last, script.seq);
         }
@@ -39,12 +39,12 @@ async fn appends_of_many_sessions_share_commits() {
     }
 }
 
-/// An append whose caller has gone is stored completely or not at all, and the next one gets its number.
+/// An append whose caller has gone is stored completely or not at all, and the next append gets its number.
 #[tokio::test]
 async fn dropped_append_leaves_no_gap() {
     let (_folder, store, mut script) = one_session().await;
     let first = vec![script.input("a"), script.input("b")];
-    // One poll sends it; then its caller is dropped, whether or not there was a reply.
+    // One poll sends the append. After that, the caller is dropped, whether or not there was a reply.
     let mut append = store.append(first);
     let _ = futures_util::poll!(&mut append);
     drop(append);

@@ -65,7 +65,7 @@ fn corrupt_page(folder: &Path, page: u32) {
     std::fs::write(journal(folder), bytes).unwrap();
 }
 
-/// Waits until removed sessions are overwritten, except for those that cannot be.
+/// Waits until removed sessions are overwritten, except for sessions that cannot be overwritten.
 async fn overwritten(store: &SqliteStore) -> StoreSize {
     until("all removed data is overwritten", async || {
         Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0)

@@ -1,4 +1,4 @@
-//! Removal of sessions: immediate for all readers, without blocking, and overwritten completely.
+//! Removal of sessions: immediate for all readers, without blocking, with data overwritten completely.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::{corrupt_page, file, new_session, open, opened, overwritten, rows};
 
-/// A session of twelve megabytes, about a hundred pieces.
+/// A session of twelve megabytes, which is about a hundred pieces.
 async fn large_session(store: &SqliteStore) -> EventScript {
     let mut script = new_session(store).await;
     let text = "the blue door; ".repeat(2000);
@@ -79,7 +79,7 @@ async fn removed_text_leaves_the_log() {
     assert!(file_size(folder.path(), "journal.db-wal") > 0, "the text is in the log first");
     store.delete_session(small.session).await.unwrap();
     log_is_empty(folder.path()).await;
-    // Its id disappears with the record that its files are gone, which comes later.
+    // The session's id disappears later, when its files are recorded as removed.
     store.note_files_gone(vec![small.session]).await.unwrap();
     log_is_empty(folder.path()).await;
     store.close().await.unwrap();
@@ -88,7 +88,7 @@ async fn removed_text_leaves_the_log() {
 #[tokio::test]
 async fn start_after_a_kill_purges_removed_text_from_the_log() {
     let (copy, (folder, store)) = (tempfile::tempdir().unwrap(), opened());
-    // The log cannot be moved while a reader has an old snapshot.
+    // The log cannot be moved while a reader holds an old snapshot.
     let reader = file(folder.path());
     reader.execute_batch("BEGIN; SELECT count(*) FROM sessions").unwrap();
     let mut small = new_session(&store).await;
@@ -117,11 +117,11 @@ async fn interrupted_removal_is_continued() {
 
     let store = open(folder.path());
     assert_eq!(store.session(large.session).await.unwrap(), None);
-    // Its files are still recorded, too.
+    // The session's files are still recorded.
     assert_eq!(store.files_left().await.unwrap(), [large.session]);
     store.note_files_gone(vec![large.session]).await.unwrap();
     overwritten(&store).await;
-    // A new session is not mistaken for it.
+    // A new session is not mistaken for the removed session.
     let new = new_session(&store).await;
     assert!(store.events(new.session, 0, 10).await.unwrap().is_empty());
     store.close().await.unwrap();
@@ -142,7 +142,7 @@ fn check_gone(folder: &Path, text: &str) {
 /// Damages the page of rows that contains this text.
 fn corrupt_page_with(folder: &Path, text: &str) {
     let bytes = std::fs::read(folder.join("journal.db")).unwrap();
-    // First byte of a page that has rows.
+    // The first byte of a page marks a page with rows.
     let found = bytes.chunks(4096).position(|page| page[0] == 0x0d && contains_text(page, text));
     corrupt_page(folder, u32::try_from(found.unwrap()).unwrap());
 }
@@ -157,7 +157,7 @@ async fn session_with(store: &SqliteStore, text: &str) -> EventScript {
 
 #[tokio::test]
 async fn damaged_page_does_not_block_removal_or_overwriting() {
-    // Damaged in the first piece, and in a later one.
+    // Damage the first piece, and a later piece.
     for damaged in [5, 300] {
         let (folder, store) = opened();
         let (damaged_session, other) =
@@ -178,7 +178,7 @@ async fn damaged_page_does_not_block_removal_or_overwriting() {
         store.close().await.unwrap();
         check_gone(folder.path(), "green door");
 
-        // The next start retries it, and is not blocked by it.
+        // The next start retries the session, and is not blocked by the damage.
         let store = open(folder.path());
         let third = session_with(&store, "the red door").await;
         store.delete_session(third.session).await.unwrap();
@@ -197,7 +197,7 @@ async fn session_with_damaged_settings_can_be_removed() {
     let store = open(folder.path());
     store.delete_session(damaged_session.session).await.unwrap();
     assert!(store.sessions(10).await.unwrap().is_empty() && store.open_turns().await.unwrap().is_empty());
-    // Everything except the data on that page.
+    // Everything is overwritten except the data on that page.
     assert_eq!(overwritten(&store).await.stuck_sessions, 1);
     store.close().await.unwrap();
     check_gone(folder.path(), "blue door");

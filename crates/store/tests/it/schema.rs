@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::{file, open, opened};
 
-/// A journal of the first version, as SQL text, so that later changes of the code do not affect it.
+/// A journal of the first version, as SQL text, so that later code changes do not affect the test.
 const VERSION_1: &str = include_str!("version_1.sql");
 
 /// Opens a journal of the first version after applying this change.
@@ -59,7 +59,7 @@ async fn journal_of_the_first_version_opens() {
     store.close().await.unwrap();
 }
 
-/// Migration 5: history that was reset before windows existed stays hidden, and nothing else is hidden.
+/// Checks migration 5: history that was reset before windows existed stays hidden, and nothing else is hidden.
 #[tokio::test]
 async fn history_reset_before_windows_stays_hidden() {
     let (_folder, store) = old_journal("UPDATE sessions SET reset_seq = 2 WHERE last_seq = 5");
@@ -71,7 +71,7 @@ async fn history_reset_before_windows_stays_hidden() {
     store.close().await.unwrap();
 }
 
-/// Migration 16: sessions that were sorted by time keep that order, and those used later come before them.
+/// Checks migration 16: sessions that were sorted by time keep that order, and sessions used later come before them.
 #[tokio::test]
 async fn migrated_sessions_keep_their_time_order() {
     for is_waiting_last in [true, false] {

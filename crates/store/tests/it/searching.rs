@@ -27,8 +27,8 @@ async fn searched(store: &SqliteStore, query: &str) -> SearchResult {
     }
 }
 
-/// A journal as an older version left it, without an index. No other connection can write until the transaction that is
-/// opened here ends.
+/// Creates a journal without an index, as left by an older version. No other connection can write until the returned
+/// transaction ends.
 fn without_index(folder: &Path) -> Connection {
     let other = file(folder);
     loop {
@@ -68,7 +68,7 @@ async fn lagging_index_is_built_and_search_reports_it() {
     let one = store.search(SearchQuery::parse("needle").unwrap(), Some(scripts[1].session), 5).await.unwrap();
     assert_eq!((one.hits.len(), one.unsearched), (1, 0));
 
-    // Events stored during the update are found, too.
+    // Events stored during the update are also found.
     let script = &mut scripts[0];
     store.append(vec![script.turn_started(), script.input("a new needle")]).await.unwrap();
     store.append(vec![script.turn_ended(StopReason::Completed)]).await.unwrap();
@@ -123,7 +123,8 @@ async fn lines_found(store: &SqliteStore, lines: u64) -> Vec<usize> {
     found
 }
 
-/// Creates a closed journal with two sessions that are not indexed. They have more events than a search indexes itself.
+/// Creates a closed journal with two sessions that are not indexed. The sessions have more events than a search indexes
+/// by itself.
 async fn unsearched(folder: &Path, lines: u64) {
     let store = open(folder);
     for _ in 0..2 {
@@ -151,7 +152,7 @@ async fn damaged_page_loses_only_its_search_hits() {
         all.expect("the index is completed in time");
         let found = lines_found(&store, LINES).await;
         let lost = found.iter().filter(|sessions| **sessions < 2).count();
-        // If only the numbers are damaged, the events themselves are readable.
+        // If only the table `completed_items` is damaged, the events themselves are readable.
         let expected = if table == "events" { 1..50 } else { 0..1 };
         assert!(expected.contains(&lost) && !found.contains(&0), "{lost} lines of one session are lost with {table}");
     }

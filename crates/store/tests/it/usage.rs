@@ -1,4 +1,4 @@
-//! Usage of model calls: across restarts, by local days, and on the disk.
+//! Usage of model calls: across restarts, by local days, and on disk.
 
 use agentd_core::{
     Timestamp,

@@ -1,8 +1,8 @@
 //! Imports a session from an untrusted archive.
 //!
-//! An import brings no permissions: no grants, no mode that allows more, no folders of the user. It also does not speak
-//! for the user: pinned rules are only reported. Everything open is ended, so that nothing runs by itself. The import
-//! stays invisible until [`SessionImport::finish`] publishes it, and is removed if that is not reached.
+//! An import brings no permissions: no grants, no mode that allows more, no user folders. It also adds no text on the
+//! user's behalf, so pinned rules are only reported. Everything open is ended, so that nothing runs by itself. The
+//! import stays invisible until [`SessionImport::finish`] publishes it, and is removed if it is never published.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -39,15 +39,15 @@ const MAX_MODEL: usize = 200;
 /// Maximum length of a name in the audit log, in characters.
 const MAX_ORIGIN: usize = 100;
 
-/// An import in progress. If it is neither finished nor abandoned, it is removed at the next start.
+/// An import in progress. If it is neither finished nor abandoned, the import is removed at the next start.
 pub struct SessionImport {
     engine: Engine,
     sessions: Vec<IncomingSession>,
-    /// New session IDs by the IDs in the archive.
+    /// New session IDs by their IDs in the archive.
     ids: HashMap<SessionId, SessionId>,
     as_new: bool,
     counts_usage: bool,
-    /// Program that wrote the archive, as stated by the archive, and the client that imports it.
+    /// Program that wrote the archive, as stated by the archive, and the client that imports the archive.
     source: String,
     client: String,
     at: Timestamp,
@@ -63,7 +63,7 @@ struct IncomingSession {
 }
 
 impl Engine {
-    /// Starts importing a session followed by its subagents. With `as_new` all of them get new IDs.
+    /// Starts importing a session followed by its subagents. With `as_new`, all sessions get new IDs.
     ///
     /// # Errors
     /// If the descriptions are inconsistent, one of the sessions already exists, or the journal cannot be written.
@@ -137,7 +137,7 @@ fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
 }
 
 impl SessionImport {
-    /// Excludes the import's model calls from the usage of this daemon.
+    /// Excludes the import's model calls from this daemon's usage.
     #[must_use]
     pub fn without_usage(self) -> Self {
         Self { counts_usage: false, ..self }
@@ -169,7 +169,7 @@ impl SessionImport {
     /// Adds the next events of a session.
     ///
     /// # Errors
-    /// If they are out of order or belong to another session, or the journal cannot be written.
+    /// If the events are out of order or belong to another session, or the journal cannot be written.
     pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), EngineError> {
         let at = self.sessions.iter().position(|incoming| incoming.archived.id == session);
         let at =
@@ -200,7 +200,7 @@ impl SessionImport {
     /// Adds a file. Blocks.
     ///
     /// # Errors
-    /// If its path leads outside, its name is already used, or the disk cannot store it.
+    /// If its path leads outside, its name is already used, or it cannot be written to disk.
     pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), EngineError> {
         if self.tree.is_none() {
             let transport =
@@ -215,7 +215,8 @@ impl SessionImport {
     /// Ends open turns and publishes the whole import in one step. Blocks if it has files.
     ///
     /// # Errors
-    /// If events are missing, or the journal or the disk cannot store it. Nothing of the import remains then.
+    /// If events are missing, or the journal or the files cannot be written. In this case, nothing of the import
+    /// remains.
     pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
         let finished = self.try_finish().await;
         match &finished {
@@ -251,7 +252,7 @@ impl SessionImport {
         if let Some(tree) = self.tree.take()
             && let Err(error) = tree.reveal()
         {
-            // The tree is complete, and the next start publishes it.
+            // The tree is complete, and the next start publishes the tree.
             tracing::error!(session = %session_id, "the files of an imported session are not in place yet: {error}");
         }
         let stored = ports.store.session(session_id).await?;
@@ -301,8 +302,8 @@ impl SessionImport {
         }
     }
 
-    /// Settings of an imported session. They allow no more than those of a new session, and contain no rules that
-    /// models would attribute to the user.
+    /// Settings of an imported session. The settings allow no more than those of a new session, and contain no rules
+    /// that models would attribute to the user.
     fn settings(&self, incoming: &IncomingSession) -> SessionSettings {
         let archived = incoming.archived.settings.clone();
         let imported = ImportOrigin { events: incoming.last_seq, context: incoming.archived.context.clone() };
@@ -345,8 +346,8 @@ fn invalid_archive(reason: String) -> EngineError {
         .with_hint("nothing was imported; export the session again")
 }
 
-/// Replaces session IDs in an event, also in the text of calls and results, because models name their subagents there.
-/// A session that is not in the archive gets a fresh ID, so that it never refers to a session here.
+/// Replaces session IDs in an event, including in the text of calls and results, because models name their subagents
+/// there. A session that is not in the archive gets a fresh ID, so that it never refers to a session here.
 fn with_renamed_sessions(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
     let rename = |id: &mut SessionId| *id = ids.get(id).copied().unwrap_or_else(SessionId::generate);
     let rename_in = |text: &mut String| {

@@ -1,11 +1,11 @@
 //! Exports sessions to other machines, and imports them.
 //!
-//! - This file exports, and removes data that never leaves the machine. A session is exported up to the event that was
-//!   its last one when its actor was asked, so that the export is consistent even while a turn is running. Interrupted
-//!   imports are also cleaned up here.
+//! - This file exports sessions, after removing data that never leaves the machine. A session is exported up to its
+//!   last event at the time when its actor was asked, so that the export is consistent even while a turn is running.
+//!   Interrupted imports are also cleaned up here.
 //! - [`import`] imports archives from any source. Turns that were open when the session was exported are ended here,
 //!   without side effects. Such a turn never continues: neither its pending calls nor the user's input run here. It
-//!   ends like a turn that was interrupted by a stop of the daemon.
+//!   ends like a turn that was interrupted because the daemon stopped.
 
 pub mod import;
 
@@ -53,7 +53,7 @@ impl Engine {
     pub async fn export_session(&self, id: SessionId) -> Result<SessionExport, EngineError> {
         let session = self.session(id).await?;
         let stored = session.show().await?.session;
-        // A session whose project is gone has no measurable request.
+        // The context of a session whose project is gone cannot be measured.
         let context = session.context().await.ok().map(|view| ContextView { imported: false, ..view });
         let mut sessions = vec![ArchivedSession { context, ..archived(stored.summary.clone(), stored.settings) }];
         for child in self.shared.ports.store.children(id).await? {
@@ -83,7 +83,7 @@ impl Engine {
     /// Passes each exportable file of a session to `take`. Blocks.
     ///
     /// # Errors
-    /// The first error of `take`, or of reading the files.
+    /// The first error from `take` or from reading the files.
     pub fn exported_files(
         &self,
         id: SessionId,
@@ -105,7 +105,7 @@ fn archived(summary: SessionSummary, settings: SessionSettings) -> ArchivedSessi
 /// Maximum length of a session title, in characters.
 const MAX_TITLE: usize = 200;
 
-/// Removes data from an event that never leaves the machine.
+/// Removes the parts of an event that never leave the machine.
 pub(crate) fn without_private_data(mut event: Event) -> Event {
     match &mut event.kind {
         // The turn's options stay, because a replay needs them. They affect no other turn.
@@ -164,7 +164,7 @@ impl Engine {
     }
 }
 
-/// Limit on open turns of a journal. Usually there are few: a running one, and those that never ran.
+/// Maximum number of open turns in a journal. Usually there are few: a running turn, and turns that never ran.
 const MAX_OPEN: usize = 1000;
 /// Size limit of pending questions and other data of open turns, in bytes.
 const MAX_BYTES: usize = 64 << 20;
@@ -183,9 +183,9 @@ pub(super) struct OpenTurns {
 
 struct OpenTurn {
     began: Timestamp,
-    /// Events that the turn's end depends on, without texts.
+    /// Events on which the turn's end depends, without texts.
     events: Vec<Arc<Event>>,
-    /// Result of the turn, as far as it is known.
+    /// Result of the turn, as far as known.
     result: TurnResult,
 }
 
@@ -193,7 +193,7 @@ impl OpenTurns {
     /// Processes the next event.
     ///
     /// # Errors
-    /// If more is open than any session can have.
+    /// If more turns or questions are open than any session can have.
     pub(super) fn record(&mut self, event: &Event) -> Result<(), &'static str> {
         match &event.kind {
             EventKind::TurnStarted { trace_id, .. } => {
@@ -221,7 +221,7 @@ impl OpenTurns {
         if self.bytes > MAX_BYTES { Err("open turns have more data than a session may have") } else { Ok(()) }
     }
 
-    /// Facts that end everything that is open, each with its turn.
+    /// Event kinds that end all open turns and questions, each with its turn.
     pub(super) fn endings(self, session_id: SessionId, at: Timestamp) -> Vec<(Option<TurnId>, EventKind)> {
         let asked = self.pending.into_values();
         let mut facts: Vec<_> = asked.map(|asked| (Some(asked.turn_id), recovery::withdrawn(asked, MOVED))).collect();
@@ -253,7 +253,7 @@ fn clear_text(body: &mut ItemBody) {
 }
 
 impl OpenTurn {
-    /// Processes an event, and returns the number of bytes that it adds.
+    /// Processes an event, and returns the number of bytes that the event adds.
     fn record(&mut self, event: &Event) -> usize {
         let mut event = event.clone();
         let mut bytes = 0;
@@ -270,7 +270,7 @@ impl OpenTurn {
             EventKind::UsageUpdated { step, turn, .. } => (self.result.steps, self.result.usage) = (*step, *turn),
             EventKind::ItemStarted { item } => {
                 match &item.body {
-                    // Input that the model has not received: the end of the turn reports it.
+                    // Input that the model has not received is reported at the end of the turn.
                     ItemBody::UserMessage { text, .. } => bytes = text.len(),
                     _ => clear_text(&mut item.body),
                 }

@@ -1,8 +1,8 @@
 //! Every call gets a verdict, including calls that links answer. If the verdict is to ask, the user decides. Fails
 //! closed.
 //!
-//! A call that reads through a symbolic link is judged both as written and with the link's target, and the latter is
-//! what runs. The tool follows no links, so it opens exactly what was judged and shown.
+//! A call that reads through a symbolic link is judged both as written and with the link's target, and the form with
+//! the target is the one that runs. The tool follows no links, so it opens exactly the path that was judged and shown.
 
 use agentd_core::{
     audit::DecidedBy,
@@ -39,7 +39,7 @@ impl Link for Approvals {
         async move {
             let context = call.context;
             if context.is_in_flight(call.call) {
-                // It was approved before the restart and is still running.
+                // The call was approved before the restart and is still running.
                 call.record.entries().passed = true;
                 return next.run(call).await;
             }
@@ -74,7 +74,7 @@ impl Link for Approvals {
     }
 }
 
-/// A call with the rest of the chain, its tool, and its arguments after following a link that it reads through.
+/// A call with the rest of the chain, its tool, and its arguments after following a link through which it reads.
 struct GatedCall<'a> {
     call: &'a Invocation<'a>,
     next: Next<'a>,
@@ -83,7 +83,7 @@ struct GatedCall<'a> {
 }
 
 impl GatedCall<'_> {
-    /// Judges the call as it is, with the current grants. The verdict is also recorded for the audit log.
+    /// Judges the call in its current form, with the current grants. The verdict is also recorded for the audit log.
     async fn judge(&self) -> Result<Explanation, TurnExit> {
         let Self { call, tool, followed, .. } = self;
         let (context, toolbox) = (call.context, &call.context.ports.toolbox);
@@ -119,7 +119,7 @@ impl GatedCall<'_> {
             let facts = CallContext { arguments: &arguments, followed: None, ..facts };
             let named = context.rules.policy.now().judge(&facts);
             if named.verdict.strictness() > judgement.verdict.strictness() {
-                // A grant for this path must not apply to the next call, which may affect another one.
+                // A grant for this path must not apply to the next call, which may affect another path.
                 judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
             }
         }
@@ -138,7 +138,7 @@ impl GatedCall<'_> {
         Ok(judgement)
     }
 
-    /// Asks the user for a decision and carries it out.
+    /// Asks the user for a decision, and applies the decision.
     async fn ask(self, judgement: Explanation) -> Result<ToolOutput, TurnExit> {
         let Self { call, tool, .. } = self;
         let preview = match self.preview().await? {
@@ -170,7 +170,7 @@ impl GatedCall<'_> {
         self.apply_decision(answered).await
     }
 
-    /// Carries out the user's decision, if the call still does what they were shown.
+    /// Applies the user's decision, if the call still does what the user was shown.
     async fn apply_decision(self, answered: ResolvedInterrupt) -> Result<ToolOutput, TurnExit> {
         let is_approval = matches!(
             answered.answer,
@@ -187,14 +187,14 @@ impl GatedCall<'_> {
             Answer::Reject { reason: None } => {
                 Ok(ToolOutput::error(ToolErrorCode::Denied, format!("rejected (no reason). {INSTEAD}")))
             }
-            // The session rejects answers that do not fit. If one gets here anyway, the gate stays closed.
+            // The session rejects answers that do not fit. If such an answer still gets here, the gate stays closed.
             Answer::Text { .. } => Ok(refuse("the answer was not a decision")),
         }
     }
 
     /// Rejects a call that would no longer do what the user was shown. A question may wait for days, and files may
-    /// change meanwhile, or the tool's name may now belong to another server or to a reconfigured one. The call does
-    /// not run; the model can look again and repeat it, and the user is shown the new state.
+    /// change in the meantime, or the tool's name may now belong to another or a reconfigured server. The call does not
+    /// run; the model can read the new state and repeat the call, and the user is shown the new state.
     async fn reject_if_changed(&self, answered: &ResolvedInterrupt) -> Result<Option<ToolOutput>, TurnExit> {
         let Self { call, tool, .. } = self;
         let shown = match (answered.asked.as_deref(), &answered.by) {
@@ -212,7 +212,7 @@ impl GatedCall<'_> {
                 return reject_changed(call, message, text).await.map(Some);
             }
             (Some(Ask::Approval { preview, .. }), _) => Some(preview),
-            // The user was shown nothing: a grant lets the call run, whatever it does.
+            // The user was shown nothing, because a grant lets the call run, whatever it does.
             (None, DecidedBy::Grant) => return Ok(None),
             _ => None,
         };
@@ -234,11 +234,11 @@ impl GatedCall<'_> {
         reject_changed(call, message, text).await.map(Some)
     }
 
-    /// Runs an approved call, unless the rules deny it by now: they may have changed while the question was pending.
+    /// Runs an approved call, unless the rules, which may have changed while the question was pending, now deny it.
     async fn run_approved(self, by: &DecidedBy) -> Result<ToolOutput, TurnExit> {
         let judgement = self.judge().await?;
         if *by == DecidedBy::Grant {
-            // A grant was added meanwhile: no user has reviewed this call.
+            // A grant was added in the meantime, so no user has reviewed this call.
             confine(self.call);
         }
         if let Verdict::Deny { reason } = judgement.verdict {
@@ -252,8 +252,8 @@ impl GatedCall<'_> {
 
     /// Runs the call with the user's arguments, and notes in the result that they are not the model's own.
     ///
-    /// The arguments are judged again. A verdict to ask counts as approved by their author, at any risk; a denial
-    /// remains a denial. An edited call produces no grant.
+    /// The arguments are judged again. A verdict to ask counts as approved by the user who wrote the arguments, at any
+    /// risk; a denial remains a denial. An edited call produces no grant.
     async fn run_edited(self, args: Value) -> Result<ToolOutput, TurnExit> {
         let Self { call, next, tool, .. } = self;
         let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
@@ -284,7 +284,7 @@ impl GatedCall<'_> {
         Ok(withhold(next.run(&Invocation { call: &followed_call, ..*call }).await?, &unreadable_paths))
     }
 
-    /// Preview of the call for the user. For a call that reads through a link, this is the target.
+    /// Preview of the call for the user. For a call that reads through a link, returns the target.
     async fn preview(&self) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
         let (call, context) = (self.call, self.call.context);
         let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
@@ -305,24 +305,24 @@ impl GatedCall<'_> {
 /// Next step of a call after its verdict.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Decision<'a> {
-    /// The rules deny it for this reason.
+    /// The rules deny the call for this reason.
     Deny(&'a str),
-    /// It is already known that it can only fail.
+    /// The call is already known to fail.
     Fail,
     /// The call runs, possibly because its client approves everything that the rules would ask about.
     Run,
-    /// An answer from before a restart is carried out.
+    /// An answer from before a restart is applied.
     Apply(&'a ResolvedInterrupt),
     /// The call is denied, because its client answers no questions.
     Refuse(&'a str),
-    /// The turn ends, because its client wants it to fail on questions.
+    /// The turn ends, because its client wants turns to fail on questions.
     EndTurn(&'a str),
     /// The user is asked for a decision.
     Ask,
 }
 
 /// Decides on a call. `earlier` is the answer from before a restart: `Some(None)` if the call was already approved and
-/// then asked its own question.
+/// later asked its own question.
 fn decide<'a>(
     verdict: &'a Verdict,
     fails: bool,
@@ -333,7 +333,7 @@ fn decide<'a>(
         (Verdict::Deny { reason }, _) => Decision::Deny(reason),
         _ if fails => Decision::Fail,
         (_, Some(None)) | (Verdict::Allow, None) => Decision::Run,
-        // A user's answer to this call takes precedence over a grant added since.
+        // A user's answer to this call takes precedence over a grant that was added later.
         (_, Some(Some(answered))) => Decision::Apply(answered),
         (Verdict::Ask { reason, .. }, None) => match on_interrupt {
             OnInterrupt::Approve => Decision::Run,
@@ -344,7 +344,7 @@ fn decide<'a>(
     }
 }
 
-/// Answers a call to an unknown tool. It is not passed on, because no rule could judge it.
+/// Answers a call to an unknown tool. The call is not passed on, because no rule could judge it.
 async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let (context, name) = (call.context, call.call.name.as_str());
     let reason = "no such tool".to_owned();
@@ -362,8 +362,8 @@ async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnEx
     if session_tools::is_client_tool_name(name) {
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::CLIENT_GONE));
     }
-    // The toolbox has the best error message for a tool that it lacks. It is not asked about a tool that only the turn
-    // lacks, because it would inspect the files of the call.
+    // The toolbox has the best error message for a tool that it lacks. The toolbox is not asked about a tool that only
+    // the turn lacks, because it would inspect the call's files.
     let is_known = context.tools.finder.is_known(name);
     let hidden = if is_known { name } else { context.ports.toolbox.canonical_name(name) };
     if let Some(hidden_reason) = context.tools.finder.hidden_reason(hidden) {
@@ -383,21 +383,21 @@ async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnEx
     Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text))
 }
 
-/// Follows the link that the call reads through, if there is one.
+/// Follows the link through which the call reads, if there is one.
 async fn followed(call: &Invocation<'_>) -> Result<Option<FollowedLink>, TurnExit> {
     let context = call.context;
     let tool_context = context.tool_context(call.call);
     context.or_cancelled(context.ports.toolbox.follow(&tool_context, call.call)).await
 }
 
-/// Confines what runs to the limits of the rules, because no user approved this very call.
+/// Confines the call to the limits of the rules, because no user approved this particular call.
 fn confine(call: &Invocation<'_>) {
     let mut entries = call.record.entries();
     entries.confinement = entries.limits;
 }
 
 /// Files that a call affects without naming them and that may not be read without asking. For files that a call names,
-/// its tool knows what it may reveal.
+/// the tool itself decides what it may reveal.
 fn unreadable(call: &Invocation<'_>) -> Vec<String> {
     let paths = call.context.tools.chain.affected_paths(call);
     if paths.is_empty() {
@@ -407,8 +407,8 @@ fn unreadable(call: &Invocation<'_>) -> Vec<String> {
     paths.into_iter().filter(|path| !reading.allow(path)).collect()
 }
 
-/// Removes the error message of a failure that could reveal files that may not be read: no user has allowed the model
-/// to see them.
+/// Removes the error message of a failure that could reveal files that may not be read, because no user has allowed the
+/// model to see these files.
 fn withhold(output: ToolOutput, unreadable: &[String]) -> ToolOutput {
     if output.error.is_none() || unreadable.is_empty() {
         return output;
@@ -425,14 +425,14 @@ fn owner(foreign: Option<&ForeignTool>) -> Option<Box<Owner>> {
     foreign.map(|foreign| Box::new(Owner { rule: foreign.rule.clone(), entry: foreign.entry.clone() }))
 }
 
-/// Rejects a call that no longer matches the question, with a warning for the user and a text for the model.
+/// Rejects a call that no longer matches the question, with a warning for the user and text for the model.
 async fn reject_changed(call: &Invocation<'_>, message: String, text: String) -> Result<ToolOutput, TurnExit> {
     call.record.entries().blocked = true;
     call.context.recorder.warn("changed_since_asked", message).await?;
     Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
 }
 
-/// Sentence with the arguments that the user wanted instead.
+/// Sentence with the arguments that the user wanted instead of the model's.
 fn requested_arguments(answered: &ResolvedInterrupt) -> String {
     match &answered.answer {
         Answer::Edit { args } => format!(". They wanted these arguments instead: {args}"),

@@ -1,12 +1,12 @@
 //! Records every call in the audit log: the decision before the call takes effect, and its outcome.
 //!
-//! Two links do this. [`AuditLogger`] is the outermost: it records how a call ended, and why a rejected call did not
-//! run. [`AuditGate`] comes after the approvals: calls that reach it may run, but those that change or execute anything
-//! run only once the decision is on disk. Fails closed: without the log, they do not run.
+//! Two links record calls. [`AuditLogger`] is the outermost link, and records how a call ended and why a rejected call
+//! did not run. [`AuditGate`] comes after the approvals: calls that reach it may run, but calls that change or execute
+//! anything run only once the decision is on disk. Fails closed: without the log, such calls do not run.
 //!
-//! If an unreviewed command writes files that other programs run or obey, these changes are reverted when the command
-//! ends. The user is then asked whether to restore them. The question is asked while the call runs, so a restart
-//! withdraws it and the files stay reverted.
+//! If an unreviewed command writes files that other programs execute or follow, these changes are reverted when the
+//! command ends. The user is then asked whether to restore them. The question is asked while the call runs, so a
+//! restart withdraws it and the files stay reverted.
 
 use agentd_core::{
     audit::{AuditFact, CallEnd, DecidedBy, Decision, Requester, VerdictName},
@@ -27,7 +27,7 @@ use crate::turn::{
     hooks::{Hook, Invocation, Link, Next},
 };
 
-/// Records how calls ended, and the decision on calls that never reached the gate.
+/// Records how calls ended, and the decisions on calls that never reached the gate.
 pub(crate) struct AuditLogger;
 
 /// Blocks calls whose decision is not in the log.
@@ -37,7 +37,8 @@ impl Link for AuditLogger {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let outcome = next.run(call).await;
-            // If the outcome cannot be stored, the end is unknown. The entry is left open, as after a crash.
+            // If the outcome cannot be stored, the end of the call is unknown. The entry is left open, as after a
+            // crash.
             if let Some(end) = call_end(call, &outcome) {
                 if !call.record.entries().logged {
                     let (allowed, by) = unlogged_decision(call, &outcome);
@@ -61,7 +62,7 @@ impl Link for AuditGate {
             let audit = &call.context.ports.audit;
             let is_own = call.context.tools.chain.own(&call.call.name).is_some();
             if is_own && (is_read_only(call) || call.context.is_in_flight(call.call)) {
-                // A link answers it, perhaps by asking the user. The decision is recorded together with the end.
+                // A link answers the call, perhaps by asking the user. The decision is recorded together with the end.
                 return next.run(call).await;
             }
             let decision = call.context.audit_entry(call.call, decision_of(call, true, admitted_by(call)));
@@ -130,7 +131,7 @@ fn decision_of(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact
     }))
 }
 
-/// Records the decision on restoring files that a call left.
+/// Records the decision on restoring files written by a call.
 pub(crate) async fn record_restore(
     call: &Invocation<'_>,
     args: Value,
@@ -167,7 +168,7 @@ fn requester(call: &Invocation<'_>) -> Requester {
     Requester { model: context.models.model.info().id.clone(), agent: context.active_agent.name().to_owned() }
 }
 
-/// Grants that let it run: those of the verdict, or those added since.
+/// Grants that let the call run: the grants in the verdict, or grants added since.
 fn granted_by(judgement: &Explanation, by: &DecidedBy) -> Vec<String> {
     if judgement.granted_by.is_empty() && *by == DecidedBy::Grant {
         judgement.grants.clone()
@@ -188,14 +189,14 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     }
 }
 
-/// Decision on a call that did not reach the gate or was blocked by it.
+/// Decision on a call that did not reach the gate or that the gate blocked.
 fn unlogged_decision(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
     if call.record.entries().blocked {
         return (false, DecidedBy::Daemon);
     }
     let by = match (call.record.judgement().map(|judgement| judgement.verdict), call.record.answered(), outcome) {
         (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.on_interrupt),
-        // A link answered its own tool.
+        // A link answered a call to its own tool.
         _ if call.record.entries().passed => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by,
@@ -212,7 +213,7 @@ fn call_end(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Op
     let nothing = ToolOutput::default();
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
-        // `Unanswered` does not come from calls.
+        // `Unanswered` is never the outcome of a call.
         Err(TurnExit::SessionGone | TurnExit::Handoff | TurnExit::Unanswered(_)) => return None,
         Err(TurnExit::Denied(_)) => (&nothing, Some(ToolErrorCode::Denied)),
         Err(TurnExit::Finished(StopReason::Cancelled)) => (&nothing, Some(ToolErrorCode::Cancelled)),
@@ -232,7 +233,7 @@ fn call_end(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Op
 }
 
 /// Arguments for users and programs: parsed JSON if valid, else the raw text. Deeply nested JSON also stays text,
-/// because what contains it could not be parsed again.
+/// because a document that contains it could not be parsed again.
 pub(crate) fn arguments(call: &ToolCall) -> Value {
     match serde_json::from_str(&call.arguments) {
         Ok(args) if is_shallow(&args) => args,
@@ -240,7 +241,7 @@ pub(crate) fn arguments(call: &ToolCall) -> Value {
     }
 }
 
-/// Maximum size of a preview, in bytes. A longer one cannot be shown in full, so the question is not asked.
+/// Maximum size of a preview, in bytes. A longer preview cannot be shown in full, so the question is not asked.
 const MAX_PREVIEW_BYTES: usize = 6 * 1024 * 1024;
 
 /// Maximum number of file names in a sentence.
@@ -249,7 +250,7 @@ const MAX_NAMES: usize = 5;
 /// Rule of the question, shown to users and in the audit log.
 const RULE: &str = "a guarded name, written by a command that no user reviewed";
 
-/// Asks about the reverted files, carries out the answer, and appends it to the output.
+/// Asks about the reverted files, applies the answer, and appends the outcome to the output.
 pub(crate) async fn settle_reverted(
     call: &Invocation<'_>,
     reverted: FilesReverted,
@@ -302,7 +303,7 @@ pub(crate) async fn settle_reverted(
     }
 }
 
-/// Reports the files reverted after an interrupted call. The user is not asked about them.
+/// Reports the files reverted after an interrupted call. The user is not asked about these files.
 pub(crate) async fn report_interrupted(call: &Invocation<'_>, reverted: &FilesReverted) {
     let names = first_names(reverted.files.iter().map(|file| file.path.as_str()));
     if !names.is_empty() {
@@ -323,8 +324,8 @@ pub(crate) async fn report_unchecked(
     deny(call, format!("{message}: {reason}"), output).await
 }
 
-/// Lets the user decide, if they are present and can be shown all of it. The error is the reason for restoring nothing.
-/// Nothing is restored without an audit entry.
+/// Lets the user decide, if a user is present and can be shown the whole preview. The error is the reason for restoring
+/// nothing. Nothing is restored without an audit entry.
 async fn decide(call: &Invocation<'_>, message: &str, changes: &[FileChange]) -> Result<(), String> {
     let answering = &call.context.rules.answering;
     let args = serde_json::json!({ "paths": changes.iter().map(|file| &file.path).collect::<Vec<_>>() });
@@ -418,7 +419,7 @@ async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) ->
     call.context.recorder.warn("guarded_files", reason).await
 }
 
-/// The first few names, and the number of the others.
+/// Returns the first few names, and the number of other names.
 fn first_names<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     let files: Vec<&str> = paths.filter(|path| !path.ends_with('/')).collect();
     let more = files.len().saturating_sub(MAX_NAMES);
@@ -426,7 +427,8 @@ fn first_names<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// Returns the preview, unless it is too long to be shown in full: what cannot be seen must not be approved.
+/// Returns the preview, unless it is too long to be shown in full, because content that cannot be seen must not be
+/// approved.
 pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
     match shown.as_deref().map_or(0, str::len) {
         ..=MAX_PREVIEW_BYTES => Ok(shown),

@@ -1,11 +1,11 @@
 //! Links that prepare the history of a request: `compaction`, recall, and the repair of calls without results.
 //!
-//! Recall: if an input matches something that was compacted, the best passages from the session's past are added to the
-//! request. A model does not search for what it does not know it has forgotten.
+//! Recall: if an input matches compacted history, the best passages from the session's past are added to the request,
+//! because a model does not search for history that it cannot know about.
 //!
-//! Repair: calls and results pair up, whatever the journal contains. Every provider rejects a request with a call
-//! without a result or a result without its call, which would make the session unusable. The same holds for blank texts
-//! and for IDs with unusual characters. Names and arguments are left to the model's adapter, which knows the
+//! Repair: calls and results pair up, whatever the journal contains. Every provider rejects requests that contain a
+//! call without a result or a result without its call, which would make the session unusable. The same applies to blank
+//! texts and to IDs with unusual characters. Names and arguments are left to the model's adapter, which implements the
 //! requirements of its API.
 
 pub(crate) mod compaction;
@@ -52,8 +52,8 @@ impl Link for Repair {
     }
 }
 
-/// Places each result directly after its call, in the order of the calls, and inserts a placeholder for a missing one.
-/// Drops results without a call, repeated calls, and empty messages.
+/// Places each result directly after its call, in the order of the calls, and inserts a placeholder for a missing
+/// result. Drops results without a call, repeated calls, and empty messages.
 fn repair(messages: Vec<Message>) -> Vec<Message> {
     let messages = with_plain_ids(messages);
     let mut results: HashMap<CallId, (String, String)> = HashMap::new();
@@ -75,7 +75,7 @@ fn repair(messages: Vec<Message>) -> Vec<Message> {
                 if is_blank(text) {
                     text.clear();
                 }
-                // Reasoning without text or calls is not an answer either.
+                // Reasoning without text or calls is also not an answer.
                 if text.is_empty() && tool_calls.is_empty() {
                     continue;
                 }
@@ -105,7 +105,7 @@ fn is_plain(id: &CallId) -> bool {
     (1..=MAX_ID).contains(&id.len()) && id.bytes().all(fine)
 }
 
-/// Replaces IDs that not all providers accept. Our own are accepted; a journal may contain others.
+/// Replaces IDs that not all providers accept. The engine's own IDs are accepted, but a journal may contain others.
 fn with_plain_ids(mut messages: Vec<Message>) -> Vec<Message> {
     let known = messages.iter_mut().flat_map(ids).filter(|id| is_plain(id));
     let mut plain: HashSet<CallId> = known.map(|id| id.clone()).collect();
@@ -139,7 +139,7 @@ fn free_id(id: &CallId, used: &HashSet<CallId>) -> CallId {
 
 /// Maximum number of recalled passages.
 const MAX_PASSAGES: usize = 2;
-/// Maximum number of hits per search. The newest ones may all be visible still.
+/// Maximum number of hits per search. The newest hits may all still be visible.
 const MAX_HITS: usize = 64;
 /// Maximum number of compacted hits that are loaded.
 const MAX_LOADED: usize = 8;
@@ -151,7 +151,7 @@ const PREFACE: &str = "Passages of this session that you no longer see and that 
 pub(crate) struct Recall;
 
 impl Link for Recall {
-    // Runs after the compaction before the first step: the part that it replaces may be relevant to the input.
+    // Runs after the compaction before the first step, because the replaced part may be relevant to the input.
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         let is_start =
             state.steps == 0 && !state.only_compacts() && context.config.recall && !has_recall(context, state);
@@ -174,19 +174,19 @@ impl Link for Recall {
     }
 }
 
-/// Returns true if passages were added in this turn: its first request may be retried after a compaction.
+/// Returns true if passages were already added in this turn, whose first request may be retried after a compaction.
 fn has_recall(context: &TurnContext, state: &TurnState) -> bool {
     let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
     let is_recall = |item: &Arc<Item>| matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Recall, .. });
     state.history.iter().rev().take_while(of_turn).any(is_recall)
 }
 
-/// Part of the session that the model does not see.
+/// Part of the session that is hidden from the model.
 #[derive(Default)]
 struct HiddenItems {
     /// Sequence number of the last event replaced by a summary; 0 if there is none.
     through: u64,
-    /// Results that were moved to files.
+    /// Items of results that were moved to files.
     offloaded: HashSet<ItemId>,
 }
 
@@ -211,7 +211,7 @@ struct Passage {
     text: String,
 }
 
-/// The best passages for the input of the turn.
+/// Returns the best passages for the turn's input.
 async fn passages(context: &TurnContext, state: &TurnState, hidden: &HiddenItems) -> Vec<Passage> {
     let is_input = |item: &Item| {
         item.turn_id == context.ids.turn && matches!(item.body, ItemBody::UserMessage { .. } | ItemBody::Notice { .. })

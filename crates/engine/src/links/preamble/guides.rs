@@ -1,9 +1,9 @@
 //! Links that add context before a turn's input, and again when that context changes.
 //!
-//! - Guides (`AGENTS.md` files) and the list of skills: before the input, and again after a compaction that replaced
-//!   them. Guides of project folders are shown when a call first reaches the folder.
-//! - Skills: one is linked into the session when an input mentions it, an attached file has a type that it handles, or
-//!   a call names its folder. Missing packages are requested together with the call that runs the skill.
+//! - Guides (`AGENTS.md` files) and the list of skills are added before the input, and again after a compaction that
+//!   replaced them. Guides of project folders are shown when a call first reaches the folder.
+//! - A skill is linked into the session when an input mentions it, an attached file has a type that the skill handles,
+//!   or a call names the skill's folder. Missing packages are requested together with the call that runs the skill.
 //! - Attached files (pictures are shown), mentions in an input, pinned rules, plan mode, and the client's instructions
 //!   for one turn.
 
@@ -96,7 +96,7 @@ fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
 }
 
 /// Shows the guides of folders that calls have reached since the last check. The first check of a turn also covers
-/// guides shown earlier, and reports those that changed or are gone.
+/// guides shown earlier, and reports guides that were changed or removed.
 async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let (limits, workspace) = (context.config.guides, &context.files.workspace);
     let works = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
@@ -182,7 +182,7 @@ impl Link for Skills {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        // An approver was shown what is installed; a grant added meanwhile covers only the command.
+        // An approver was shown the packages to be installed. A grant added in the meantime covers only the command.
         let has_consent = call.record.answered().is_none_or(|answered| answered.by != DecidedBy::Grant);
         let packages = if has_consent { call.record.entries().packages.clone() } else { Vec::new() };
         let is_command = call.tool().is_some_and(|tool| tool.effect == Effect::Execute);
@@ -193,7 +193,7 @@ impl Link for Skills {
         async move {
             let Some(skills) = skills_port(call.context) else { return next.run(call).await };
             if !packages.is_empty() {
-                // Shows progress during the installation, and records for a crash that the call had started.
+                // Shows progress during the installation, and records that the call has started, in case of a crash.
                 dispatch::begin(call).await?;
             }
             let progress = call.started.get().map(|id| call.context.recorder.progress(*id)).unwrap_or_default();
@@ -221,7 +221,7 @@ impl Link for Skills {
     }
 }
 
-/// Arguments prepared for finding names of skills: JSON can escape a slash.
+/// Arguments prepared for finding names of skills, because JSON can escape a slash.
 fn plain(arguments: &str) -> String {
     arguments.replace("\\/", "/")
 }
@@ -230,7 +230,7 @@ fn skills_port(context: &TurnContext) -> Option<&dyn ports::Skills> {
     context.ports.workspaces.skills().filter(|_| context.config.guides.skills)
 }
 
-/// Links a skill into the session, if there is one of that name. The inner error is a sentence about the problem.
+/// Links a skill into the session, if a skill with that name exists. The inner error is a sentence about the problem.
 async fn link_skill(context: &TurnContext, name: &str) -> Result<Result<(), String>, TurnExit> {
     let Some(skills) = skills_port(context) else { return Ok(Ok(())) };
     context.make_folders().await?;
@@ -238,7 +238,8 @@ async fn link_skill(context: &TurnContext, name: &str) -> Result<Result<(), Stri
     Ok(linked.map(drop).map_err(|error| EngineError::from(error).sentence()))
 }
 
-/// Maximum size of one picture, in bytes. The daemon's are far smaller; a larger file is no longer one of them.
+/// Maximum size of one picture, in bytes. The daemon's pictures are far smaller, so a larger file is no longer one of
+/// them.
 const MAX_BYTES: usize = 16 << 20;
 
 /// Placeholder for a picture.
@@ -254,7 +255,7 @@ impl Link for Files {
     }
 
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // A turn that resumes after a restart has warned already.
+        // A turn that resumes after a restart has already warned the user.
         let begins = state.steps == 0 && !state.only_compacts();
         let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.ids.turn).cloned();
         if !begins || has_vision(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
@@ -276,7 +277,7 @@ impl Link for Files {
         }
         async move {
             if !state.returned_pictures.is_empty() {
-                // After all results of the step: nothing may come between them.
+                // Pictures come after all results of the step, because nothing may come between results.
                 context.or_cancelled(context.models.model.look_up_vision()).await?;
                 let notice = attachments::returned_notice(std::mem::take(&mut state.returned_pictures));
                 context.append_notice(state, notice).await?;
@@ -295,12 +296,12 @@ impl Link for Files {
     }
 }
 
-/// Returns true if any model that the turn may call has vision.
+/// Returns true if any model used in the turn may have vision.
 fn has_vision(context: &TurnContext) -> bool {
     context.models.model.info().sees_pictures || context.models.chat.info().sees_pictures
 }
 
-/// Reads the visible pictures that are not loaded yet. A missing one is skipped, and the turn continues without it.
+/// Reads the visible pictures that are not yet loaded. Missing pictures are skipped.
 async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let left_out = pictures_left_out(attachments::pictures(&state.history).count());
     let shown: Vec<Picture> = attachments::pictures(&state.history).skip(left_out).cloned().collect();
@@ -338,14 +339,14 @@ fn attach_pictures(message: &mut Message, state: &TurnState, has_vision: bool, l
     }
 }
 
-/// Maximum number of problems that are reported individually.
+/// Maximum number of problems to report individually.
 const MAX_PROBLEMS: usize = 5;
 
 pub(crate) struct InputMentions;
 
 impl Link for InputMentions {
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // A turn that resumes after a restart has warned already.
+        // A turn that resumes after a restart has already warned the user.
         if state.steps > 0 || context.tools.mentions.problems.is_empty() {
             return done(());
         }

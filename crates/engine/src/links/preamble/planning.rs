@@ -1,8 +1,8 @@
-//! Turns that begin with a plan: it is made with read-only tools, the user decides on it, and its steps become the todo
-//! list.
+//! Turns that begin with a plan. The plan is made with read-only tools, the user decides on the plan, and its steps
+//! become the todo list.
 //!
-//! A turn is planning if its history has the notice that requests a plan but not yet the one with the decision. So the
-//! state survives a restart.
+//! A turn is planning if its history has the notice that requests a plan but not yet the notice with the decision. This
+//! way, the state survives a restart.
 
 use agentd_core::{
     agent::TRANSFERS as TRANSFER,
@@ -31,7 +31,7 @@ const APPROVED: &str = "The plan is approved. Carry it out now: you may change f
 const CHANGED: &str = "The user edited the plan and approved this version. Carry it out now: you may change files and \
     run commands again. Its steps are your todo list; keep it up to date.";
 
-/// Output of calls that delegate work.
+/// Output for calls that delegate work while planning.
 const NO_DELEGATION: &str =
     "you cannot delegate while planning: read the files yourself, and make delegation a step of the plan";
 
@@ -43,7 +43,7 @@ impl Link for TurnPlan {
             let is_made = state.phase == Phase::Planning && state.pending_calls.is_empty();
             let Some(plan) = state.answer.clone().filter(|_| is_made) else { return Ok(()) };
             decide(context, state, plan).await?;
-            // The loop does not take messages while a plan is pending, so they are taken here.
+            // The loop does not take the user's messages while a plan is pending, so this method takes them.
             for steer in context.recorder.take_steers().await? {
                 state.note(steer);
             }
@@ -65,7 +65,7 @@ impl Link for TurnPlan {
     }
 }
 
-/// Gets a decision on the plan and applies it.
+/// Gets a decision on the plan, and applies the decision.
 async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> Result<(), TurnExit> {
     let id = call_id(state);
     let earlier = context.rules.answered.get(&id).and_then(|earlier| earlier.approval.clone());
@@ -80,7 +80,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
     };
     match &answered.answer {
         Answer::Reject { .. } => match answered.user_text() {
-            // Handled like any input added to the turn.
+            // The text is handled like any input added to the turn.
             Some(text) => {
                 context
                     .append_notice(
@@ -104,13 +104,13 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
     }
 }
 
-/// Call ID of the question about a plan. It identifies the answer after a restart.
+/// Call ID of the question about a plan. This ID identifies the answer after a restart.
 fn call_id(state: &TurnState) -> CallId {
     let last_message = state.history.iter().rev().find(|item| matches!(item.body, ItemBody::AgentMessage { .. }));
     CallId::from(format!("{}_{}", Ask::PLAN, last_message.map_or_else(String::new, |item| item.id.to_string())))
 }
 
-/// Ends the planning with the plan or the user's version of it. The todo list and the notice are stored atomically.
+/// Ends the planning with the model's plan or the user's version. The todo list and the notice are stored atomically.
 async fn finish_planning(
     context: &TurnContext,
     state: &mut TurnState,
@@ -134,7 +134,7 @@ const MAX_STEPS: usize = 50;
 /// Maximum length of a step, in characters.
 const MAX_STEP: usize = 300;
 
-/// Steps of a plan: the outermost items of its first list, or its first line if it has no list.
+/// Steps of a plan: the outermost items of its first list, or its first line if the plan has no list.
 pub(crate) fn todos(plan: &str) -> Vec<Todo> {
     let mut steps = list_items(plan, is_numbered);
     if steps.is_empty() {

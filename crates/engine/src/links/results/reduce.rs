@@ -1,9 +1,9 @@
 //! Reduces a long output to its relevant lines, which are found by words for failures and by keywords from the user's
 //! input and the current todo. No side effects.
 //!
-//! Lines are added in this order until the budget is used up: the first line, which has the exit status; the first
+//! Lines are added in this order until the budget is used up: the first line, which contains the exit status; the first
 //! failure; the last and the first lines; the surroundings of each failure, of keywords and of possible failures; more
-//! of the end and the start.
+//! lines from the end and the start.
 
 use std::{
     borrow::Cow,
@@ -15,7 +15,8 @@ use regex::Regex;
 
 use crate::turn::rounds::fingerprint;
 
-/// Number of lines shown first from the start and the end, and later if there is space.
+/// Number of lines from the start that are shown first. The next three are the number of lines from the end, and the
+/// numbers that are shown later if there is space.
 const FIRST: usize = 6;
 const LAST: usize = 12;
 const MORE_FIRST: usize = 20;
@@ -23,7 +24,7 @@ const MORE_LAST: usize = 60;
 /// Number of characters shown before and after the match in a long line.
 const BEFORE: usize = 120;
 const AFTER: usize = 280;
-/// Maximum number of lines of a text that is reduced. The data stored per line takes more memory than a short line
+/// Maximum number of lines in a text to be reduced. The data stored per line takes more memory than a short line
 /// itself.
 const MAX_LINES: usize = 1_000_000;
 /// Tokens of a marker for a gap between two shown lines.
@@ -36,7 +37,7 @@ pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, 
     if ends > MAX_LINES {
         return None;
     }
-    // Text that a progress bar overwrote counts as a line, too.
+    // Text that a progress bar overwrote also counts as a line.
     let numbered = (1..).zip(text.lines());
     let lines: Vec<(usize, &str)> =
         numbered.flat_map(|(number, line)| line.split('\r').map(move |part| (number, part))).collect();
@@ -55,7 +56,7 @@ pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, 
     page.add(0..FIRST);
     for (mark, before, after) in [(Mark::Wrong, 1, 6), (Mark::Wanted, 1, 2), (Mark::Doubtful, 1, 2)] {
         for at in of_mark(mark) {
-            // The line itself comes first, because it is the most relevant one.
+            // The line itself comes first, because it is the most relevant.
             page.add(at..at + 1 + after);
             page.add(at.saturating_sub(before)..at);
         }
@@ -66,7 +67,7 @@ pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, 
     (shown.len() < text.len()).then_some(shown)
 }
 
-/// The selection of lines.
+/// Selection of lines to show.
 struct Page<'a> {
     /// Lines with their line numbers in the text, from 1.
     lines: &'a [(usize, &'a str)],
@@ -102,7 +103,7 @@ impl<'a> Page<'a> {
         left.is_some()
     }
 
-    /// The line, or the relevant part of a long one.
+    /// Returns the line, or the relevant part of a long line.
     fn clipped(&self, at: usize) -> Cow<'a, str> {
         let (_, line) = self.lines[at];
         if line.len() <= BEFORE + AFTER {
@@ -156,7 +157,7 @@ const NEGATED: &str = r"(?x-u)
     (?i: \b (?: 0 | no | zero | without ) \s+ (?: [a-z]+ \s+ )?
         (?: errors? | fail (?: ed | ing | ures? ) | warnings? | panics? | exceptions? ) \b
       | \b (?: errors? | fail (?: ed | ures? ) | warnings? ) \s* [:=] \s* 0 \b )";
-/// Markers of passed tests, whatever the tests' names.
+/// Markers of passed tests, regardless of the tests' names.
 const PASSED: &str = r"(?x-u)
     (?: \.\.\. | \s ) \s* (?: ok | OK | PASSED | PASS ) (?: \s* [\[(] [\x20-\x7e]* [\])] )? \s* $
   | ^ \s* (?: ok \s | PASS \s | ---\ PASS )
@@ -167,11 +168,11 @@ const MAX_ALIKE: u32 = 2;
 /// Reason for showing a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
-    /// It reports a failure.
+    /// The line reports a failure.
     Wrong,
-    /// It contains a keyword of the current work.
+    /// The line contains a keyword of the current work.
     Wanted,
-    /// It may report a failure.
+    /// The line may report a failure.
     Doubtful,
 }
 
@@ -195,18 +196,18 @@ impl Patterns {
 struct Marker<'a> {
     patterns: &'a Patterns,
     wanted: Option<&'a Regex>,
-    /// Number of lines seen by fingerprint without digits.
+    /// Number of lines so far, by fingerprint without digits.
     alike: HashMap<u64, u32>,
 }
 
 impl<'a> Marker<'a> {
-    /// Creates a marker that also searches for these keywords.
+    /// Creates a marker that also searches for the keywords in `wanted`.
     fn new(patterns: &'a Patterns, wanted: Option<&'a Regex>) -> Self {
         Self { patterns, wanted, alike: HashMap::new() }
     }
 
     /// Classifies a line and returns the offset of the match. Returns `None` for irrelevant lines and for repetitions
-    /// of earlier ones.
+    /// of earlier lines.
     fn mark(&mut self, line: &str) -> Option<(Mark, usize)> {
         let found = self.classify(line)?;
         let shape = fingerprint(&line.trim().replace(|letter: char| letter.is_ascii_digit(), ""));
@@ -233,7 +234,8 @@ impl<'a> Marker<'a> {
 
 /// Maximum number of keywords.
 const MAX_KEYWORDS: usize = 32;
-/// Maximum length of the input that is searched for keywords, in characters: a pasted document is not the request.
+/// Maximum length of the input that is searched for keywords, in characters, because a pasted document is not the
+/// request.
 const MAX_INPUT: usize = 4_000;
 /// Words that are too common to be keywords.
 const COMMON_WORDS: [&str; 60] = [
@@ -244,15 +246,15 @@ const COMMON_WORDS: [&str; 60] = [
     "what", "when", "where", "which", "with", "work", "would", "write",
 ];
 
-/// Pattern that matches any keyword; `None` if there are none.
+/// Pattern that matches any keyword; `None` if there are no keywords.
 pub(super) fn pattern<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Regex> {
     let escaped: Vec<String> = keywords(texts).iter().map(|word| regex::escape(word)).collect();
     let pattern = (!escaped.is_empty()).then(|| format!("(?i){}", escaped.join("|")))?;
     Regex::new(&pattern).ok()
 }
 
-/// Extracts keywords: words and names of at least four letters, or three if one is a digit or a symbol; in scripts
-/// without spaces, each pair of adjacent characters.
+/// Extracts keywords: words and names of at least four characters, or three if one is a digit or a symbol. In scripts
+/// without spaces, each pair of adjacent characters is a keyword.
 fn keywords<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for text in texts {

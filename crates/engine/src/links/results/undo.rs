@@ -79,9 +79,10 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
     matches!(effect, Some(Effect::Write | Effect::Execute))
 }
 
-/// Returns the reason why a call needs approval: its changes cannot be undone, or other programs run what it writes.
+/// Returns the reason why a call needs approval, because its changes cannot be undone or other programs execute the
+/// files that it writes.
 pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
-    // Neither the user nor a rule written by the user allowed it.
+    // Neither the user nor a rule written by the user allowed the call.
     let is_unreviewed = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
     let limits = match judgement.confinement() {
         // Rules judge only the name of a path. Whether a link or a git configuration leads to a guarded file is known
@@ -104,8 +105,8 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
     context.ports.toolbox.changes(&context.tool_context(call.call), call.call).or_else(of_link)
 }
 
-/// Records the state of the files before a call is approved, unless that is done already: the approver must know which
-/// changes could not be undone. Foreign tools are not expected to be undoable.
+/// Records the state of the files before a call is approved, unless this was already done, because the approver must be
+/// shown which changes could not be undone. Foreign tools are not expected to be undoable.
 pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
     if !is_recorded(call) || call.record.entries().snapshot.is_some() {
         return Ok(());
@@ -137,13 +138,13 @@ fn is_foreign(call: &Invocation<'_>) -> bool {
 async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<FilesBefore, WorkspaceError> {
     let context = call.context;
     let paths = paths(call);
-    // Foreign tools run outside of the sandbox, so what they leave is not checked.
+    // Foreign tools run outside of the sandbox, so their changes are not checked.
     let confinement = if is_foreign(call) { Confinement::Usual } else { confinement };
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     context.ports.snapshots.before(&tool_context, paths.as_deref()).await
 }
 
-/// Runs the call, and compares the files before and after it.
+/// Runs the call, and compares the files before and after the call.
 async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
     let context = call.context;
     let confinement = call.record.entries().confinement;
@@ -154,7 +155,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         Some(look) => look.files,
         None => before(call, confinement).await,
     };
-    // Foreign tools run outside of the sandbox, and are not checked.
+    // Foreign tools run outside of the sandbox, so their changes are not checked.
     let is_checked = confinement.is_checked() && paths.is_none() && !is_foreign(call);
     let runs_all = context.rules.answering.now() == OnInterrupt::Approve;
     if is_checked
@@ -212,7 +213,7 @@ fn uncheckable_reason(looked: &Result<FilesBefore, WorkspaceError>) -> Option<St
     }
 }
 
-/// Merges observed and reported changes. A tool's own report counts only for paths that were not observed, because
+/// Merges observed and reported changes. A tool's own report is used only for paths that were not observed, because
 /// observation is more accurate.
 fn merged_changes(seen: Vec<FileChange>, reported: Vec<FileChange>, paths: Option<&[String]>) -> Vec<FileChange> {
     let is_unseen = |file: &FileChange| match paths {
@@ -223,7 +224,7 @@ fn merged_changes(seen: Vec<FileChange>, reported: Vec<FileChange>, paths: Optio
     seen.into_iter().chain(reported).collect()
 }
 
-/// An edit, and how to revert it.
+/// An edit, and the changes that revert it.
 struct Plan<'a> {
     edit: &'a ToolResult,
     on_disk: Vec<FileChange>,
@@ -236,7 +237,7 @@ async fn preview_undo(call: &Invocation<'_>) -> Result<Option<String>, ToolOutpu
     Ok(Some(undone.files.iter().map(|file| describe(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
 }
 
-/// Reverts the selected edit, either completely or not at all. Changes of the session's own state are reverted by
+/// Reverts the selected edit, either completely or not at all. Changes to the session's own state are reverted by
 /// storing new changes.
 async fn revert(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
@@ -255,13 +256,13 @@ async fn revert(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     } else {
         "Reverted."
     };
-    // Also if no file had to change: the edit counts as reverted, so that the next call reverts another one.
+    // Even if no file had to change, the edit counts as reverted, so that the next call reverts another edit.
     call.record.entries().effects.takes_back = Some(plan.edit.call_id.clone());
     let text = format!("{outcome}\n{}", reported.join("\n"));
     Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, ..ToolOutput::ok(text) })
 }
 
-/// Finds the selected edit, and how to revert it.
+/// Finds the selected edit, and the changes that revert it.
 async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, ToolOutput> {
     let context = call.context;
     let arguments = arguments(call)?;
@@ -284,7 +285,7 @@ async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, To
     Ok(Plan { edit, on_disk, of_state })
 }
 
-/// Reverts the plan's changes on disk, or only previews that.
+/// Reverts the plan's changes on disk, or only previews the result.
 async fn apply_plan(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result<FilesReverted, ToolOutput> {
     let context = call.context;
     let state_plan = &plan.of_state;
@@ -311,7 +312,7 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
     })
 }
 
-/// The edit that a call would revert: the last one that no later call reverted or found to be reverted.
+/// Finds the edit that a call would revert, which is the last edit that no later call reverted or found to be reverted.
 fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
     let context = call.context;
     let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
@@ -319,8 +320,7 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
     for item in &call.state.history {
         let result = match &item.body {
             ItemBody::ToolResult(result) => result,
-            // Items copied from another session: their edits were made there, and that session may still depend on
-            // them.
+            // The earlier items were copied from another session, which made their edits and may still depend on them.
             ItemBody::Notice { text, .. } if text.starts_with(FORK_NOTICE) => {
                 edits.clear();
                 continue;
@@ -332,16 +332,16 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
             continue;
         }
         if result.files.is_empty() {
-            // The call may have made unrecorded changes. It is then the last edit, and no earlier one may be reverted
-            // in its place.
+            // The call may have made unrecorded changes. In this case, the call is the last edit, and no earlier edit
+            // may be reverted instead.
             if is_edit(&result.name) && result.error == Some(ToolErrorCode::UnknownOutcome) {
                 edits.push(result);
             }
             continue;
         }
         if result.name == NAME {
-            // The result does not name the edit: it was incomplete or comes from an older version. The edit is found by
-            // its changes.
+            // The result does not name the edit, because it was incomplete or comes from an older version. The edit is
+            // found by its changes.
             let is_reverse = |edit: &&ToolResult| {
                 let reverse: Vec<FileChange> = folded(&edit.files).iter().map(reversed).collect();
                 result.files.iter().all(|file| reverse.contains(file))
@@ -361,7 +361,7 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
     edits.into_iter().rev().find(is_match)
 }
 
-/// A file's diff in this format if there is one, else a sentence.
+/// Returns a file's diff in this format if there is one, and otherwise a sentence.
 fn describe(file: &UndoneFile, form: fn(&str) -> String) -> String {
     let reason = file.reason.as_deref().map(|reason| format!("{}: {reason}", file.path));
     let diff = file.diff.as_deref().map(form);
@@ -372,7 +372,7 @@ fn describe(file: &UndoneFile, form: fn(&str) -> String) -> String {
     }
 }
 
-/// A diff shortened for the model, with the size of the rest. Users are shown all of it.
+/// A diff shortened for the model, with the size of the rest. Users are shown the whole diff.
 fn shortened(diff: &str) -> String {
     let Some((end, _)) = diff.char_indices().nth(MAX_SHOWN) else { return diff.to_owned() };
     let more = diff[end..].chars().count();

@@ -1,7 +1,8 @@
-//! Handing work to other agents. With `delegate_task`, a separate session does a part of the work, and its answer is
-//! the result. With `transfer_to_…`, another agent continues the session with its own instructions, tools and model.
+//! Tools that hand over work to other agents. With `delegate_task`, a separate session does a part of the work, and its
+//! answer is the result. With `transfer_to_…`, another agent continues the session with its own instructions, tools and
+//! model.
 //!
-//! The agent changes after the step that requests it: the turn's task ends there, and the session starts another one
+//! The agent changes after the step that requests it: the turn's task ends there, and the session starts another task
 //! for the same turn. All agents share one history.
 
 use agentd_core::{
@@ -83,7 +84,7 @@ impl Link for Delegation {
 async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let task = task(call);
     if let Some(InFlightCall { subagent, .. }) = call.context.tools.in_flight.get(&call.call.call_id) {
-        // The call was validated when it started, whatever has changed since.
+        // The call was validated when it started, regardless of later changes.
         let max_steps = task.map_or(DEFAULT_STEPS, |task| task.max_steps);
         return call.context.tools.subagents.resume(call, subagent.clone(), max_steps).await;
     }
@@ -107,7 +108,7 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     }
     let agent = agent.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty());
     let is_named = agent.is_some();
-    // Without a name, an agent delegates to one like itself, which may do no more than it.
+    // Without a name, an agent delegates to an agent like itself, with no more permissions.
     let card = match agent {
         Some(id) => Some(card(call.context, &id).map_err(invalid)?),
         None => call.context.active_agent.card(),
@@ -135,8 +136,8 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     Ok(Task { text: task, agent, is_named, max_steps: steps.max(1), context_id, worktree })
 }
 
-/// Checks that an earlier subagent running `agent` may continue: it must be an agent that the caller could name, or one
-/// like the caller. So no agent can use it to exceed its own permissions.
+/// Checks that an earlier subagent running `agent` may continue: it must be an agent that the caller could name, or an
+/// agent like the caller. Therefore, no agent can continue a subagent to exceed its own permissions.
 pub(crate) fn check_continuation(
     context: &TurnContext,
     agent: Option<&str>,
@@ -158,16 +159,16 @@ pub(crate) fn check_continuation(
             Err(format!("that subagent belongs to the main agent and can do more than `{}`: omit context_id", own.id))
         }
         (Some(id), Some(own)) if own.id == id => Ok(()),
-        // The main agent could do all of it itself.
+        // The main agent could do all of the work itself.
         (Some(id), None) if context.active_agent.agents().get(id).is_some() => Ok(()),
         (Some(id), _) => card(context, id).map(drop),
     }
 }
 
-/// Finds the named agent. The error lists the agents on offer.
+/// Finds the named agent. The error lists the available agents.
 fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String> {
     let agents = context.active_agent.agents();
-    // An agent that is not on offer to models can be used if the user mentions it.
+    // An agent that is not offered to models can be used if the user mentions it.
     let mentioned = |card: &&AgentCard| context.tools.mentions.agents.iter().any(|known| known.id == card.id);
     agents.get(id).filter(|card| card.enabled || mentioned(card)).ok_or_else(|| {
         let offered: Vec<&str> = agents.enabled().map(|card| card.id.as_str()).collect();
@@ -203,7 +204,8 @@ impl Link for Handoff {
     }
 }
 
-/// Returns true if the call names one of our agents. A foreign tool may have such a name if no agent has it.
+/// Returns true if the call names one of the configured agents. A foreign tool may have such a name if there is no
+/// agent for it.
 fn is_call(call: &Invocation<'_>) -> bool {
     let Some(id) = call.call.name.strip_prefix(TRANSFER) else { return false };
     id == MAIN || call.context.active_agent.agents().get(id).is_some()
@@ -228,7 +230,7 @@ async fn transfer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     Ok(ToolOutput::ok(text))
 }
 
-/// Returns the next stack of agents and the task. The error is the output for an invalid call.
+/// Returns the next stack of agents, and the task for the next agent. The error is the output for an invalid call.
 fn transfer_target(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
     let (active_agent, name) = (&call.context.active_agent, call.call.name.as_str());
     if active_agent.is_subagent() || !active_agent.may_transfer(name) {
@@ -249,7 +251,7 @@ fn transfer_target(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolO
     Ok((stack, task.filter(|task| !task.trim().is_empty()).unwrap_or_else(|| "continue".to_owned())))
 }
 
-/// Returns the stack after a transfer, or a reason why it is not possible.
+/// Returns the stack after a transfer, or a reason why the transfer is not possible.
 fn next_stack(chain: &[&str], to: &str, changes: u32) -> Result<Vec<String>, String> {
     let first = chain.first().copied().unwrap_or(MAIN);
     // The main agent is not part of a stack.

@@ -1,8 +1,8 @@
 //! `search_history`: searches this session, including everything that compactions replaced.
 //!
-//! `find_tool`: finds tools of MCP servers that a turn hides because there are too many or because the user wants it.
-//! Tools that are found can be called from the next step on. If the tools of a server are not known yet when a turn
-//! begins, the turn waits for it briefly, and picks up the tools of slower servers later.
+//! `find_tool`: finds tools of MCP servers that a turn hides because there are too many tools or because the user hid
+//! them. Found tools can be called from the next step on. If a server's tools are not yet known when a turn begins, the
+//! turn waits briefly for the server, and picks up the tools of slower servers later.
 
 use agentd_core::{
     catalogue::CatalogueTool,
@@ -80,7 +80,7 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
 /// Maximum length of a tool's description, in characters, and of its schema, in bytes.
 const MAX_DESCRIPTION: usize = 200;
 const MAX_SCHEMA: usize = 2000;
-/// Maximum number of servers named if nothing was found.
+/// Maximum number of servers to name if no tool was found.
 const MAX_SERVERS: usize = 24;
 
 pub(crate) struct FindTool;
@@ -134,7 +134,7 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
     ToolOutput::ok(lines.join("\n"))
 }
 
-/// One line about the tool, and its arguments. Both were written by a server.
+/// Describes the tool in one line, and its arguments. Both texts were written by a server.
 fn summary(tool: &CatalogueTool) -> String {
     let ToolSpec { name, description, parameters, .. } = &tool.spec;
     let about: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -170,7 +170,7 @@ pub(crate) struct UnlistedServers;
 
 impl Link for UnlistedServers {
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // A subagent does not wait: its parent's turn already has.
+        // A subagent does not wait, because its parent's turn has already waited.
         let should_wait = state.steps == 0 && !state.only_compacts() && context.settings.parent.is_none();
         async move { if should_wait { wait(context, state).await } else { Ok(()) } }.boxed()
     }
@@ -204,7 +204,7 @@ async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> 
     Ok(())
 }
 
-/// Returns true if a server has listed its tools since the turn got its own.
+/// Returns true if a server has listed its tools since the turn got its tools.
 fn has_new_servers(context: &TurnContext) -> bool {
     let unlisted: Vec<&str> = context.tools.finder.unlisted().map(|server| server.name.as_str()).collect();
     if unlisted.is_empty() {

@@ -1,9 +1,9 @@
-//! Tools implemented without the toolbox: the todo list, questions to the user, and tools of the client.
+//! Tools implemented without the toolbox: the todo list, questions to the user, and the client's tools.
 //!
 //! - `todo_write` and `todo_read`: the todo list, with a reminder when it changes.
 //! - `ask_human`: a question from the model to the user.
 //! - Client tools: calls are sent to the client, and its answers become results. Answers are limited in size and
-//!   sanitised. If the client disconnects, its calls end with an error that the model understands.
+//!   sanitised. If the client disconnects, calls to its tools end with an error written for the model.
 
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ use crate::{
 };
 
 const WRITE: &str = "todo_write";
-/// Text for an empty list, also as a reminder when it became empty.
+/// Text for an empty list, also used as a reminder when the list became empty.
 const NO_TODOS: &str = "The todo list is empty.";
 const READ: &str = "todo_read";
 /// Maximum number of entries.
 const MAX_TODOS: usize = 100;
 /// Maximum length of an entry, in characters.
 const MAX_CONTENT: usize = 1000;
-/// Maximum length of an ID, in characters. A longer one is replaced by a number.
+/// Maximum length of an ID, in characters. A longer ID is replaced by a number.
 const MAX_ID: usize = 40;
 
 pub(crate) struct Todos;
@@ -133,7 +133,7 @@ fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
     Ok(todos)
 }
 
-/// Returns the wanted ID if it is free, else the first free number from `number` on.
+/// Returns the wanted ID if it is free, and otherwise the first free number from `number` on.
 fn free_id(todos: &[Todo], wanted: Option<String>, number: usize) -> String {
     let is_used = |id: &str| todos.iter().any(|todo| todo.id == id);
     match wanted {
@@ -163,7 +163,7 @@ fn list(todos: &[Todo]) -> String {
     text
 }
 
-/// Reminder with the current entry, the next one, and the number of the others.
+/// Reminder with the current entry, the next entry, and the number of other entries.
 fn reminder(todos: &[Todo]) -> Option<String> {
     if todos.is_empty() {
         return None;
@@ -206,7 +206,7 @@ struct QuestionArguments {
     choices: Vec<String>,
 }
 
-/// Allowed number of choices, if there are any. Each is selected with a single key.
+/// Allowed number of choices, unless there are none. Each is selected with a single key.
 const CHOICES: std::ops::RangeInclusive<usize> = 2..=9;
 /// Maximum length of a choice, in characters.
 const MAX_CHOICE: usize = 120;
@@ -264,7 +264,7 @@ fn arguments(call: &Invocation<'_>) -> Result<QuestionArguments, ToolOutput> {
     }
 }
 
-/// Reason why the choices are invalid, with advice on how to fix them.
+/// Reason why the choices are invalid, with a hint on how to fix them.
 fn choices_problem(choices: &[String]) -> Option<String> {
     if choices.is_empty() {
         return None;
@@ -342,8 +342,8 @@ fn client_tool_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {
     call.context.tools.client_tools.as_ref()?.own_name(&call.call.name)
 }
 
-/// Sends the call to the client. The start is in the journal before the client receives it, so that a crash can be
-/// reported truthfully.
+/// Sends the call to the client. The call's start is in the journal before the client receives the call, so that a
+/// crash can be reported truthfully.
 async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, call, record, .. } = invocation;
     let Some(tools) = &context.tools.client_tools else {
@@ -380,7 +380,7 @@ async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutpu
     Ok(record.with_note(output))
 }
 
-/// Converts the answer into a result. Its content is untrusted.
+/// Converts the answer into a result. The answer's content is untrusted.
 async fn to_output(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
     let ClientToolAnswer { text, failed, picture } = answer;
     let is_long = text.len() > MAX_CLIENT_ANSWER;

@@ -1,10 +1,10 @@
-//! Loads a session from the journal, and reports and settles what a crash left behind. Also unloads a session that is
-//! not in use, drains it when the daemon stops, retires it for removal, and cleans unused data.
+//! Loads a session from the journal, and reports and settles turns left behind by a crash. Also unloads a session that
+//! is not in use, drains it when the daemon stops, retires it for removal, and cleans unused data.
 //!
 //! The actor itself decides about retiring and cleaning, so that no turn can start in between: earlier commands keep
-//! the session, later ones are refused. The remover holds a `HoldMark` on the session until the removal is done. While
-//! the hold is alive, all others get the error that the session is being deleted. Once it is dropped, the session is
-//! looked up again.
+//! the session, and later commands are refused. The remover holds a `HoldMark` on the session until the removal is
+//! done. While the hold is alive, all other callers get the error that the session is being deleted. Once the hold is
+//! dropped, the session is looked up again.
 //!
 //! A cleaning is recorded in the history before anything is removed. A crash in between leaves files that are recorded
 //! as removed and that the next cleaning deletes. A model never misses files whose removal was not recorded.
@@ -58,7 +58,7 @@ pub(crate) async fn load(
 ) -> Result<Actor, EngineError> {
     let store = &shared.ports.store;
     let stored = store.session(id).await?.ok_or_else(|| not_found(id))?;
-    // A new session has nothing to read, and its client is waiting for the first answer.
+    // A new session has no events to read, and its client is waiting for the first answer.
     let is_new = stored.summary.last_seq == 0;
     let journal = Journal::new(id, stored.summary.last_seq, &shared.ports, None);
     let (items, compaction) = if is_new { (Vec::new(), None) } else { window(&**store, id, stored.window).await? };
@@ -81,8 +81,8 @@ pub(crate) async fn load(
     Ok(actor)
 }
 
-/// Reads the content of a model's window: the items with the sequence numbers of their completions, and the summary
-/// before them.
+/// Reads the content of a model's window: the items, each with the sequence number of its completion, and the summary
+/// before the items.
 pub(crate) async fn window(
     store: &dyn Store,
     id: SessionId,
@@ -99,7 +99,7 @@ pub(crate) async fn window(
     Ok((items, compaction))
 }
 
-/// Creates the actor of a session that is not in the journal yet.
+/// Creates the actor of a session that is not yet in the journal.
 pub(crate) fn new_session(
     id: SessionId,
     settings: SessionSettings,
@@ -112,13 +112,13 @@ pub(crate) fn new_session(
 }
 
 impl Actor {
-    /// Searches events after `since` backwards; returns the first match.
+    /// Searches backwards through events after `since`, and returns the first match.
     async fn last<T>(&self, since: u64, found: impl Fn(&Event) -> Option<T>) -> Result<Option<T>, StoreError> {
         reading::last(&*self.shared.ports.store, self.id, since, self.journal.head(), found).await
     }
 
-    /// Last recorded token level. `None` if it is older than the tail of the journal; it is then reported again
-    /// with the next answer.
+    /// Last recorded token level. `None` if the level is older than the tail of the journal, in which case it is
+    /// reported again with the next answer.
     async fn last_level(&self) -> Result<Option<TokenLevel>, StoreError> {
         let since = self.journal.head().saturating_sub(reading::TAIL);
         let reported = self.last(since, |event| match &event.kind {
@@ -150,7 +150,7 @@ impl Actor {
     }
 
     /// Slot chosen by content for the last turn that is visible to the model. Skips the search if fewer than two slots
-    /// have a model of their own.
+    /// have their own model.
     async fn last_routed(&self, since: u64) -> Result<Option<Slot>, StoreError> {
         if self.shared.ports.models.own_slots().len() < 2 {
             return Ok(None);
@@ -162,7 +162,7 @@ impl Actor {
         Ok(routed.await?.flatten())
     }
 
-    /// Settles what the last stop left behind. Until that succeeds the session is read-only: no turn runs, and no
+    /// Settles turns left behind by the last stop. Until this succeeds, the session is read-only: no turn runs, and no
     /// questions are asked.
     async fn recover_session(&mut self, stored: StoredSession) -> Result<(), EngineError> {
         self.needs_recovery = true;
@@ -185,7 +185,7 @@ impl Actor {
     }
 
     /// Refuses a command that cannot run now. A changing command first retries a failed recovery. A command that
-    /// changes files is refused while their folders are closed.
+    /// changes files is refused while the session's folders are closed.
     pub(crate) async fn check_access(&mut self, access: Access) -> Result<(), EngineError> {
         if self.needs_recovery && access != Access::ReadOnly {
             let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
@@ -282,8 +282,9 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
 }
 
 impl Actor {
-    /// Stops accepting commands if the session may be removed. Returns false if it is in use, pinned, or was used after
-    /// `last_used`. Without `last_used` the user asked for the removal, and only work in progress prevents it.
+    /// Stops accepting commands if the session may be removed. Returns false if the session is in use, pinned, or was
+    /// used after `last_used`. Without `last_used`, the user asked for the removal, and only work in progress prevents
+    /// it.
     pub(crate) async fn retire(
         &mut self,
         last_used: Option<Timestamp>,
@@ -300,7 +301,7 @@ impl Actor {
                 }
             }
         }
-        // Set before callers can notice that the channel is closed.
+        // The mark is set before callers can notice that the channel is closed.
         let _ = hold.set(mark);
         let _ = end_error.set(being_deleted(self.id));
         self.commands.close();
@@ -338,20 +339,20 @@ impl Actor {
         Arc::strong_count(&self.lease) > 1
     }
 
-    /// Returns true if the session needs nothing itself: no turn is running or queued, and no deadline is pending.
+    /// Returns true if the session itself is idle: no turn is running or queued, and no deadline is pending.
     pub(crate) fn is_idle(&self) -> bool {
         let runs = self.open.as_ref().is_some_and(|open| open.running.is_some());
         !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none()
     }
 
     /// Unloads the session unless it is in use. Readers and file writers do not wake the actor when they leave, so the
-    /// idle timer also runs while there are some.
+    /// idle timer also runs while they are present.
     pub(crate) fn unload(&mut self) -> NextMove {
         if !self.is_idle() || self.journal.has_readers() || self.is_leased() || !self.commands.is_empty() {
             return NextMove::Go;
         }
-        // A command that arrives now is refused when the channel is dropped. It must not run, because nothing could
-        // reach a turn that it started.
+        // A command that arrives now is refused when the channel is dropped. Such a command must not run, because
+        // nothing could reach a turn started by it.
         self.commands.close();
         NextMove::Exit
     }
@@ -377,7 +378,7 @@ impl Actor {
         Ok(children.iter().any(|child| child.updated_at > last_used))
     }
 
-    /// Removes unused data. Returns `None` if the session is needed.
+    /// Removes unused data. Returns `None` if the session is in use.
     pub(crate) async fn clean(&mut self, order: CleanOrder) -> Result<Option<SessionCleaned>, Fault> {
         if self.is_in_use() || self.state.settings.pinned || self.is_used_since(order.last_used).await? {
             return Ok(None);
@@ -392,7 +393,7 @@ impl Actor {
             self.commit(None, notice(&found, undo).into()).await?;
             let parts = &self.shared.ports;
             if !found.is_empty() {
-                // New files may have appeared since the trial; they stay, with everything next to them.
+                // New files may have appeared since the trial; these files stay, together with everything next to them.
                 found = parts.workspaces.clean(self.id, areas, false).await?;
             }
             if undo {
@@ -403,7 +404,7 @@ impl Actor {
     }
 }
 
-/// Notice for the model and the user.
+/// Notice about the cleaning, for the model and the user.
 fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2] {
     let mut removed: Vec<String> = found
         .iter()
@@ -428,7 +429,7 @@ fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2]
 const CANCEL_GRACE: Duration = Duration::from_secs(7);
 
 impl Actor {
-    /// Starts no more turns. Queued turns are in the journal and start with the next daemon process.
+    /// Stops starting turns. Queued turns are in the journal and start with the next daemon process.
     pub(crate) async fn drain(&mut self, deadline: Duration) -> Result<(), Fault> {
         self.draining = Some(Drain { until: Instant::now() + deadline, suspended: false });
         Ok(())
@@ -449,8 +450,8 @@ impl Actor {
         NextMove::Go
     }
 
-    /// Returns true if a draining session can end: its turn has ended or waits for the user. A turn that waits for the
-    /// user can wait for the next daemon process, because it has nothing in flight.
+    /// Returns true if a draining session can end, because its turn has ended or waits for the user. A turn that waits
+    /// for the user can wait for the next daemon process, because it has nothing in flight.
     pub(crate) fn is_drained(&mut self) -> bool {
         if self.draining.is_none() {
             return false;

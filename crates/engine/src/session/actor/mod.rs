@@ -1,4 +1,4 @@
-//! The actor of a session and its loop, which is one `select!`.
+//! The actor of a session, and the actor's loop, which is one `select!`.
 
 pub(crate) mod load;
 pub(crate) mod state;
@@ -58,13 +58,13 @@ pub(crate) struct Actor {
     pub(super) journal: Journal,
     pub(super) state: SessionState,
     pub(super) interrupts: Interrupts,
-    /// The turn that was started and has not ended.
+    /// The turn that was started but has not ended.
     pub(super) open: Option<OpenTurn>,
     /// Current grants and mode, observed by the running turn.
     pub(super) grants: watch::Sender<SessionPermissions>,
     /// Current state files, observed by the running turn.
     pub(super) files: watch::Sender<Arc<StateFiles>>,
-    /// Options from the client of the open turn; default without one.
+    /// Options from the client of the open turn; default without an open turn.
     pub(super) options: TurnOptions,
     /// Connections to the clients of turns that are queued or about to start.
     pub(super) lines: HashMap<TurnId, ClientLines>,
@@ -75,21 +75,21 @@ pub(crate) struct Actor {
     /// Agents of the session's project.
     pub(super) project: ProjectAgents,
     pub(super) recovered: Option<RecoveredTurn>,
-    /// Surroundings that are not in the journal yet.
+    /// Surroundings that are not yet in the journal.
     pub(super) new_surroundings: Option<Surroundings>,
     /// State of the search for the project's code map.
     pub(super) map_search: MapSearch,
     /// True if recovery after the last stop failed because the journal cannot be written.
     pub(super) needs_recovery: bool,
-    /// `Some` while the daemon is stopping.
+    /// Drain state; `Some` while the daemon is stopping.
     pub(super) draining: Option<Drain>,
     pub(super) commands: mpsc::Receiver<Command>,
-    /// Cloned by each writer that brings files into the session.
+    /// Lease that each writer of files into the session clones.
     pub(super) lease: Arc<()>,
     pub(super) gauge: GaugeGuard,
 }
 
-/// A turn that was started and has not ended.
+/// A turn that was started but has not ended.
 pub(super) struct OpenTurn {
     pub(super) turn_id: TurnId,
     pub(super) trace_id: TraceId,
@@ -98,11 +98,11 @@ pub(super) struct OpenTurn {
     pub(super) started: Option<Instant>,
     /// Sequence number of the turn's first event.
     pub(super) first_seq: u64,
-    /// Slot used by the session and by agents without their own.
+    /// Slot used by the session and by agents without their own slot.
     pub(super) choice: SlotChoice,
     /// Fallback model in use, if the slot's model did not answer.
     pub(super) fallback: Option<FallbackModel>,
-    /// Number of the slot's fallbacks that were tried.
+    /// Number of tried fallbacks of the slot.
     pub(super) tried: usize,
     pub(super) max_steps: u32,
     /// Mode of answering the turn's interrupts.
@@ -110,8 +110,8 @@ pub(super) struct OpenTurn {
     /// Name of the client that started the turn; unknown after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
-    /// Uploaded files mentioned by the turn's input. Empty after a restart, which keeps only turns open that
-    /// have begun to answer.
+    /// Uploaded files mentioned by the turn's input. Empty after a restart, which only keeps turns open that have begun
+    /// to answer.
     pub(super) handed_over: Vec<StateChange>,
     /// True if the turn was started only to compact.
     pub(super) compacts: bool,
@@ -123,10 +123,10 @@ pub(super) struct OpenTurn {
     pub(super) file_lines: Arc<FileLines>,
     /// Mentions of the turn's input; `None` after a restart, when they are unknown.
     pub(super) mentions: Option<Arc<Mentions>>,
-    /// Started items that were added to the turn and not given to a model yet. Each is completed when it is taken, so
-    /// that its position in the journal is the one where the model reads it.
+    /// Started items that were added to the turn but not yet given to a model. Each item is completed when it is taken,
+    /// so that its position in the journal is the position where the model reads it.
     pub(super) steers: Vec<Arc<Item>>,
-    /// Calls started before the restart that a subagent still works for.
+    /// Calls started before the restart on which a subagent still works.
     pub(super) in_flight: HashMap<CallId, InFlightCall>,
     /// Subagent sessions by call, until the call has its result.
     pub(super) children: HashMap<CallId, SessionId>,
@@ -147,7 +147,7 @@ impl OpenTurn {
             fallback: None,
             tried: 0,
             max_steps: 0,
-            // With any other mode the turn would have been rejected or ended instead of waiting.
+            // With any other mode, the turn would have been rejected or ended instead of waiting.
             answering: AnswerMode::new(OnInterrupt::Wait, false),
             client: None,
             environment: Arc::default(),
@@ -173,13 +173,13 @@ impl OpenTurn {
 /// Task that runs a turn.
 pub(super) struct RunningTurn {
     pub(super) cancel: CancellationToken,
-    /// Reason of the cancellation, if the turn was cancelled.
+    /// Reason for the cancellation, if the turn was cancelled.
     pub(super) cancelled_for: Option<StopReason>,
     pub(super) messages: mpsc::Receiver<TurnMessage>,
     pub(super) task: JoinHandle<()>,
 }
 
-/// State of a session during shutdown. It still accepts answers and cancellations, but no more turns.
+/// State of a session during shutdown. Such a session still accepts answers and cancellations, but no more turns.
 pub(super) struct Drain {
     /// Deadline for the open turn.
     pub(super) until: Instant,
@@ -189,7 +189,7 @@ pub(super) struct Drain {
 
 /// A turn that was accepted.
 pub struct StartedTurn {
-    /// ID of the turn.
+    /// Id of the accepted turn.
     pub turn_id: TurnId,
     /// Events of the turn, from its first one. A queued turn has none until it starts.
     pub events: Subscription,
@@ -280,12 +280,12 @@ impl Actor {
         Ok(())
     }
 
-    /// Applies stored events to the state and makes it visible to the running turn.
+    /// Applies stored events to the state and makes the new state visible to the running turn.
     fn apply(&mut self, stored: &[Arc<Event>]) {
         for event in stored {
             self.state.apply(event);
             let Some(open) = &mut self.open else { continue };
-            // Track the subagents that work for calls of the turn.
+            // Track the subagents that work on calls of the turn.
             match &event.kind {
                 EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
                     open.children.insert(subagent.call_id.clone(), subagent.session_id);
@@ -329,7 +329,7 @@ impl Actor {
     }
 
     pub(super) async fn change_state_file(&mut self, change: StateFileChange) -> Result<(), Fault> {
-        // The files may have changed since the caller checked.
+        // The files may have changed since the caller checked the change.
         self.state.files.check(&change)?;
         self.change(StateChange::File(change)).await
     }
@@ -355,7 +355,8 @@ pub(crate) fn not_found(id: SessionId) -> EngineError {
 pub(crate) enum Fault {
     /// The request was invalid; the session continues.
     Request(EngineError),
-    /// The journal could not be written. The actor must end and be reloaded, because it is unknown what was stored.
+    /// The journal could not be written. The actor must end and be reloaded, because it is unknown which facts were
+    /// stored.
     Fatal(EngineError),
 }
 
@@ -377,14 +378,14 @@ impl<E: Into<EngineError>> From<E> for Fault {
 #[derive(Debug, Default)]
 pub(crate) struct MapSearch {
     pub(crate) project: PathBuf,
-    /// Number of turns that searched for it.
+    /// Number of turns that searched for the map.
     pub(crate) tries: u8,
-    /// True if there is nothing to draw.
+    /// True if the project has no code to draw.
     pub(crate) is_empty: bool,
 }
 
 impl Actor {
-    /// Runs until the session is not needed or its journal cannot be written. In the latter case readers receive the
+    /// Runs until the session is not needed or its journal cannot be written. In the latter case, readers receive the
     /// error.
     pub(super) async fn run_to_end(mut self) -> Result<(), EngineError> {
         let ended = self.run().await;
@@ -404,7 +405,7 @@ impl Actor {
     }
 
     async fn run(&mut self) -> Result<(), EngineError> {
-        // Grows on demand: space for a whole batch would be most of a quiet turn's memory.
+        // The batch grows on demand, because space for a whole batch would be most of a quiet turn's memory.
         let mut batch = Vec::new();
         loop {
             let deadline = self.interrupts.next_deadline().map(|at| self.next_check(at));
@@ -419,7 +420,7 @@ impl Actor {
                         let admitted = Box::pin(self.check_access(command.access)).await;
                         (command.run)(admitted.map(|()| &mut *self)).await?
                     }
-                    // All handles are gone: the registry has ended, and the daemon with it.
+                    // All handles are gone: the registry and the daemon have ended.
                     None => NextMove::Exit,
                 },
                 count = receive(messages, &mut batch) => if count == 0 {

@@ -28,8 +28,8 @@ use crate::turn::{
     route::{self, SlotChoice},
 };
 
-/// Limit on items read into memory. It exceeds the maximum length of a history; only a turn that was running when the
-/// daemon stopped can come near it.
+/// Limit on items read into memory. The limit exceeds the maximum length of a history. Only a turn that was running
+/// when the daemon stopped can come near it.
 pub(crate) const MAX_ITEMS: usize = 20_000;
 
 /// State of a session's actor.
@@ -38,7 +38,7 @@ pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
     pub(crate) todos: Vec<Todo>,
-    /// Stack of agents that the session was transferred to.
+    /// Stack of agents to which the session was transferred.
     pub(crate) agents: Vec<String>,
     /// Tools that were mentioned or found, in order of their first use.
     pub(crate) tools: Vec<String>,
@@ -52,12 +52,12 @@ pub(crate) struct SessionState {
     pub(crate) window: Window,
     /// Summary that precedes the visible items.
     compaction: Option<Arc<Item>>,
-    /// Uploaded files that were not announced to a model yet.
+    /// Uploaded files that have not been announced to a model yet.
     pub(crate) handed_over: PendingAttachments,
     /// Stop reason of the last turn that did more than compact, if known.
     pub(crate) last_stop: Option<StopReason>,
-    /// Slot chosen by content for the last turn, if known. `None` once the history was replaced, because any model then
-    /// has to read it from the start.
+    /// Slot chosen by content for the last turn, if known. `None` once the history was replaced, because any model has
+    /// to read the new history from the start.
     pub(crate) routed: Option<Slot>,
     /// True if the last input asked for a plan first and the plan is not approved.
     pub(crate) has_open_plan: bool,
@@ -115,7 +115,8 @@ impl SessionState {
         }
     }
 
-    /// Sequence number of a visible item's completion. For a summary this is the number of the last item it replaced.
+    /// Sequence number of a visible item's completion. For a summary, returns the number of the last item that it
+    /// replaced.
     pub(crate) fn number_of(&self, id: ItemId) -> Option<u64> {
         let summary = self.compaction.as_ref().filter(|item| item.id == id).and(self.compaction());
         let found = self.history.iter().find(|(_, item)| item.id == id).map(|(seq, _)| *seq);
@@ -125,7 +126,7 @@ impl SessionState {
     /// Applies a stored event to the state.
     pub(crate) fn apply(&mut self, event: &Event) {
         self.handed_over.apply(&event.kind);
-        // Imported figures are out of date once something happens here.
+        // Imported figures are out of date once an event is stored here.
         if let Some(imported) = &mut self.settings.imported {
             imported.context = None;
         }
@@ -162,14 +163,14 @@ impl SessionState {
                     self.meter.start_over();
                     self.has_open_plan = false;
                 }
-                // The visible items must be read from the journal first; the caller does that.
+                // The caller first reads the visible items from the journal.
                 StateChange::Window { window } => self.window = *window,
                 StateChange::Title { .. }
                 | StateChange::Queue { .. }
                 | StateChange::HandedOver { .. }
                 | StateChange::Subagent(_)
                 | StateChange::TokenLevel { .. }
-                // First of the session's own facts: the copied state was read from the journal.
+                // This is the first of the session's own facts; the copied state was read from the journal.
                 | StateChange::Forked { .. }
                 | StateChange::Undone { .. } => {}
             },
@@ -191,7 +192,7 @@ impl SessionState {
                 self.offload();
                 self.meter.start_over();
             }
-            // The restored items must be read from the journal first; the caller does that and shows them.
+            // The caller first reads the restored items from the journal, and then shows them.
             ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
             ItemBody::Compaction(compaction) => {
                 self.history.retain(|(number, _)| *number > compaction.through);
@@ -205,7 +206,7 @@ impl SessionState {
     }
 }
 
-/// Strips details that only programs read, because sessions stay in memory for long.
+/// Strips details that only programs read, because sessions stay in memory for a long time.
 fn for_model(mut item: Item) -> Item {
     if let ItemBody::ToolResult(result) = &mut item.body {
         result.details = None;
@@ -217,11 +218,11 @@ fn for_model(mut item: Item) -> Item {
 #[derive(Default)]
 pub(crate) struct Interrupts {
     pub(crate) pending: Vec<PendingInterrupt>,
-    /// Answers in this turn by call. A call that is dispatched again after a restart gets the earlier answer
-    /// instead of asking again.
+    /// Answers in this turn, by call. A call that is dispatched again after a restart gets the earlier answer instead
+    /// of asking again.
     pub(crate) answered: HashMap<CallId, CallAnswers>,
-    /// Questions of subagents working for this turn. The subagents wait for the answers; here the questions are only
-    /// listed.
+    /// Questions of subagents that work for this turn. The questions are only listed here, because the subagents
+    /// themselves wait for the answers.
     pub(crate) of_children: Vec<Interrupt>,
     /// IDs of all subagent interrupts announced in this turn.
     pub(crate) published: HashSet<InterruptId>,
@@ -229,13 +230,13 @@ pub(crate) struct Interrupts {
 
 pub(crate) struct PendingInterrupt {
     pub(crate) interrupt: Interrupt,
-    /// Channel to the turn; `None` if no turn is running, after a restart.
+    /// Channel to the turn; `None` after a restart, while no turn is running.
     pub(crate) waiter: Option<oneshot::Sender<ResolvedInterrupt>>,
 }
 
 impl Interrupts {
-    /// Attaches a new waiter if the call has already asked the same. Approval is asked once per call, even if the
-    /// request is now phrased differently.
+    /// Attaches a new waiter if the call has already asked the same question. Approval is asked once per call, even if
+    /// the request is now phrased differently.
     pub(crate) fn reattach(
         &mut self,
         call: &CallId,
@@ -258,7 +259,7 @@ impl Interrupts {
         self.pending.iter().map(|pending| &pending.interrupt).find(|interrupt| interrupt.id == id)
     }
 
-    /// Removes the interrupt and sends its answer to the turn, if it waits.
+    /// Removes the interrupt and sends its answer to the turn, if the turn waits.
     pub(crate) fn resolve(&mut self, id: InterruptId, answered: ResolvedInterrupt) {
         let Some(index) = self.pending.iter().position(|pending| pending.interrupt.id == id) else { return };
         let PendingInterrupt { interrupt, waiter } = self.pending.remove(index);
@@ -301,7 +302,7 @@ impl Interrupts {
     }
 }
 
-/// Answer at a deadline if there is no default, or if it does not fit the question.
+/// Answer at a deadline if there is no default, or if the default does not fit the question.
 pub(crate) fn no_answer() -> Answer {
     Answer::Reject { reason: Some("no answer in time".to_owned()) }
 }

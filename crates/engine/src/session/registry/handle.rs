@@ -1,4 +1,4 @@
-//! Cloneable handle of a session's actor, with the commands that it accepts.
+//! Cloneable handle of a session's actor, with the commands that the actor accepts.
 
 use std::{
     sync::{Arc, OnceLock, Weak},
@@ -43,24 +43,24 @@ pub(crate) fn being_deleted(id: SessionId) -> EngineError {
         .with_hint("start a new one; list all with `agentctl sessions list`")
 }
 
-/// Marks a session as held by its remover. While the hold is alive, the session is closed to everyone else.
+/// Marks a session as held by its remover. While the hold is alive, the session is closed to all other callers.
 pub(crate) type HoldMark = Weak<()>;
 
 /// Parameters for cleaning a session.
 #[derive(Debug, Clone, Default)]
 pub struct CleanOrder {
-    /// Workspace folders to clean, each if nothing in it was changed since the given time.
+    /// Workspace folders to clean, each cleaned only if nothing in the folder was changed since the given time.
     pub areas: Vec<(WorkspaceArea, Timestamp)>,
     /// True to remove the data needed to undo file changes.
     pub undo: bool,
-    /// Last known use of the session or of its subagents. If it was used later, it stays as it is. `None` skips this
-    /// check.
+    /// Last known use of the session or of its subagents. A session that was used later stays unchanged. `None` skips
+    /// this check.
     pub last_used: Option<Timestamp>,
     /// True to report what would be removed without removing it.
     pub trial: bool,
 }
 
-/// Parts of a session that were removed, or would be.
+/// Parts of a session that a cleaning removed or, in a trial, would remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionCleaned {
     /// Removed files per workspace area.
@@ -82,9 +82,9 @@ pub struct SessionHandle {
     pub(crate) commands: mpsc::Sender<Command>,
     /// Error that ended the actor, if any.
     pub(crate) end_error: Arc<OnceLock<EngineError>>,
-    /// Mark of the hold on the session, once it is to be removed.
+    /// Mark of the hold on the session, set when the session is to be removed.
     pub(crate) hold: Arc<OnceLock<HoldMark>>,
-    /// Cancelled when the actor is gone, for whatever reason.
+    /// Cancelled when the actor has ended for any reason.
     pub(crate) ended: CancellationToken,
 }
 
@@ -94,9 +94,9 @@ impl SessionHandle {
         self.id
     }
 
-    /// Starts a turn; it is stored when this returns. The turn is independent of the caller. A queued turn
-    /// ([`agentd_core::turn::IfBusy::Queue`]) is stored too, and starts when the turns before it have ended, also after
-    /// a restart of the daemon.
+    /// Starts a turn. The turn is stored when this method returns, and is independent of the caller. A queued turn
+    /// ([`agentd_core::turn::IfBusy::Queue`]) is also stored, and starts when all earlier turns have ended, even after
+    /// a daemon restart.
     ///
     /// # Errors
     /// If the input is invalid, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal cannot be
@@ -106,7 +106,7 @@ impl SessionHandle {
         self.ask(Access::ChangesFiles, move |actor| actor.start(start).boxed()).await
     }
 
-    /// Adds input to the running turn, or to `turn` if that is the one running.
+    /// Adds input to the running turn, or to `turn` if that turn is running.
     ///
     /// # Errors
     /// If no such turn is running.
@@ -114,7 +114,7 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.steer(turn, UserInput::whole(text, None), false).boxed()).await
     }
 
-    /// Cancels the running turn, or `turn` if it is running or queued. Returns once the turn is notified; its
+    /// Cancels the running turn, or `turn` if that turn is running or queued. Returns once the turn is notified; its
     /// `TurnEnded` follows.
     ///
     /// # Errors
@@ -123,8 +123,8 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.cancel(turn).boxed()).await
     }
 
-    /// Reports that the client that started this turn has disconnected. A turn started with `while_connected` waits for
-    /// answers from then on. Has no effect on a turn that has ended.
+    /// Reports that the client that started this turn has disconnected. From then on, a turn started with
+    /// `while_connected` waits for answers. Has no effect on a turn that has ended.
     ///
     /// # Errors
     /// If the session is gone.
@@ -132,8 +132,8 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.client_left(turn).boxed()).await
     }
 
-    /// Answers an interrupt, once. The answer is stored when this returns, and the turn continues with it, even if the
-    /// daemon was restarted after the question.
+    /// Answers an interrupt, once. The answer is stored when this method returns, and the turn continues with the
+    /// answer, even if the daemon was restarted after the question.
     ///
     /// # Errors
     /// If there is no such interrupt, it was already answered, or the answer does not fit.
@@ -149,7 +149,7 @@ impl SessionHandle {
         self.ask(Access::ReadOnly, move |actor| actor.tree().boxed()).await
     }
 
-    /// Stores a change of a state file. A running turn sees it with its next call.
+    /// Stores a change to a state file. The change is visible to the next call of a running turn.
     ///
     /// # Errors
     /// If the change is rejected, or the journal cannot be written.
@@ -165,7 +165,7 @@ impl SessionHandle {
         self.ask(Access::ReadOnly, move |actor| actor.subscribe(after).boxed()).await
     }
 
-    /// Announces an uploaded file to the model with its next turn.
+    /// Announces an uploaded file to the model in the next turn.
     pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.change(StateChange::HandedOver { path, picture }).boxed()).await
     }
@@ -186,7 +186,7 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.rename(title).boxed()).await
     }
 
-    /// Stores a grant for this session. It applies from the next call of a running turn.
+    /// Stores a grant for this session. The grant applies from the next call in a running turn.
     ///
     /// # Errors
     /// If the journal cannot be written.
@@ -194,7 +194,7 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.grant(grant).boxed()).await
     }
 
-    /// Revokes a grant of this session. It no longer applies to the next call of a running turn.
+    /// Revokes a grant of this session. The grant no longer applies to the next call in a running turn.
     ///
     /// # Errors
     /// If the session has no such grant, or the journal cannot be written.
@@ -207,7 +207,7 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.take_permissions(permissions).boxed()).await
     }
 
-    /// Sets the session's mode on behalf of `client`. It applies from the next call, also in a running turn.
+    /// Sets the session's mode on behalf of `client`. The mode applies from the next call, even in a running turn.
     ///
     /// # Errors
     /// If the session is a subagent, or the audit log or the journal cannot be written.
@@ -215,17 +215,18 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.set_mode(mode, client).boxed()).await
     }
 
-    /// Sets the rules that are repeated to the model whenever it can no longer see them. They apply from the next turn.
+    /// Sets the rules that are repeated to the model whenever they are no longer visible to it. The rules apply from
+    /// the next turn.
     ///
     /// # Errors
-    /// If there are too many, one is too long or blank, or the journal cannot be written.
+    /// If there are too many rules, a rule is too long or blank, or the journal cannot be written.
     pub async fn set_pins(&self, pins: Vec<String>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.set_pins(pins).boxed()).await
     }
 
-    /// Sets the default slot of turns and the model on its server. Without a model the slot's own is used, and without
-    /// either the configured default. A model without a slot applies to the slot that is already set. Takes effect with
-    /// the next turn, also for the session's agents that use the same slot. Returns the model.
+    /// Sets the default slot of turns and the model on its server. Without a model, the slot's own model is used, and
+    /// without either, the configured default. A model without a slot applies to the slot that is already set. Takes
+    /// effect with the next turn, including for the session's agents that use the same slot. Returns the new model.
     ///
     /// # Errors
     /// If the session is a subagent, the slot's server does not take a model name, or the journal cannot be written.
@@ -241,8 +242,8 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.adopt(settings).boxed()).await
     }
 
-    /// Changes the settings for later turns. The session's grants stay as they are, and added folders are merged with
-    /// the current ones.
+    /// Changes the settings for later turns. The session's grants stay unchanged, and added folders are merged with the
+    /// current ones.
     ///
     /// # Errors
     /// If a turn is open, a folder cannot be added, or the journal cannot be written.
@@ -250,7 +251,7 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.configure(settings, false).boxed()).await
     }
 
-    /// Like [`Self::configure`], but the added folders of these settings replace the current ones.
+    /// Same as [`Self::configure`], but the added folders of these settings replace the current ones.
     ///
     /// # Errors
     /// Same as [`Self::configure`].
@@ -274,12 +275,12 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.pin(pinned).boxed()).await
     }
 
-    /// Removes unused data and records that in the history. Returns `None` if the session is in use.
+    /// Removes unused data and records the removal in the history. Returns `None` if the session is in use.
     pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
         self.order(Access::Changes, |actor| {
             async move {
                 let cleaned = actor.clean(order).await;
-                // The session may have been loaded only for this.
+                // The session may have been loaded only for this cleaning.
                 (cleaned, actor.unload())
             }
             .boxed()
@@ -295,7 +296,7 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.reset().boxed()).await
     }
 
-    /// Reverts a turn's file changes byte for byte. Files that were changed by something else since are skipped and
+    /// Reverts a turn's file changes byte for byte. Files that something else has changed since are skipped and
     /// reported. A preview changes nothing.
     ///
     /// # Errors
@@ -305,7 +306,7 @@ impl SessionHandle {
         self.ask(access, move |actor| actor.undo(request).boxed()).await
     }
 
-    /// Describes the context window of the model that would be called next.
+    /// Describes the context window of the model for the next request.
     ///
     /// # Errors
     /// If the session cannot be loaded.
@@ -321,8 +322,8 @@ impl SessionHandle {
         self.ask(Access::ReadOnly, move |actor| actor.tools().boxed()).await
     }
 
-    /// Undoes the last compaction, so that the model sees the replaced items again. Returns the new window and the
-    /// report of the undone compaction.
+    /// Undoes the last compaction, so that the replaced items are visible to the model again. Returns the new window,
+    /// and the report on the undone compaction.
     ///
     /// # Errors
     /// If a turn is open, nothing was compacted, or the journal cannot be read or written.
@@ -335,25 +336,25 @@ impl SessionHandle {
         self.ask(Access::ReadOnly, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
     }
 
-    /// Accepts no more turns and lets the running one continue until the deadline. Calls waiting for the user stay
+    /// Accepts no more turns and lets the running turn continue until the deadline. Calls waiting for the user stay
     /// pending.
     pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
         self.ask(Access::ReadOnly, move |actor| actor.drain(deadline).boxed()).await
     }
 
-    /// Unloads the session, unless a turn is open or a file is being written into it.
+    /// Unloads the session, unless a turn is open or a file is being written into the session.
     pub(crate) async fn close(&self) -> Result<(), EngineError> {
         self.order(Access::ReadOnly, |actor| async move { actor.close() }.boxed()).await
     }
 
-    /// Ends the session for good, so that it can be removed. Returns false if it is in use, pinned, or was used after
-    /// `last_used`. Without `last_used` only work in progress prevents the removal.
+    /// Ends the session for good, so that it can be removed. Returns false if the session is in use, pinned, or was
+    /// used after `last_used`. Without `last_used`, only work in progress prevents the removal.
     ///
     /// # Errors
     /// Without `last_used`: the work that prevents the removal.
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let (end_error, hold) = (Arc::clone(&self.end_error), Arc::clone(&self.hold));
-        // The user can remove a session whose journal cannot be written. On a full disk that frees space.
+        // The user can remove a session whose journal cannot be written. On a full disk, the removal frees space.
         let access = if last_used.is_none() { Access::ReadOnly } else { Access::Changes };
         self.order(access, move |actor| {
             async move {
@@ -371,7 +372,7 @@ impl SessionHandle {
         self.ask(Access::Changes, |actor| async move { Ok(Arc::clone(&actor.lease)) }.boxed()).await
     }
 
-    /// Handle of a session that is not in memory and is being removed.
+    /// Handle of a session that is being removed and is not in memory.
     pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
         let (commands, _) = mpsc::channel(1);
         let end_error = Arc::new(OnceLock::from(being_deleted(id)));
@@ -397,7 +398,7 @@ impl SessionHandle {
         self.order(access, |actor| async move { (work(actor).await, NextMove::Go) }.boxed()).await
     }
 
-    /// Like `ask`, for commands that may end the actor.
+    /// Same as `ask`, for commands that may end the actor.
     async fn order<T: Send + 'static>(
         &self,
         access: Access,
@@ -420,7 +421,7 @@ impl SessionHandle {
                     Err(Fault::Request(error)) => (Err(error), Ok(next)),
                     Err(Fault::Fatal(error)) => (Err(error.clone()), Err(error)),
                 };
-                // A caller that is gone does not need the answer.
+                // A caller that has gone does not need the answer.
                 let _ = reply.send(answer);
                 next
             }
@@ -430,8 +431,8 @@ impl SessionHandle {
         self.answered(answer).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Waits for the actor's answer. Returns `None` if the actor ended without one: a command sent just as the receiver
-    /// is dropped stays in the channel as long as there is a sender, and its reply sender with it.
+    /// Waits for the actor's answer. Returns `None` if the actor ended without an answer. A command sent just as the
+    /// receiver is dropped stays in the channel as long as there is a sender, and so does the command's reply sender.
     async fn answered<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -474,7 +475,7 @@ mod tests {
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
         assert!(answered.expect("the wait should end").is_none());
 
-        // An answer counts even if the actor is gone by then.
+        // An answer is returned even if the actor has ended by then.
         let (reply, answer) = oneshot::channel();
         reply.send(1).unwrap();
         assert_eq!(handle.answered(answer).await, Some(1));

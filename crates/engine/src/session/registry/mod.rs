@@ -1,5 +1,5 @@
-//! Actor that owns the map of sessions in memory. It never waits for a session, so that one slow load does not block
-//! the others. `RegistryHandle` is its front; sessions use `WeakRegistry`, which keeps nothing alive.
+//! Actor that owns the map of sessions in memory. The actor never waits for a session, so that one slow load does not
+//! block the others. Callers use `RegistryHandle`; sessions use `WeakRegistry`, which keeps nothing alive.
 pub(crate) mod handle;
 pub(crate) mod shared;
 pub(crate) mod worktree;
@@ -68,7 +68,7 @@ impl Registry {
     fn get(&mut self, id: SessionId) -> SessionHandle {
         self.sweep();
         let predecessor = match self.sessions.remove(&id) {
-            // A session that is being removed reports that itself.
+            // A session that is being removed reports this itself.
             Some((handle, task)) if !handle.is_gone() || handle.is_withheld() => {
                 self.sessions.insert(id, (handle.clone(), task));
                 return handle;
@@ -78,7 +78,7 @@ impl Registry {
         };
         let shared = Arc::clone(&self.shared);
         let (handle, task) = spawn_with(id, |commands| async move {
-            // There is one writer per session: wait until the previous actor is gone, whether or not it ended well.
+            // Because there is one writer per session, wait until the previous actor has ended, even if it failed.
             if let Some(predecessor) = predecessor {
                 let _ = predecessor.await;
             }
@@ -102,7 +102,7 @@ impl Registry {
         true
     }
 
-    /// Removes unloaded sessions from the map. Scans it only after it has doubled, so that the amortised cost per
+    /// Removes unloaded sessions from the map. Scans the map only after it has doubled, so that the amortised cost per
     /// request is constant.
     fn sweep(&mut self) {
         if self.sessions.len() >= self.sweep_at {
@@ -163,7 +163,7 @@ impl RegistryHandle {
         self.ask(move |registry| registry.get(id)).await
     }
 
-    /// Creates a session that is not in the journal yet.
+    /// Creates a session that is not yet in the journal.
     pub(crate) async fn new_session(
         &self,
         id: SessionId,
@@ -177,7 +177,7 @@ impl RegistryHandle {
         self.ask(move |registry| registry.live(id)).await
     }
 
-    /// Blocks access to a session that is not in memory. Returns false, without an effect, if it is in memory.
+    /// Blocks access to a session that is not in memory. Returns false, without an effect, if the session is in memory.
     pub(crate) async fn withhold(&self, id: SessionId, mark: HoldMark) -> Result<bool, EngineError> {
         self.ask(move |registry| registry.withhold(id, mark)).await
     }

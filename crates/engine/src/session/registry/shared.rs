@@ -1,8 +1,8 @@
 //! State shared by all sessions: the ports, the tools, facts learned about models, and permanent grants. Models whose
 //! servers did not answer recently are remembered, so that other sessions do not wait for them again.
 //!
-//! Also the engine's activity counters and the news about sessions. News cost nothing without watchers and never
-//! wait for one: a slow watcher learns how many items it has missed.
+//! Also the engine's activity counters and the news about sessions. News cost nothing without watchers and never wait
+//! for a watcher. A slow watcher is informed how many items it has missed.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ pub(crate) struct EngineState {
     pub(crate) ports: Arc<Ports>,
     /// Catalogue of all tools, as of the last lookup.
     pub(crate) catalog: watch::Sender<Arc<ToolCatalog>>,
-    /// Catalogues of sessions with additional tools, the newest last.
+    /// Catalogues of sessions with additional tools, newest last.
     pub(crate) session_catalogs: watch::Sender<Vec<Arc<ToolCatalog>>>,
     /// Cache of the tool sets shown to agents.
     pub(crate) toolsets: ToolSetCache,
@@ -56,7 +56,7 @@ pub(crate) struct EngineState {
     pub(crate) activity: watch::Sender<Activity>,
     /// News for watchers of all sessions.
     pub(crate) news: NewsSender,
-    /// Folders in which no turn may begin now.
+    /// Folders in which currently no turn may begin.
     pub(crate) closed: ClosedFolders,
     /// Permanent grants, shared by all sessions.
     pub(crate) permanent_grants: PermanentGrants,
@@ -83,7 +83,7 @@ impl EngineState {
         new
     }
 
-    /// Current catalogue of the tools of one session.
+    /// Current catalogue of one session's tools.
     pub(crate) fn catalog_of(&self, session: SessionId) -> Arc<ToolCatalog> {
         let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.catalog() };
         let cached = self.session_catalogs.borrow().iter().find(|catalog| catalog.is_built_from(&catalogue)).cloned();
@@ -101,7 +101,7 @@ impl EngineState {
     }
 }
 
-/// Limit on remembered models.
+/// Maximum number of remembered models.
 const MAX_MODELS: usize = 256;
 
 /// Models that recently failed to answer, with the time and the reason.
@@ -112,7 +112,7 @@ pub(crate) struct UnreachableModels(watch::Sender<HashMap<ModelKey, (Instant, St
 type ModelKey = (Option<String>, String);
 
 impl UnreachableModels {
-    /// Records that a model did not answer, and why.
+    /// Records that a model did not answer, with the reason.
     pub(crate) fn note(&self, model: &ModelInfo, reason: &str) {
         self.0.send_modify(|models| {
             if models.len() >= MAX_MODELS {
@@ -122,7 +122,7 @@ impl UnreachableModels {
         });
     }
 
-    /// Reason why a model did not answer, if that was less than `time` ago.
+    /// Reason why a model did not answer, if the failure was less than `time` ago.
     pub(crate) fn since(&self, model: &ModelInfo, time: Duration) -> Option<String> {
         let models = self.0.borrow();
         let (since, reason) = models.get(&model_key(model))?;
@@ -146,7 +146,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Returns true if no turn is working: each open turn has at least one call that waits for the user.
+    /// Returns true if no turn is working, because each open turn has at least one call that waits for the user.
     pub fn is_quiet(&self) -> bool {
         self.open_turns == self.waiting_turns
     }
@@ -161,7 +161,7 @@ pub struct EngineStats {
     pub recovered: Vec<RecoveredTurn>,
 }
 
-/// One session's contribution to the counters; removed when the guard is dropped.
+/// One session's contribution to the counters, removed when the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard {
     activity: watch::Sender<Activity>,
@@ -209,11 +209,11 @@ pub enum SessionNews {
     Deleted {
         /// ID of the deleted session.
         session: SessionId,
-        /// True if it was a subagent of another session.
+        /// True if the deleted session was a subagent.
         is_child: bool,
     },
     /// A stored fact: a change that session lists show, the start or end of a turn, or a question or its answer.
-    /// Carries only its sequence number, because the fact may be long and slow watchers would keep it in memory.
+    /// Carries only the fact's sequence number, because the fact may be long and slow watchers would keep it in memory.
     Fact {
         /// ID of the session.
         session: SessionId,
@@ -221,7 +221,7 @@ pub enum SessionNews {
         seq: u64,
         /// True for turns and questions; false if only session lists change.
         is_event: bool,
-        /// True if the session is a subagent of another one.
+        /// True if the session is a subagent of another session.
         is_child: bool,
     },
     /// The configuration was reloaded.
@@ -271,7 +271,7 @@ pub struct NewsReader(broadcast::Receiver<SessionNews>);
 pub struct MissedNews(pub u64);
 
 impl NewsReader {
-    /// Waits for the next news. Returns `None` if the engine is gone.
+    /// Waits for the next news. Returns `None` if the engine has ended.
     pub async fn next(&mut self) -> Option<Result<SessionNews, MissedNews>> {
         match self.0.recv().await {
             Ok(news) => Some(Ok(news)),
@@ -290,7 +290,7 @@ impl NewsReader {
     }
 }
 
-/// Returns true if a fact is news by itself. Messages and calls of a turn are not.
+/// Returns true if a fact is news by itself. Messages and calls of a turn are not news.
 fn is_event(fact: &EventKind) -> bool {
     matches!(
         fact,

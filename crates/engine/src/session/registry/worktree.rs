@@ -1,5 +1,6 @@
-//! Git worktrees of sessions: created on request of the settings, and released when the session is deleted. Also
-//! folders that are closed while all of their files are changed or removed: no turn begins in them during that time.
+//! Git worktrees of sessions: created if the settings request one, and released when the session is deleted. Also
+//! folders that are closed while all of their files are changed or removed, so that no turn begins in these folders
+//! meanwhile.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,12 +19,12 @@ use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{config::Ports, error::EngineError};
 
-/// Limit on sessions searched for other users of a worktree.
+/// Maximum number of sessions searched for other users of a worktree.
 const MAX_SEARCHED: usize = 100_000;
-/// Limit on worktrees of the subagents of one session.
+/// Maximum number of worktrees for the subagents of one session.
 const MAX_SUBAGENT_WORKTREES: usize = 16;
 
-/// Creates the worktree that the settings ask for, if any, and returns the settings with it.
+/// Creates the worktree that the settings request, if any, and returns the settings with the worktree.
 pub(crate) async fn with_worktree(
     ports: &Ports,
     id: SessionId,
@@ -42,7 +43,7 @@ pub(crate) async fn with_worktree(
     Ok(SessionSettings { project, worktree: Some(created.worktree), ..settings })
 }
 
-/// Returns the worktree port, or an error if there is none.
+/// Returns the worktree port, or an error if the port is missing.
 pub(crate) fn worktrees_port(ports: &Ports) -> Result<&dyn Worktrees, EngineError> {
     ports.workspaces.worktrees().ok_or_else(|| {
         EngineError::new(ErrorKind::Configuration, "this daemon does not support worktrees")
@@ -60,8 +61,8 @@ pub(crate) async fn users(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<Sess
     found.map_err(|error| EngineError::new(ErrorKind::Internal, format!("could not read the sessions: {error}")))
 }
 
-/// Another session that works in a worktree. A session whose folders are above the worktree does not count: it may span
-/// all of the user's files.
+/// Another session that works in a worktree. A session whose folders contain the worktree is ignored, because its
+/// folders may span all of the user's files.
 async fn successor(
     ports: &Ports,
     target: &KnownWorktree,
@@ -76,15 +77,15 @@ async fn successor(
     Ok(sessions.into_iter().find(|one| one.id != session && works_there(one)).map(|one| one.id))
 }
 
-/// Releases the worktrees of a deleted session: hands each to another session that works there, or removes it if it has
-/// no changes. Otherwise it stays for the user to merge or remove.
+/// Releases the worktrees of a deleted session: passes each worktree to another session that works there, or removes
+/// the worktree if it has no changes. Otherwise, the worktree stays for the user to merge or remove.
 pub(crate) async fn release_worktrees(ports: &Ports, gone: SessionId) {
     if let Err(error) = try_release(ports, gone, true).await {
         tracing::warn!(session = %gone, "could not remove a worktree of the session: {error}");
     }
 }
 
-/// Removes the worktree of a subagent if it has no changes and no other user. Returns true if it was removed.
+/// Removes the worktree of a subagent if it has no changes and no other user. Returns true if the worktree was removed.
 pub(crate) async fn remove_unchanged(ports: &Ports, subagent: SessionId) -> bool {
     try_release(ports, subagent, false).await.unwrap_or_else(|error| {
         tracing::warn!(session = %subagent, "could not remove the worktree of a subagent: {error}");
@@ -92,8 +93,8 @@ pub(crate) async fn remove_unchanged(ports: &Ports, subagent: SessionId) -> bool
     })
 }
 
-/// Releases the worktrees of a session, and returns true if one was removed. They are passed to other sessions only if
-/// `is_gone`.
+/// Releases the worktrees of a session, and returns true if one was removed. Worktrees are passed to other sessions
+/// only if `is_gone`.
 async fn try_release(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
     let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(false) };
     let mut is_removed = false;
@@ -124,11 +125,11 @@ pub(crate) async fn check_worktree_limit(ports: &Ports, parent: SessionId) -> Re
         .with_hint("omit `worktree`, or ask the user to merge and remove some: agentctl worktree list"))
 }
 
-/// Set of folders that are closed now.
+/// Set of folders that are currently closed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClosedFolders(Arc<watch::Sender<Vec<PathBuf>>>);
 
-/// Keeps folders closed until it is dropped.
+/// Guard that keeps folders closed until it is dropped.
 #[derive(Debug)]
 pub(crate) struct FolderClosure {
     all: ClosedFolders,

@@ -1,4 +1,4 @@
-//! Interrupts of a turn. Each is answered once, by any client or by its deadline.
+//! Interrupts of a turn. Each interrupt is answered once, by any client or by its deadline.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ impl Actor {
         ask: Ask,
         waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
-        // Secrets are not remembered, so they are asked again.
+        // Secrets are not remembered, so the user is asked for them again.
         let earlier = self.interrupts.answered.get(&call_id).and_then(|answers| answers.answer_to(&ask));
         let earlier = earlier.filter(|_| !ask.is_secret()).cloned();
         if let Some(answered) = earlier.or_else(|| self.granted(&ask)) {
@@ -67,14 +67,14 @@ impl Actor {
             deadline,
             on_deadline,
         };
-        // Stored before it is published, so that a question cannot be lost.
+        // The interrupt is stored before it is published, so that a question cannot be lost.
         let raised = EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) };
         self.interrupts.pending.push(PendingInterrupt { interrupt, waiter: Some(waiter) });
         self.commit(Some(turn_id), vec![raised]).await
     }
 
-    /// Accepts an answer. If no task waits for it, because the daemon was restarted after the question, the turn is
-    /// resumed.
+    /// Accepts an answer. If no task waits for the answer, because the daemon was restarted after the question, the
+    /// turn is resumed.
     pub(crate) async fn answer(&mut self, id: InterruptId, answer: Answer, client: String) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id) else { return Err(self.not_pending(id).await?.into()) };
         if let Some(problem) = answer.misfit(&interrupt.ask) {
@@ -103,8 +103,8 @@ impl Actor {
         }
     }
 
-    /// Republishes a question of a subagent, or its answer. A grant for the subagent's session also applies to this
-    /// session, which is the only one that the user sees.
+    /// Republishes a subagent's question, or the answer to it. A grant for the subagent's session also applies to this
+    /// session, which is the only session visible to the user.
     pub(crate) async fn republish(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
         let interrupts = &mut self.interrupts;
         let granted = match &fact {
@@ -132,8 +132,8 @@ impl Actor {
         self.with_grants(rules.iter().map(|rule| Grant { rule: rule.clone(), at, by: by.clone() }))
     }
 
-    /// Rejects edited arguments that the rules deny, while the user can still give another answer. The gate judges them
-    /// again before the call runs.
+    /// Rejects edited arguments that the rules deny, while the user can still give another answer. The gate judges the
+    /// arguments again before the call runs.
     async fn refuse_denied_edit(&mut self, ask: &Ask, args: &Value) -> Result<(), Fault> {
         let Ask::Approval { tool, .. } = ask else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
@@ -144,9 +144,9 @@ impl Actor {
             tool: &tool.spec,
             foreign: tool.foreign.as_deref(),
             arguments: &args.to_string(),
-            // The gate resolves links.
+            // Links are resolved by the gate.
             followed: None,
-            // Only affects which grants apply, and no grant overrides a denial.
+            // The start folder only affects which grants apply, and no grant overrides a denial.
             start: None,
             settings: &self.state.settings,
             roots: &roots(&workspace),
@@ -161,8 +161,8 @@ impl Actor {
         }
     }
 
-    /// Records the grants of an answer in the audit log before they apply. If that fails they are not granted, and the
-    /// question stays pending. The answer itself is recorded before the call runs.
+    /// Records the grants of an answer in the audit log before they apply. If recording fails, nothing is granted and
+    /// the question stays pending. The answer itself is recorded before the call runs.
     async fn audit_grants(&self, rules: &[String], scope: GrantScope, client: &str) -> Result<(), EngineError> {
         for rule in rules {
             let by = AnsweredBy::Client(client.to_owned());
@@ -200,7 +200,7 @@ impl Actor {
         self.change_settings(permissions.over(&self.state.settings)).await
     }
 
-    /// Settings change that adds these grants, or `None` if the session has them all.
+    /// Settings change that adds these grants, or `None` if the session already has all of them.
     fn with_grants(&self, grants: impl IntoIterator<Item = Grant>) -> Option<EventKind> {
         let mut settings = self.state.settings.clone();
         for grant in grants {
@@ -252,7 +252,7 @@ impl Actor {
         Ok(NextMove::Go)
     }
 
-    /// Withdraws the questions of a call that needs no answer any more.
+    /// Withdraws the questions of a call that no longer needs an answer.
     pub(crate) async fn withdraw(&mut self, turn_id: TurnId, call: &CallId) -> Result<(), Fault> {
         let asked = self.interrupts.withdraw(call);
         if asked.is_empty() {
@@ -262,7 +262,7 @@ impl Actor {
         self.commit(Some(turn_id), facts.collect()).await
     }
 
-    /// Approves a call whose rules were granted while the request was on its way here.
+    /// Approves a call whose rules were granted while the request was on its way to the session.
     fn granted(&self, ask: &Ask) -> Option<ResolvedInterrupt> {
         let Ask::Approval { grants, wider, for_good, .. } = ask else { return None };
         let permanent = self.shared.permanent_grants.now();
@@ -290,7 +290,7 @@ pub(crate) fn denied_edit(reason: &str) -> EngineError {
         .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
 }
 
-/// The question's default or the configured one, or a rejection if that does not fit.
+/// The question's default or the configured one, or a rejection if neither fits.
 fn default_answer(ask: &Ask, default: Answer) -> Answer {
     let answer = match ask {
         Ask::Question { default: Some(text), .. } => Answer::Text { text: text.clone() },

@@ -38,12 +38,12 @@ use crate::{
     },
 };
 
-/// Number of project paths to which the embedded model's output can be constrained. They are not part of its prompt. In
-/// a larger project, paths beyond this must be named in full.
+/// Number of project paths to which the embedded model's output can be constrained. The paths are not part of the
+/// model's prompt. In a larger project, paths beyond this number must be named in full.
 const KNOWN_PATHS: usize = 5000;
 
 impl Actor {
-    /// Rejects an empty or too long input, and a turn without input that has nothing to continue.
+    /// Rejects an empty or too long input, and a turn without input if there is no turn to continue.
     pub(crate) fn check_input(&self, start: &StartTurn) -> Result<(), EngineError> {
         let limit = self.shared.config().max_input_bytes;
         match &start.text {
@@ -63,7 +63,7 @@ impl Actor {
         }
     }
 
-    /// Returns true if the last turn can be continued. A withdrawn turn cannot if the history is empty.
+    /// Returns true if the last turn can be continued. A withdrawn turn cannot be continued if the history is empty.
     fn can_continue(&self) -> bool {
         let was_withdrawn =
             || self.state.last_stop == Some(StopReason::Cancelled) && self.state.visible_history().is_empty();
@@ -167,14 +167,14 @@ impl Actor {
         Ok((None, None))
     }
 
-    /// Answer form of a new turn. A turn without input inherits that of the previous turn.
+    /// Answer form of a new turn. A turn without input inherits the previous turn's form.
     pub(crate) async fn form(&self, start: &StartTurn) -> Result<Option<Arc<AnswerForm>>, Fault> {
         let continues = start.text.is_none() && start.compact.is_none();
         let of_last = if start.answer_schema.is_none() && continues { self.last_turn_options().await?.1 } else { None };
         Ok(AnswerForm::of(start.answer_schema.as_ref().or(of_last.as_ref()))?)
     }
 
-    /// Maps a foreign tool name to the canonical name of our tool.
+    /// Maps a foreign tool name to the canonical name of the engine's tool.
     pub(crate) fn canonical(&self, name: &str) -> String {
         let ours = agents::canonical_name(name);
         self.shared.ports.toolbox.canonical_name(ours).to_owned()
@@ -199,7 +199,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Tools offered by the client of a new turn, or a warning if the client is already gone.
+    /// Tools offered by the client of a new turn, or a warning if the client has already disconnected.
     pub(crate) fn offered(
         &mut self,
         turn: TurnId,
@@ -366,7 +366,7 @@ impl Actor {
     }
 
     /// Resumes the open turn after a restart, from its events in the journal. If that fails, for example because its
-    /// folder is gone, the turn ends with the error. It must not stay open, because then nothing could continue it and
+    /// folder is gone, the turn ends with the error. The turn must not stay open, because nothing could continue it and
     /// the session could not be loaded.
     pub(crate) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
@@ -379,7 +379,7 @@ impl Actor {
     /// Rebuilds the state of the open turn from the journal.
     pub(crate) async fn replayed_state(&self) -> Result<TurnState, Fault> {
         let mut state = self.fresh_state();
-        // The size of what the turn added since the last count is unknown here.
+        // The size of the items that the turn added since the last count is unknown here.
         state.meter.start_over();
         if let Some(open) = &self.open {
             let events = self.turn_events(open.turn_id, open.first_seq).await?;
@@ -398,7 +398,8 @@ impl Actor {
         ActiveAgent::of(&self.state.settings, &self.state.agents, &self.all_agents())
     }
 
-    /// Makes the session's own agent active; a `named` agent becomes its own. Returns the facts of the changes.
+    /// Makes the session's own agent active; a `named` agent becomes the session's own agent. Returns the facts of the
+    /// changes.
     pub(crate) fn activate_agent(&mut self, named: Option<&str>) -> Vec<EventKind> {
         let mut facts = Vec::new();
         let own = named.map(|id| (id != MAIN).then(|| id.to_owned()));
@@ -412,14 +413,14 @@ impl Actor {
         facts
     }
 
-    /// Fact that makes the session's own agent active again, if another one is.
+    /// Fact that makes the session's own agent active again, if another agent is active.
     pub(crate) fn restore_own_agent(&self) -> Option<EventKind> {
         let stack: Vec<String> = self.state.settings.agent.iter().cloned().collect();
         (self.state.agents != stack).then_some(EventKind::StateChanged { change: StateChange::Agent { stack } })
     }
 
-    /// Continues the open turn with another agent, which is already recorded in the journal, or with tools that have
-    /// appeared.
+    /// Continues the open turn with another agent, which is already recorded in the journal, or with newly available
+    /// tools.
     pub(crate) async fn transfer_turn(&mut self, mut state: TurnState) -> Result<(), Fault> {
         let Some(open) = self.open.as_mut() else { return Ok(()) };
         let Some(running) = open.running.take() else { return Ok(()) };
@@ -444,7 +445,7 @@ impl Actor {
         }
     }
 
-    /// Ends the open turn with an error, because it cannot continue.
+    /// Ends the open turn with an error, because the turn cannot continue.
     async fn fail(&mut self, error: &EngineError) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
         self.end(state.outcome(StopReason::Failed, Some(error.to_turn_error()))).await

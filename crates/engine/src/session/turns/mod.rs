@@ -55,7 +55,7 @@ impl Actor {
                 }
                 begun
             }
-            // Input that arrives after a cancel is not withdrawn by it.
+            // Input that arrives after a cancel is not withdrawn by that cancel.
             (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
             (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
                 let message = "text added to a running turn cannot begin with a plan";
@@ -92,8 +92,8 @@ impl Actor {
         }
     }
 
-    /// Starts a turn. A turn without input continues with the current agent. A turn with input uses the agent named by
-    /// the start, or the session's own.
+    /// Starts a turn. A turn without input continues with the current agent. A turn with input uses the agent named in
+    /// `StartTurn`, or the session's own agent.
     pub(super) async fn begin(
         &mut self,
         turn_id: TurnId,
@@ -103,7 +103,8 @@ impl Actor {
         self.load_project_agents().await?;
         self.check_agent(&start)?;
         if start.text.is_none() && start.compact.is_none() {
-            // Options that the start does not set are inherited, so that a restart or another client cannot widen them.
+            // Options that `StartTurn` does not set are inherited, so that a restart or another client cannot widen
+            // them.
             if let Some(before) = self.last_turn_options().await?.0 {
                 start.options = start.options.or(*before);
             }
@@ -117,7 +118,7 @@ impl Actor {
         self.lines.remove(&turn_id);
         if began.is_err() {
             self.options = TurnOptions::default();
-            // The journal does not have the change.
+            // The journal does not contain the change.
             (self.state.settings.agent, self.state.agents) = before;
         }
         began
@@ -157,7 +158,7 @@ impl Actor {
             return Err(EngineError::invalid("the built-in model cannot answer with a schema", hint).into());
         }
         if !model.is_known() {
-            // Only for models that were never queried: the window size decides how tools are described,
+            // This queries only models that were never queried, because the window size decides how tools are described
             // from the first request on.
             self.look_up(choice).await;
         }
@@ -208,7 +209,8 @@ impl Actor {
             mentions: Some(mentions),
             ..OpenTurn::new(turn_id, trace_id, now, first_seq)
         });
-        // Counted early: the disk may be slow, and a client that wants to stop the daemon asks for running turns.
+        // The turn is counted early, because the disk may be slow and a client that wants to stop the daemon asks for
+        // running turns.
         self.gauge.set(true, !self.interrupts.is_empty());
         let stored = user_input.as_ref().and_then(|user_input| self.stored_warning(user_input, choice));
         let notices = notices.into_iter().map(|body| Item::new(turn_id, body));
@@ -261,7 +263,7 @@ impl Actor {
         // Warning for the user about the project, sent once.
         facts.extend(self.project.warning.take());
         facts.extend(was_queued.then(|| self.left_queue()));
-        // Meanwhile, the turn already calls its model.
+        // In the meantime, the turn already calls its model.
         self.commit(Some(turn_id), facts).await?;
         self.new_surroundings = None;
         Ok(StartedTurn { turn_id, events, joined: false })
@@ -283,7 +285,7 @@ impl Actor {
         }
     }
 
-    /// ID of the open turn, if it is the `wanted` one.
+    /// ID of the open turn, if it is the `wanted` turn.
     pub(super) fn open_turn(&self, wanted: Option<TurnId>) -> Result<TurnId, EngineError> {
         match (&self.open, wanted) {
             (Some(open), None) => Ok(open.turn_id),
@@ -329,7 +331,7 @@ impl Actor {
         self.commit(Some(turn_id), facts).await
     }
 
-    /// Ends the turn, unless input was added to it. Returns true if it ended.
+    /// Ends the turn, unless input was added to it. Returns true if the turn ended.
     async fn request_end(&mut self, mut outcome: TurnOutcome) -> Result<bool, Fault> {
         if let Some(open) = &self.open
             && let Some(running) = &open.running
@@ -352,7 +354,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// Handles the end of the turn's task without a reported outcome, which is a defect.
+    /// Handles the end of the turn's task without a reported outcome, which is a bug.
     pub(super) async fn task_ended(&mut self, ended: Result<(), JoinError>) -> Result<NextMove, EngineError> {
         let reason = match ended {
             Ok(()) => "the turn's task ended without a result".to_owned(),
@@ -380,7 +382,7 @@ impl Actor {
         self.end(state.outcome(reason, None)).await
     }
 
-    /// Stores the end of the open turn: all questions withdrawn, all items completed, and `TurnEnded` last.
+    /// Stores the end of the open turn: withdraws all questions, completes all items, and stores `TurnEnded` last.
     pub(super) async fn end(&mut self, outcome: TurnOutcome) -> Result<(), Fault> {
         let Some(open) = self.open.take() else { return Ok(()) };
         // Text that was still streaming is the turn's last message.
@@ -429,8 +431,8 @@ impl Actor {
         self.begin_next().await
     }
 
-    /// Cancels subagents of calls whose turn has ended without their results. Separate tasks do this, because a session
-    /// must never wait for another.
+    /// Cancels subagents whose calls have no result although the turn has ended. Separate tasks do this, because a
+    /// session must never wait for another.
     pub(super) fn cancel_children(&self, children: HashMap<CallId, SessionId>) {
         for id in children.into_values() {
             let subagents = Arc::clone(&self.shared.subagents);

@@ -1,7 +1,7 @@
-//! Inputs that arrive during a turn: added to it, queued after it, or withdrawn by a cancel.
+//! Inputs that arrive during a turn, which are added to the turn, queued after it, or withdrawn by a cancel.
 //!
 //! Added input is stored when it arrives and completed when the model receives it. A cancel withdraws all input of an
-//! unanswered turn, otherwise only the input that no model has read.
+//! unanswered turn, or otherwise only the input that no model has received.
 //!
 //! An input that does not fit into the window is spilled to a file before it is acknowledged.
 
@@ -49,8 +49,8 @@ impl Actor {
         Ok(StartedTurn { turn_id, events, joined: false })
     }
 
-    /// Fact that a turn has left the queue. It is stored with the turn's start, so that a crash neither loses the turn
-    /// nor runs it twice.
+    /// Fact that a turn has left the queue. This fact is stored with the turn's start, so that a crash neither loses
+    /// the turn nor runs it twice.
     pub(crate) fn left_queue(&self) -> EventKind {
         EventKind::StateChanged { change: StateChange::Queue { length: self.queue_length(), added: None } }
     }
@@ -75,7 +75,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Records an acknowledged turn that never ran, so that it is not lost silently.
+    /// Records an acknowledged turn that never ran, so that the turn is not silently lost.
     pub(crate) async fn record_unrun_turn(
         &mut self,
         QueuedTurn { turn_id, start }: QueuedTurn,
@@ -152,7 +152,7 @@ impl Actor {
         let input = self.fit(input, whole, input_context).await?;
         let stored = self.stored_warning(&input, choice);
         let item = Item::new(turn_id, input.body(true));
-        // The item is on disk before it is acknowledged, and completed when the model receives it.
+        // The item is on disk before the input is acknowledged, and completed when the model receives it.
         let started = EventKind::ItemStarted { item: item.clone() };
         self.commit(Some(turn_id), [started].into_iter().chain(stored).collect()).await?;
         if let Some(open) = &mut self.open {
@@ -161,8 +161,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Takes the added inputs that no model has seen. Their completions are stored now, which is the position where the
-    /// model reads them.
+    /// Takes the added inputs that no model has received. Their completions are stored now, which is the position where
+    /// the model reads them.
     pub(crate) async fn take_steers(&mut self, turn_id: TurnId) -> Result<Vec<Arc<Item>>, Fault> {
         let steers = self.open.as_mut().map(|open| std::mem::take(&mut open.steers)).unwrap_or_default();
         let whole = |item: &Arc<Item>| EventKind::ItemCompleted { item: (**item).clone(), status: ItemStatus::Done };
@@ -177,7 +177,7 @@ const INTERRUPTED: &str = "The user interrupted here. Do not continue this unles
 pub(super) const CONTINUED: &str = "The user asks to continue what was interrupted.";
 
 impl Actor {
-    /// Facts that withdraw input of a turn cancelled by the user, stored directly after `ending`. Only the journal
+    /// Facts that withdraw input from a turn cancelled by the user, stored directly after `ending`. Only the journal
     /// decides whether there was an answer; a damaged event counts as one.
     pub(in crate::session) async fn withdrawals(
         &self,
@@ -232,7 +232,7 @@ pub(super) fn interruption(text: &str) -> ItemBody {
     Reminder::new(NoticeTopic::Interrupted, text).notice()
 }
 
-/// Token limit for the text of a turn that never ran, if its input cannot be spilled.
+/// Token limit for the input of a turn that never ran, if its input cannot be spilled.
 const MAX_UNRUN_TOKENS: u64 = 1000;
 
 /// Context of an input: the model that reads it, and the notices before it.
@@ -246,7 +246,7 @@ pub(crate) struct InputContext<'a> {
     pub(crate) added_tokens: u64,
 }
 
-/// Estimated tokens of the instructions and client tools of a turn that has not started.
+/// Estimated tokens for the instructions and client tools of a turn that has not started.
 pub(crate) fn added_tokens(start: &StartTurn) -> u64 {
     let instructions = start.options.instructions.as_deref().map_or(0, estimate);
     let tool = |tool: &ClientTool| estimate(&tool.description) + estimate(&tool.parameters.to_string());
@@ -254,11 +254,11 @@ pub(crate) fn added_tokens(start: &StartTurn) -> u64 {
 }
 
 impl Actor {
-    /// Returns the input as the model will see it: whole if it fits, otherwise its beginning with the path of the file
-    /// that has all of it.
+    /// Returns the input as shown to the model: whole if it fits, or otherwise its beginning with the path of the file
+    /// that contains the whole input.
     ///
     /// # Errors
-    /// If it must be whole and does not fit, or the file cannot be written.
+    /// If the input must be whole and does not fit, or the file cannot be written.
     pub(crate) async fn fit(
         &mut self,
         input: UserInput,
@@ -292,12 +292,12 @@ impl Actor {
         Ok(spilled?)
     }
 
-    /// Spills the input of a queued turn if it would not fit now, so that an acknowledged turn is not rejected
-    /// later for a full disk.
+    /// Spills the input of a queued turn if it would not fit now, so that an acknowledged turn is not rejected later
+    /// because of a full disk.
     async fn spill_queued_input(&mut self, start: &StartTurn) -> Result<(), Fault> {
         let Some(text) = &start.text else { return Ok(()) };
         let input = UserInput::whole(text.clone(), start.typed_bytes);
-        // The input is read by the model that it names, not by that of the running turn.
+        // The input is for the model named in its options, not for the model of the running turn.
         let open_options = std::mem::replace(&mut self.options, start.options.clone());
         let choice = self.choose(start.slot, &[], None);
         let mentions = &MentionedTools::new();
@@ -308,18 +308,18 @@ impl Actor {
         fitted.map(drop)
     }
 
-    /// Warning for the user if the model sees only a part of the input.
+    /// Warning for the user if only a part of the input is shown to the model.
     pub(crate) fn stored_warning(&self, input: &UserInput, choice: SlotChoice) -> Option<EventKind> {
         input.warning(&self.model(choice.slot).info().id, self.least_window(choice))
     }
 
-    /// The smallest window of the models that a turn may call: another model may write the last answer.
+    /// Smallest window of the models that a turn may call, since another model may write the last answer.
     pub(crate) fn least_window(&self, choice: SlotChoice) -> u64 {
         let (windows, (_, chat)) = (&self.shared.windows, self.chat(choice));
         windows.of(self.model(choice.slot).info()).min(windows.of(chat.info()))
     }
 
-    /// Estimates how many tokens an input may have now.
+    /// Estimates the current maximum number of tokens for an input.
     async fn input_budget(
         &mut self,
         info: &ModelInfo,

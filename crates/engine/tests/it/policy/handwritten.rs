@@ -1,4 +1,4 @@
-//! Handwritten grants: rules that could never match are rejected, with a hint on what to write instead.
+//! Handwritten grants: rules that could never match are rejected, with a hint for a valid rule.
 
 use agentd_core::tool::{Effect, ToolSpec};
 use agentd_policy::{SHELL_TOOL, check_grant};

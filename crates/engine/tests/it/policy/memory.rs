@@ -1,4 +1,4 @@
-//! Bounds the memory for judging any command.
+//! Checks the bound on the memory for judging any command.
 
 use std::process::Command;
 
@@ -36,7 +36,7 @@ fn judging_any_command_uses_bounded_memory() {
 
 fn judge_all() {
     let policy = shipped();
-    // Some of them are plain commands, because their quotes happen to match. Their verdicts are tested elsewhere.
+    // Some of these are plain commands, because their quotes happen to match. Their verdicts are tested elsewhere.
     let judge = |command: &str| drop(run(&policy, command, &SessionSettings::default()));
     judge("echo a");
     let before = peak_memory();

@@ -3,7 +3,7 @@
 //! - `rules`: rule files, the layers, tools other than commands, grants.
 //! - `scope`: scope of denials, patterns and grants.
 //! - `handwritten`: handwritten grants.
-//! - `names`: a session's folders by the names that commands use.
+//! - `names`: a session's folders under the names that commands use.
 //! - `starts`: grants for a folder, and folders with secrets.
 //! - `covering`: effects of commands covered by a prefix rule, in a real bash.
 //! - `looking`: effects of commands that need no approval, in a real bash.
@@ -80,7 +80,7 @@ fn with_facts<T>(
     with_all(Some(&in_project()), None, tool, args, settings, then)
 }
 
-/// Start folder of test commands that name none.
+/// Start folder for test commands that name no folder.
 fn in_project() -> StartFolder {
     StartFolder { name: "/project".to_owned(), paths: vec![PROJECT.into(), "/project".into()], main: None }
 }
@@ -165,7 +165,7 @@ fn everyday_commands_get_the_expected_verdict() {
     check_corpus(&corpus, &SessionSettings::default(), |expected, found| expected == found);
 }
 
-/// `ask` requires at least a high risk question, `deny` a denial that no answer can override.
+/// `ask` requires at least a high risk question, `deny` requires a denial that no answer can override.
 fn is_stopped(expected: &str, found: &str) -> bool {
     match expected {
         "deny" => found == "deny",
@@ -191,7 +191,7 @@ fn commands_that_are_not_read_only_ask() {
     check_corpus(&corpus, &SessionSettings::default(), |_, found| found != "allow");
     let rules = ["cargo test *", "make", "make -f -", "make test", "printf x", "ls *", "npm run build", "echo evil"];
     let granted = granting(&rules.map(|rule| format!("{SHELL_TOOL}: {rule}")).each_ref().map(String::as_str));
-    // A rule for a program covers it after a plain `time` or `timeout`, and after nothing else.
+    // A rule for a program covers the program only after a plain `time` or `timeout`.
     let (covered, others): (Vec<_>, Vec<_>) =
         corpus.into_iter().partition(|(_, command)| ["timeout 5 ls", "time ls"].contains(&command.as_str()));
     check_corpus(&others, &granted, |_, found| found != "allow");

@@ -1,4 +1,4 @@
-//! Session modes: what each allows without asking, and that none weakens a rule.
+//! Session modes: the calls that each allows without asking, and checks that none weakens a rule.
 
 use agentd_core::{
     policy::{Confinement, Explanation, Layer, Verdict},
@@ -42,7 +42,7 @@ fn each_mode_allows_its_own_kinds_of_calls() {
     assert_eq!(marks(&tool("todo_write", Effect::State), &json!({})), "allow allow allow allow");
     let state = json!({"path": "/state/plan.md", "content": "x"});
     assert_eq!(marks(&tool("write_file", Effect::Write), &state), "allow allow allow allow");
-    // A file shared by all sessions does not belong to this one.
+    // A file shared by all sessions does not belong to this session.
     let memory = json!({"path": "/memories/me.md", "content": "x"});
     assert_eq!(marks(&tool("write_file", Effect::Write), &memory), "high high deny high");
 
@@ -105,7 +105,7 @@ fn unreviewed_commands_run_guarded_with_a_reason() {
     check("git commit -m x", &git, Confinement::GuardedGit, "run_bash_command: git commit *");
 }
 
-/// The repository is closed to unreviewed commands, so git could not write to it at the same time.
+/// The repository is closed to unreviewed commands, so git could not write to the repository at the same time.
 #[test]
 fn unreviewed_command_next_to_git_commit_asks() {
     let rules = ["run_bash_command: cargo test *", "run_bash_command: git commit *", "run_bash_command: git status *"];
@@ -122,7 +122,7 @@ fn unreviewed_command_next_to_git_commit_asks() {
             "{explanation:?}"
         );
         assert_eq!(explanation.grants, [asked], "{explanation:?}");
-        // With an exact grant the command runs, and git can record.
+        // With an exact grant, the command runs, and git can record.
         let settings = SessionSettings { mode: settings.mode, ..granting(&[&rules[..], &[asked]].concat()) };
         let explanation = run(&shipped(), command, &settings);
         assert_eq!(
@@ -178,7 +178,7 @@ fn plan_mode_denies_despite_grants_and_rules() {
     }
 }
 
-/// Returns true if the verdict in a mode may differ in this way from that in ask mode.
+/// Returns true if the verdict in a mode may differ in this way from the verdict in ask mode.
 fn is_allowed_difference(mode: SessionMode, asked: &Explanation, explanation: &Explanation) -> bool {
     match mode {
         SessionMode::Plan => {

@@ -1,4 +1,4 @@
-//! The project and the session's folders, by the names that tools and commands use.
+//! The project and the session's folders, under the names that tools and commands use.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ fn relative_paths_are_judged_as_project_files() {
     for path in ["/project/locked/a", "locked/a", "./locked//a", "project/locked/a"] {
         assert_eq!(write(path, true), "deny", "{path}");
     }
-    // Names in the session's own tree refer to that. Without a project no name refers to the project.
+    // Names in the session's own tree refer to that tree. Without a project, no name refers to the project.
     for path in ["outputs/locked/a", "outputs/a", "open/locked/a"] {
         assert_eq!(write(path, true), "ask", "{path}");
     }

@@ -1,4 +1,4 @@
-//! Tools of MCP servers: approvals, possible grants, and the servers that they apply to.
+//! Tools of MCP servers: approvals, possible grants, and the servers to which grants apply.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn grant_follows_the_servers_tool_under_any_alias() {
     check("mcp_lab_weather", &lab, "wx", bern(), "allow");
     check("mcp_lab_weather", &lab, "mcp_lab_weather", json!({}), "allow");
     check("mcp_lab_*", &lab, "wx", bern(), "allow");
-    // The name now refers to the tool of another server.
+    // The name now refers to another server's tool.
     check("wx", &sky, "wx", bern(), "ask");
     check(r#"wx {"city":"Bern"}"#, &sky, "wx", bern(), "ask");
     check("mcp_lab_weather", &sky, "wx", bern(), "ask");

@@ -1,4 +1,4 @@
-//! Prefix rules that are offered besides the exact one: for which commands, and their scope.
+//! Prefix rules that are offered in addition to the exact rule: their commands and their scope.
 
 use agentd_core::{interrupt::Ask, policy::Verdict, session::SessionSettings};
 use agentd_testkit::hostile;
@@ -85,7 +85,7 @@ fn launched_commands_are_judged_like_direct_ones() {
 #[test]
 fn other_commands_get_no_prefix_offer() {
     for command in [
-        // Read-only, so no approval is needed.
+        // These commands are read-only, so no approval is needed.
         "git status",
         // The arguments determine which code runs.
         "cargo run",
@@ -107,7 +107,7 @@ fn other_commands_get_no_prefix_offer() {
         "./cargo test",
         "/tmp/cargo test",
         "timeout -k 1 5 cargo test",
-        // More than one simple command.
+        // These have more than one simple command.
         "cargo test && cargo build",
         "cargo test; make",
         "cargo test | tee log",
@@ -121,7 +121,7 @@ fn other_commands_get_no_prefix_offer() {
         "cargo test $X",
         "(cargo test)",
         "cd sub && cargo test",
-        // Outside of the session's folders.
+        // These paths are outside of the session's folders.
         "mkdir /etc/x",
         "cargo build --target-dir /etc",
         "cargo test ../other",

@@ -28,7 +28,7 @@ fn quoted(c: char) -> impl Strategy<Value = String> {
     ]
 }
 
-/// Writes each letter of a word in one of several ways.
+/// Writes each character of a word in one of several ways.
 fn written(word: &'static str) -> impl Strategy<Value = String> {
     let letter = |c: char| {
         prop_oneof![
@@ -70,7 +70,7 @@ fn denied_argument() -> impl Strategy<Value = String> {
     (before, word, select(vec!["", " x", " >x", " &"])).prop_map(|(a, b, c)| format!("make {a}{b}{c}"))
 }
 
-/// A command that runs another one, which replaces `PLAIN`, or `QUOTED` inside single quotes.
+/// A command that runs another command, which replaces `PLAIN`, or `QUOTED` inside single quotes.
 pub(crate) fn wrapped() -> impl Strategy<Value = String> {
     inside(denied())
 }
@@ -170,7 +170,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// However a denied command is written and wherever it occurs, it is denied, or asked at high risk if it could not
-    /// be parsed. No grant overrides that.
+    /// be parsed. No grant overrides this verdict.
     #[test]
     fn denied_command_never_runs_in_any_spelling(command in wrapped()) {
         let open = SessionSettings {
@@ -184,7 +184,7 @@ proptest! {
         prop_assert!(asks_at_high_risk || mark(&explanation) == "deny", "{:?} {:?}", command, explanation);
     }
 
-    /// Same for an entry of several words.
+    /// Checks the same for an entry of several words.
     #[test]
     fn denied_argument_never_runs_in_any_spelling(command in inside(denied_argument())) {
         let policy = &*DEPLOY;
@@ -205,7 +205,7 @@ proptest! {
         run(&POLICY, &command, &SessionSettings::default());
     }
 
-    /// A grant for one part does not cover another one.
+    /// A grant for one part does not cover another part.
     #[test]
     fn grant_for_one_part_does_not_cover_another(
         one in select(vec!["make", "git commit -m x", "cargo build", "npm test"]),
@@ -248,7 +248,7 @@ fn denial_properties_fail_without_the_deny_list() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let freed = (0..200).filter(|_| {
         let command = wrapped().new_tree(&mut runner).unwrap().current();
-        // The built-in patterns ask; a grant or a setting could answer that.
+        // The built-in patterns ask; a grant or a setting could answer that question.
         mark(&run(&policy, &command, &open)) == "critical"
     });
     assert!(freed.count() > 100);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{compiled, granting, judge, mark, may_show, run, shipped, tool, with_all};
 
-/// Example of the documentation, with every key of a rule file.
+/// Example from the documentation, with every key of a rule file.
 const EXAMPLE: &str = r#"
 global:
   enable_approval: true
@@ -124,7 +124,7 @@ fn rule_file_switches_take_effect() {
     check(deny_x, "git pull", "ask");
     check(deny_x, "mkdir a", "deny");
     check(deny_x, "make", "ask");
-    // Approval can be switched off, denial cannot.
+    // Approval can be disabled, but denial cannot.
     let silent = "{global: {enable_approval: false}, tools: {run_bash_command: {deny: [x]}}}";
     check(silent, "make", "allow");
     check(silent, "rm -rf /", "allow");
@@ -375,7 +375,7 @@ fn memory_reads_are_free_and_each_write_asks() {
     assert_eq!(mark(&read), "allow");
 }
 
-/// Built-in checks of a program: one may object, the other one is broken.
+/// Built-in checks of a program, one of which may object while the other is broken.
 #[derive(Debug)]
 struct Own;
 
@@ -448,7 +448,7 @@ fn session_state_is_written_without_asking() {
         judged("apply_patch", json!({"patch": "*** Begin Patch\n*** Add File: /state/a\n+x\n*** End Patch"})),
         "ask"
     );
-    // Findings of the rules still count.
+    // Findings of the rules still apply.
     assert_eq!(judged("write_file", json!({"path": "/state/.env", "content": "x"})), "high");
     assert_eq!(judged("write_file", json!({"path": "/state/a", "content": "password = 'hunter2'"})), "critical");
 }

@@ -108,7 +108,7 @@ fn grant_covers_only_its_command() {
     check(cargo, "cargo test --target-dir=/etc/x", "ask");
     check(cargo, "cargo test --target-dir ../x", "ask");
     check(cargo, "cargo test --target-dir ~/x", "ask");
-    // A rule of another tool or an invalid one covers nothing.
+    // A rule for another tool or an invalid rule covers nothing.
     check("write_file", "make", "ask");
     check("run_bash_command", "make", "ask");
     check("run_bash_command: *", "make", "ask");
@@ -143,7 +143,7 @@ fn grant_names_whole_pipelines_and_redirected_descriptors() {
     check("make 2> out.txt", "make > out.txt", "ask");
     check("make 2> out.txt", "make 2>> out.txt", "ask");
     check("make 1> out.txt", "make &> out.txt", "ask");
-    // Rules of older versions named redirections without a descriptor, and programs after a wrapper alone.
+    // Rules from older versions named redirections without a descriptor, and programs after a wrapper alone.
     check("make > out.txt", "make > out.txt", "ask");
     check("timeout 5 *", "timeout 5 make", "ask");
     check("bash *", "bash x.sh", "ask");
@@ -200,7 +200,7 @@ fn grants_do_not_apply_after_a_change_of_directory() {
         check(command, "ask", &[]);
     }
     check("cd $X && make", "ask", &[]);
-    // A prefix rule applies to any folder, and counts below the usual one.
+    // A prefix rule applies to any folder, and covers commands in folders inside the usual one.
     check("cd uploads; cargo test x", "allow", &[]);
     check("cd /project/uploads && cargo test x && cd ..", "allow", &[]);
 }

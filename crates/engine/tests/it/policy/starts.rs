@@ -37,7 +37,7 @@ fn project_grant_does_not_apply_in_other_session_folders() {
         [format!("cd {PROJECT} && make"), "cd /project; cargo test x".to_owned(), "cd /project/ && make".to_owned()]
     {
         check(&stays, Some(&project), "allow");
-        // With an unknown start folder it is unknown whether the command stays there.
+        // With an unknown start folder, the command may leave that folder.
         check(&stays, None, "ask");
         check(&stays, Some(&folder("/project/sub", &format!("{PROJECT}/sub"))), "ask");
     }
@@ -50,7 +50,7 @@ fn project_grant_does_not_apply_in_other_session_folders() {
     ] {
         check(&moves, Some(&project), "ask");
     }
-    // Without grants nothing changes: read-only commands may use all folders of the session.
+    // Without grants, nothing changes: read-only commands may use all folders of the session.
     check(&format!("cd {ROOT} && ls && git status"), Some(&project), "allow");
 }
 
@@ -107,7 +107,7 @@ fn project_grant_excludes_skill_commands_in_the_workspace() {
         &granted,
         ("ask", &["run_bash_command: [in /] make skills/pdf"]),
     );
-    // With an unknown folder no rule applies and none is offered.
+    // With an unknown folder, no rule applies and none is offered.
     check(&args, None, &granted, ("ask", &[]));
     let there = granting(&["run_bash_command: [in /] make"]);
     check(&args, Some(&workspace()), &there, ("allow", &[]));
@@ -115,7 +115,7 @@ fn project_grant_excludes_skill_commands_in_the_workspace() {
     check(&json!({"command": "make", "directory": "/"}), Some(&workspace()), &there, ("allow", &[]));
 }
 
-/// A permanent grant names a folder of this machine, whatever name it has in a session.
+/// A permanent grant names a host folder, regardless of the folder's name in a session.
 #[test]
 fn machine_folder_grant_applies_only_there() {
     let policy = shipped();
@@ -137,7 +137,7 @@ fn machine_folder_grant_applies_only_there() {
         check(here.clone(), elsewhere, "ask");
         check(named.clone(), elsewhere, "ask");
     }
-    // An own folder of the session at this path is not the project.
+    // A folder in the session's own tree at this path is not the project.
     check(named, Some(&folder("/outputs", PROJECT)), "ask");
 }
 
@@ -166,7 +166,7 @@ fn git_asks_next_to_unsandboxed_commands() {
     check("git show HEAD | head -3; touch x", "ask", &["git show HEAD"]);
     check("cargo test | git grep -c x", "ask", &["cargo test | git grep -c x"]);
     check("git --no-pager diff && ls && touch x", "ask", &["git --no-pager diff"]);
-    // A part that asks anyway: the rule for git is granted together with it.
+    // If another part asks anyway, the rule for git is granted together with that part's rule.
     check("git diff; make", "ask", &["git diff", "make"]);
     check("git log; touch x", "allow", &[]);
     check("git diff; git log", "allow", &[]);
@@ -175,7 +175,7 @@ fn git_asks_next_to_unsandboxed_commands() {
     assert_eq!(mark(&run(&policy, "git diff; touch x", &all)), "allow");
     let mild = compiled("tools: {run_bash_command: {patterns: {low_risk: ['make test']}}}");
     assert_eq!(mark(&run(&mild, "git diff; make test", &SessionSettings::default())), "ask");
-    // If commands run without approval anyway, this one does too.
+    // If commands run without approval anyway, this command does so as well.
     let trusting = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
     assert_eq!(mark(&run(&policy, "git diff; touch x", &trusting)), "allow");
 }
@@ -201,7 +201,7 @@ fn read_only_commands_obey_read_rules_of_their_folder() {
         check("cp config /outputs/x", named, named, &trusting, "high");
         check("(cat config)", named, named, &trusting, "high");
     }
-    // A link may lead there.
+    // A link may lead to such a folder.
     check("cat config", "/project/link", "/project/.aws", &none, "high");
     check("cat config", "/project/link", "/project/locked", &none, "deny");
     check("cat a", "/project/drafts", "/project/drafts", &none, "ask");

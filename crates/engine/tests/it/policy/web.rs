@@ -1,4 +1,4 @@
-//! Requests over the network: fetching is allowed, sending asks.
+//! Requests over the network: fetching is allowed, and sending asks.
 
 use agentd_core::{policy::Layer, session::SessionSettings, tool::Effect};
 use agentd_policy::check_grant;
@@ -22,7 +22,7 @@ fn requests_that_send_data_always_ask() {
     check(json!({"url": "https://example.org/", "method": "POST"}), "ask");
     check(json!({"url": "https://example.org/", "method": "get", "body": "x"}), "ask");
     check(json!({"url": "https://example.org/", "headers": {"cookie": "x"}}), "ask");
-    // Patterns for all tools apply to addresses too.
+    // Patterns for all tools also apply to URLs.
     check(json!({"url": "https://example.org/?api_key=ABCDEFGH12345"}), "critical");
     check(json!([]), "high");
 }
@@ -42,7 +42,7 @@ fn rules_match_request_urls() {
     check(json!({"url": "https://example.org/admin/"}), "deny");
     check(json!({"url": "https://api.example.org/"}), "ask");
     check(json!({"url": "https://hooks.lan/x", "method": "POST"}), "allow");
-    // An allowed address only matches at the start.
+    // An allowed URL matches only at the start.
     check(json!({"url": "https://example.org/?https://hooks.lan/", "method": "POST"}), "ask");
     let closed = compiled("global: {default_action: deny}");
     let post = json!({"url": "https://example.org/", "method": "POST"});

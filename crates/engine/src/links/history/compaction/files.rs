@@ -1,9 +1,10 @@
 //! Files of a compaction: recently used project files, which are read again after a summary; the file with the
 //! session's history; and the inputs of the running turn, verbatim or stored in a file if too long.
 //!
-//! The history file contains everything that compactions replaced, in order and once each. It may end with items that
-//! are still visible, because their compaction was undone or the daemon was killed before storing its end; the next
-//! write removes them. What could not be written is still in the journal, and is written first the next time.
+//! The history file contains every item that compactions replaced, in order and once each. The file may end with items
+//! that are still visible, because their compaction was undone or the daemon was killed before storing its end; the
+//! next write removes such items. Items that could not be written are still in the journal, and are written first the
+//! next time.
 
 use std::sync::Arc;
 
@@ -32,19 +33,19 @@ use crate::{
 
 /// Maximum number of files that are read again.
 const MAX_FILES: usize = 5;
-/// Divisor of the window for all of them together.
+/// Divisor of the window for all files that are read again together.
 const WINDOW_DIVISOR: u64 = 10;
 /// Maximum size of a file that is read again, in bytes.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Shows the current contents of files that were used in the replaced part. Files that are too long are skipped: the
-/// summary names them.
+/// Shows the current contents of files that were used in the replaced part. Files that are too long are skipped,
+/// because the summary names them.
 pub(super) async fn append_contents(
     context: &TurnContext,
     state: &mut TurnState,
     replaced: &[Arc<Item>],
 ) -> Result<(), TurnExit> {
-    // Files that tools may not read are not read here either.
+    // Files that tools may not read are also not read here.
     if context.tool(READ_FILE).is_none() || context.models.model.info().embedded {
         return Ok(());
     }
@@ -84,8 +85,8 @@ async fn read(context: &TurnContext, path: &str) -> Option<String> {
 /// Number of journal events per read.
 const PAGE: usize = 500;
 
-/// Appends what a compaction replaces to the history file, and returns the file's new state. The inner error is the
-/// reason why the file is incomplete; the path is the one under which tools find it.
+/// Appends the items that a compaction replaces to the history file, and returns the file's new state. The inner error
+/// is the reason why the file is incomplete; the path is the one at which tools find the file.
 pub(super) async fn store_replaced(
     context: &TurnContext,
     state: &TurnState,
@@ -97,7 +98,7 @@ pub(super) async fn store_replaced(
     (file, path)
 }
 
-/// The file as the previous compaction left it, or a new one.
+/// Returns the file as left by the previous compaction, or a new file.
 fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) -> HistoryFile {
     let Some(before) = before else {
         let name = match state.reset_at {
@@ -109,7 +110,7 @@ fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compa
     };
     let mut file = before.file.clone();
     if file.name.is_empty() {
-        // Written by a version that stored the path but not the name.
+        // The report was written by a version that stored the path but not the name.
         let name = before.report.path.as_deref().and_then(|path| path.rsplit('/').next());
         file.name = name.map_or_else(|| format!("{}.md", context.ids.session), str::to_owned);
     }
@@ -135,7 +136,7 @@ async fn write(
             add(context, file, &replaced.collect::<Vec<_>>()).await?;
             file.missing_after = Some(last);
         }
-        // If the next write fails, everything after this is missing.
+        // If the next write fails, everything after this event is missing.
         file.missing_after = Some(before.through);
     }
     let path = add(context, file, replaced).await?;
@@ -144,7 +145,7 @@ async fn write(
 }
 
 async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>]) -> Result<String, WorkspaceError> {
-    // The file already contains what an earlier summary covers, in full.
+    // The file already contains the full history that an earlier summary covers.
     let recorded = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
     let text = transcript::whole(&recorded.cloned().collect::<Vec<_>>()).into_bytes();
     let Artifact { path, bytes } = context
@@ -161,7 +162,7 @@ const INPUTS_DIVISOR: u64 = 5;
 /// Minimum number of tokens for each input, however small the window is.
 const MIN_INPUT_TOKENS: u64 = 64;
 
-/// Inputs of the turn among the replaced items, with those recorded in an earlier summary that is replaced.
+/// Inputs of the turn among the replaced items, with the inputs recorded in a replaced earlier summary.
 pub(crate) async fn inputs(
     context: &TurnContext,
     before: Option<&Compaction>,
@@ -169,9 +170,9 @@ pub(crate) async fn inputs(
     window: u64,
 ) -> Result<Option<String>, TurnExit> {
     let begin = replaced.iter().rposition(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
-    // The turn began before the earlier compaction, so its summary contains the inputs.
+    // The turn began before the earlier compaction, so the earlier summary contains the inputs.
     let earlier = before.filter(|_| begin.is_none()).and_then(|compaction| summary::under_way(&compaction.summary));
-    // Files that were attached to the input, if the item before it lists any.
+    // Files that were attached to the input, if the preceding item lists any.
     let attached = begin.and_then(|at| match &replaced.get(at.checked_sub(1)?)?.body {
         ItemBody::Notice { topic: NoticeTopic::Files, sources, .. } if !sources.is_empty() => {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
@@ -189,7 +190,7 @@ pub(crate) async fn inputs(
     let count = (inputs.len() + usize::from(earlier.is_some())) as u64;
     let budget = window / INPUTS_DIVISOR;
     let all: u64 = inputs.iter().map(|input| estimate(&input.text)).sum::<u64>() + earlier.map_or(0, estimate);
-    // If they do not all fit, each gets an equal share.
+    // If the inputs do not all fit, each gets an equal share.
     let share = if all <= budget { budget } else { budget / count.max(1) };
     let share = share.max(MIN_INPUT_TOKENS);
     let mut parts: Vec<String> = earlier.map(|text| shortened(text, share)).into_iter().collect();
@@ -226,7 +227,7 @@ async fn shortened_input(context: &TurnContext, input: UserInput, budget: InputB
     }
 }
 
-/// Start and end of a text that is too long.
+/// Returns the start and the end of a text that is too long.
 fn shortened(text: &str, tokens: u64) -> String {
     if estimate(text) <= tokens { text.to_owned() } else { Excerpt::of(text, tokens).ends() }
 }

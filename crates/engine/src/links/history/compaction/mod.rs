@@ -20,9 +20,9 @@ use crate::turn::{
     request,
 };
 
-/// Tool with which a model requests a compaction. It is part of every request, although it has an effect only once a
-/// reminder announces it. Tools come first in a request: adding one when the window fills up would invalidate the
-/// server's prompt cache just when it is largest.
+/// Tool with which a model requests a compaction. The tool is part of every request, although it has an effect only
+/// once a reminder announces it. Tools come first in a request: adding one when the window fills up would invalidate
+/// the server's prompt cache just when it is largest.
 const TOOL: &str = "compact_context";
 
 pub(crate) struct Compaction;
@@ -50,7 +50,7 @@ impl Link for Compaction {
     }
 
     fn on_finish<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // The answer has been delivered: at the start of the next turn, the user would have to wait for this.
+        // The answer has been delivered. At the start of the next turn, the user would have to wait for the compaction.
         if plan::count_answers(&state.history) > limit(max_messages(context), state.visible_at_undo)
             && !state.only_compacts()
         {
@@ -68,7 +68,7 @@ impl Link for Compaction {
             // A user who undid a compaction wants to keep the whole history. The final request allows no calls.
             let may_ask = state.visible_at_undo == 0 && state.phase != Phase::Finalizing;
             let call = if may_ask { format!(" Call {TOOL} when a task is done.") } else { String::new() };
-            // No exact number, since that would change before each request.
+            // The text has no exact number, since this would change before each request.
             let text = format!(
                 "More than 75 % of the context window is used. Be brief; do not read what you do not need.{call}"
             );
@@ -95,7 +95,7 @@ impl Link for Compaction {
     }
 }
 
-/// Reason why a call of the tool has no effect, if there is one.
+/// Reason why a call to the tool has no effect, if there is one.
 fn refusal(call: &Invocation<'_>) -> Option<String> {
     let state = call.state;
     if state.compact.is_some() {
@@ -159,7 +159,7 @@ async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Compact
     let was_undone = is_automatic && state.visible_at_undo > 0;
     let is_full = matches!(wanted.cause, CompactionCause::Critical | CompactionCause::Overflow);
     if is_full && wanted.strategy == CompactionStrategy::Auto && run::offload(context, state, wanted.cause).await? {
-        // If this does not free space for long, a model summarises next.
+        // If offloading does not free space for long, a model summarises next.
         state.offloaded_at = Some(state.steps);
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Carries out a compaction: moves old results to files, or replaces a part of the history with a summary.
 //!
-//! The summary is requested as one more input to the conversation itself, so that the model sees all of it and its
-//! server has cached nearly all of it. If that is not possible, a transcript is summarised instead. A truncated summary
+//! The summary is requested as one more input to the conversation itself, so that the model gets all of it and the
+//! server has cached nearly all of it. If this is not possible, a transcript is summarised instead. A truncated summary
 //! is rejected.
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::{
     turn::{Phase, TurnContext, TurnExit, TurnState, request, sample, stopwatch::CallStream},
 };
 
-/// Compacts the history, if there is something to replace, and returns a sentence about the outcome.
+/// Compacts the history, if a part can be replaced, and returns a sentence about the outcome.
 pub(crate) async fn run(
     context: &TurnContext,
     state: &mut TurnState,
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     Ok(outcome)
 }
 
-/// Part of the history to replace, or a sentence about why there is none.
+/// Returns the part of the history to replace, or a sentence on why there is none.
 fn make_plan(history: &[Arc<Item>], cause: CompactionCause, budget: plan::HistoryBudget) -> Result<Plan, String> {
     let Some(plan) = plan::plan(history, cause, budget) else {
         return Err("there is nothing to compact: the history is short, or all of it is still needed".to_owned());
@@ -70,10 +70,11 @@ fn make_plan(history: &[Arc<Item>], cause: CompactionCause, budget: plan::Histor
     Ok(plan)
 }
 
-/// Reason why a compaction after the pending calls would have no effect; `None` if it would have one.
+/// Reason why a compaction after the pending calls would have no effect; `None` if it would have an effect.
 pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String> {
     let mut history = state.history.clone();
-    // The calls will be done by then. Their results are not known yet, but can only add to what there is to replace.
+    // The pending calls will have ended by then. Their results are not known yet, but can only add to the items that
+    // can be replaced.
     history.extend(state.pending_calls.iter().map(|call| {
         let result = ToolResult::empty(call.call_id.clone(), call.name.clone());
         let body = ItemBody::ToolResult(result);
@@ -83,7 +84,7 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
 }
 
 /// Window of the next model in uncalibrated tokens: if a server counts twice as many tokens as estimated, half as many
-/// fit.
+/// tokens fit.
 fn budget(context: &TurnContext, state: &TurnState) -> plan::HistoryBudget {
     let model = context.next_model(state);
     let guess = request::guess(context, state, model).max(1);
@@ -107,7 +108,7 @@ async fn compact(
     // The summary gets its share of the space left by tools and instructions.
     let window = budget.window;
     let user_messages = verbatim::messages(before, &replaced);
-    // User messages get a share of the whole window: they must not be lost if tools take more space than estimated.
+    // User messages get a share of the whole window, so that they are not lost if tools take more space than estimated.
     let fitted = verbatim::for_window(&user_messages.messages, context.next_window(state));
     let continues = !rest.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A user who compacts now may want to continue the unfinished turn.
@@ -115,7 +116,7 @@ async fn compact(
     let running = (!matches!(state.phase, Phase::Compacting { .. })).then_some(context.ids.turn);
     let mut facts = facts::facts(&replaced, &state.todos, window, running);
     if !facts.is_answered {
-        // The last answer is carried over until there is a new one.
+        // The last answer is carried over until there is a new answer.
         facts.last_answer = before.and_then(|earlier| summary::last_answer(&earlier.summary)).map(str::to_owned);
     }
     if continues {
@@ -150,7 +151,7 @@ async fn compact(
             }
         }
     }
-    // Written last, so that a cancelled compaction does not write it twice.
+    // The history file is written last, so that a cancelled compaction does not write items twice.
     let (file, written_to) = files::store_replaced(context, state, before, &replaced).await;
     match written_to {
         Ok(path) => report.path = Some(path),
@@ -176,7 +177,7 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
     })
 }
 
-/// Report on a history that has not been changed yet.
+/// Report on a history before the compaction.
 fn initial_report(
     context: &TurnContext,
     state: &TurnState,
@@ -225,7 +226,7 @@ fn sentence(report: &CompactionReport) -> String {
     )
 }
 
-/// Moves results to files if that frees enough space. Returns true if it did.
+/// Moves results to files if this frees enough space. Returns true if results were moved.
 pub(super) async fn offload(
     context: &TurnContext,
     state: &mut TurnState,
@@ -235,7 +236,7 @@ pub(super) async fn offload(
     let expected = request::expected(context, state, model).max(1);
     let mut needed = to_offload(expected, context.next_window(state));
     if cause == CompactionCause::Overflow {
-        // It does not fit, whatever the estimate is.
+        // The request does not fit, whatever the estimate is.
         needed = needed.max(expected / 2);
     }
     // If a server counts twice as many tokens as estimated, half as many estimated tokens must be freed.
@@ -262,7 +263,7 @@ pub(super) async fn offload(
     Ok(true)
 }
 
-/// Writes each result to its own file. Returns `None` if one cannot be written; nothing is moved then.
+/// Writes each result to its own file. Returns `None` without moving anything if a result cannot be written.
 async fn store_results(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Vec<OffloadedResult>> {
     let mut offloaded = Vec::with_capacity(chosen.len());
     for item in chosen {
@@ -277,10 +278,10 @@ async fn store_results(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Ve
     Some(offloaded)
 }
 
-/// Maximum bytes of a model's summary: many times what is requested.
+/// Maximum bytes of a model's summary: many times the requested length.
 const MAX_SUMMARY_BYTES: usize = 100_000;
 
-/// A model's summary and the model's ID. The error is the model's and does not end the turn.
+/// A model's summary and the model's ID. The error is from the model, and does not end the turn.
 type WrittenSummary = Result<(String, String), ModelError>;
 
 /// Requests a summary of the replaced part, including an earlier summary.
@@ -303,8 +304,8 @@ pub(super) async fn ask(
         && let Some((request, report)) = append_to_conversation(context, state, strategy)
     {
         let summary = summarise(context, state, (slot, &**model), request, Some(report)).await?;
-        // A model that calls tools although it must not, or that has no space after the conversation, may succeed
-        // without both.
+        // A model that calls forbidden tools, or that has no space after the conversation, may succeed without tools
+        // and conversation.
         let retry = summary
             .as_ref()
             .is_err_and(|error| matches!(error.kind(), ErrorKind::ContextOverflow) || error.to_string() == NO_TEXT);
@@ -320,7 +321,7 @@ pub(super) async fn ask(
     }
 }
 
-/// The conversation as in the next request, followed by the prompt for a summary. `None` if the window has no space for
+/// Appends the prompt for a summary to the conversation as in the next request. `None` if the window has no space for
 /// the answer.
 fn append_to_conversation(
     context: &TurnContext,
@@ -376,20 +377,20 @@ async fn summarise(
     };
     let cost = chunks.close(end.is_ok() || !text.is_empty());
     sample::count(context, state, slot, info, cost, prompt).await?;
-    // Text beside a call is about the call.
+    // Text next to a call is about the call.
     let has_text = !calls && !text.trim().is_empty();
     let no_text = || ModelError::new(ErrorKind::Protocol, NO_TEXT);
     let end = end.and_then(|()| has_text.then(|| (text, info.id.clone())).ok_or_else(no_text));
     if let Err(error) = &end
         && context.models.summary.is_none()
     {
-        // `expected` counts the whole history, and what was to be summarised is part of it.
+        // `expected` counts the whole history, which includes the part to be summarised.
         sample::learn(context, model, request::expected(context, state, info), error).await?;
     }
     Ok(end)
 }
 
-/// Rejects a truncated summary: it would omit facts without notice.
+/// Rejects a truncated summary, because it would silently omit facts.
 fn check_complete(finish: Finish) -> Result<(), ModelError> {
     let reason = match finish {
         Finish::Stop => return Ok(()),

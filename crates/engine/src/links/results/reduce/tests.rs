@@ -12,7 +12,7 @@ fn marker(wanted: Option<&Regex>) -> Marker<'_> {
     Marker::new(&PATTERNS, wanted)
 }
 
-/// Irrelevant lines between the relevant ones.
+/// Irrelevant lines between the relevant lines.
 fn filler(count: usize, line: impl Fn(usize) -> String) -> String {
     (0..count).map(|n| line(n) + "\n").collect()
 }
@@ -206,7 +206,7 @@ fn error_lines_of_many_tools_are_recognised() {
     ] {
         check(line, Some(Mark::Wrong));
     }
-    // These only look like failures.
+    // These lines only look like failures.
     check("test errors::failed_calls_are_reported ... ok", None);
     check("tests/test_errors.py::test_failure PASSED", None);
     check("test result: ok. 12 passed; 0 failed; 0 ignored", None);
