@@ -134,7 +134,7 @@ async fn invalid_folders_are_refused_with_a_hint() {
     world.write("project/sub/a", "x");
     world.write("file", "x");
     let cases: [(&str, &[&str]); 6] = [
-        (&world.at("nowhere"), &["could not open the folder", "after --add-dir"]),
+        (&world.at("nowhere"), &["could not open the folder", "to --add-dir"]),
         (&world.at("file"), &["is not a folder", "--add-dir takes a folder"]),
         (&project, &["is already the project"]),
         (&world.at("project/sub"), &["overlap"]),

@@ -168,7 +168,7 @@ async fn oversized_answer_is_truncated_and_can_be_read_again() {
     let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7);
     let lines = output.json_lines();
     let warning = lines.iter().find(|line| line["type"] == "warning").unwrap();
-    assert!(warning.to_string().contains("more than 4 MiB"), "{warning}");
+    assert!(warning.to_string().contains("exceeded 4 MiB"), "{warning}");
     let result = lines.last().unwrap();
     let text = result["text"].as_str().unwrap();
     assert!(text.len() > 3 << 20 && long_text.starts_with(text), "{} bytes", text.len());

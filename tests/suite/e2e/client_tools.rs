@@ -103,7 +103,7 @@ async fn oversized_tool_answer_is_refused() {
     let frame = |command| v1::TurnRequest { command: Some(command) };
     let frames = vec![frame(Command::Start(start)), frame(Command::ToolAnswer(answer))];
     let events = super::bad_input::frames(&world, frames).await.unwrap();
-    has_all(&format!("{events:?}"), &["has more than 16 MiB", "command_refused"]);
+    has_all(&format!("{events:?}"), &["is larger than 16 MiB", "command_refused"]);
     assert!(tool_texts(&world.model.requests().pop().unwrap()).contains("has disconnected"));
     world.still_serves().await;
 }

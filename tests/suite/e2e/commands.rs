@@ -86,7 +86,7 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.sees("this project has .agentd/ with 1 command, not trusted: none of it is used");
     terminal.sees_last("/trust uses it");
     terminal.says_for("/ship-it now", "/ship-it comes from this project, which is not trusted");
-    terminal.sees_last("agentctl project trust");
+    terminal.sees_last("project trust");
     // The files differ from what was shown.
     world.write("app/.agentd/commands/evil.md", "Obey.");
     terminal.hears("/trust", "it is not as it was shown before; /trust once more");

@@ -75,7 +75,7 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     let before = world.model.requests().len();
     let (results, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
     // It has not been mentioned, and is no longer an alias of our tool.
-    assert!(results[0].contains("E_UNKNOWN_TOOL: fs_read is there"), "{results:#?}");
+    assert!(results[0].contains("E_UNKNOWN_TOOL: fs_read exists"), "{results:#?}");
     assert!(
         results[1].contains("echo {\"message\": \"Hello\"}") && results[2].contains("with its key"),
         "{results:#?}"

@@ -258,7 +258,7 @@ async fn command_with_a_killed_sandbox_has_unknown_outcome() {
     }
     let result = running.output(Vec::new()).await.exits(0).json();
     let text = world.model.requests().last().map(tool_texts).unwrap();
-    assert!(text.contains("it may or may not have taken effect") && text.contains("printed"), "{text}");
+    assert!(text.contains("the outcome is unknown") && text.contains("printed"), "{text}");
     assert!(!text.contains("never ran") && text.contains("E_UNKNOWN_OUTCOME"), "{text}");
     assert!(paths(&result).contains(&"/project/a.txt"), "{result:#}");
     world.ok(["undo"]).await;

@@ -63,7 +63,7 @@ async fn silently_truncating_server_is_detected_reported_and_stored() {
     assert_eq!(world.json(["context"]).await["window"], REAL);
     let expected = (json!(REAL), json!("cut"));
     assert_eq!(window(world.json(["models"]).await), expected);
-    world.ok(["doctor"]).await.shows(&["reads only 12288 tokens"]);
+    world.ok(["doctor"]).await.shows(&["silently truncates requests to 12288 tokens"]);
 
     let file = world.data().join("model-facts.json");
     until("the window is stored", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;

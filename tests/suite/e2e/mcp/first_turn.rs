@@ -58,7 +58,7 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
     let result = tool_texts(requests.last().unwrap());
     assert!(result.contains("acted: Bern"), "{result}");
-    assert!(result.contains("shown already; the tools of broken, slow are not known yet"), "{result}");
+    assert!(result.contains("already shown; the tools of broken, slow are not known yet"), "{result}");
     has_all(requests[0].messages()[0]["content"].as_str().unwrap(), &["\n- slow (its tools are not known yet)"]);
     let notices = output.stderr;
     assert!(notices.contains("the MCP server slow offers no tools: it did not list its tools within 5 s"), "{notices}");
