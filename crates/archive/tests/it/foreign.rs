@@ -1,4 +1,4 @@
-//! Tests of histories of other programs.
+//! Tests for histories of other programs.
 
 use agentd_archive::{
     ArchiveError,

@@ -1,4 +1,4 @@
-//! Tests of malicious archives and of other files.
+//! Tests for malicious archives and of other files.
 
 use std::io::{self, Read, Write as _};
 

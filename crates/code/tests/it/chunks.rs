@@ -1,4 +1,4 @@
-//! Tests of chunks and tags.
+//! Tests for chunks and tags.
 
 use agentd_code::{Chunk, Parser};
 use agentd_core::code::SymbolKind;

@@ -1,4 +1,4 @@
-//! Tests of the privileges that a worker retains.
+//! Tests for the privileges that a worker retains.
 
 use std::{fs, path::PathBuf, process::Command};
 

@@ -1,4 +1,4 @@
-//! Tests of the crate's public interface.
+//! Tests for the crate's public interface.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod chunks;

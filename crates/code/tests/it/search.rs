@@ -1,4 +1,4 @@
-//! Tests of the ranking.
+//! Tests for the ranking.
 
 use super::{first, indexed, project};
 

@@ -1,4 +1,4 @@
-//! Tests of the daemon side with a scripted worker.
+//! Tests for the daemon side with a scripted worker.
 
 use std::{
     fs,

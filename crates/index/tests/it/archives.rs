@@ -1,4 +1,4 @@
-//! Tests of archives of documents.
+//! Tests for archives of documents.
 
 use std::io::{Cursor, Write as _};
 

@@ -1,4 +1,4 @@
-//! Tests of documents that are replaced, and of workers that are killed from outside.
+//! Tests for documents that are replaced, and of workers that are killed from outside.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 

@@ -1,4 +1,4 @@
-//! Tests of malicious and damaged files: each fails with a clear message, and the next one is read.
+//! Tests for malicious and damaged files: each fails with a clear message, and the next one is read.
 
 use std::{
     io::{Cursor, Read as _},

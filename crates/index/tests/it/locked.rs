@@ -1,4 +1,4 @@
-//! Tests of password-protected documents.
+//! Tests for password-protected documents.
 
 use std::{
     io::{Cursor, Read as _},

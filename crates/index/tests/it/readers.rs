@@ -1,4 +1,4 @@
-//! Tests of documents from other programs, and of right-to-left and vertical pages. See `tests/fixtures/make.py`,
+//! Tests for documents from other programs, and of right-to-left and vertical pages. See `tests/fixtures/make.py`,
 //! `more/make.py` and `programs/make.sh`.
 
 use agentd_index::{Kind, Limits};

@@ -1,4 +1,4 @@
-//! Tests of recognition of scanned pages. Needs the models that `make recognition` downloads.
+//! Tests for recognition of scanned pages. Needs the models that `make recognition` downloads.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! Tests of documents without pages: sections for citing and reading on, and visible list numbers.
+//! Tests for documents without pages: sections for citing and reading on, and visible list numbers.
 
 use agentd_core::knowledge::{PartKind, PartRange, Reading};
 use agentd_index::Limits;

@@ -1,4 +1,4 @@
-//! Tests of workbooks in variants that other programs reject.
+//! Tests for workbooks in variants that other programs reject.
 
 use agentd_index::Limits;
 

@@ -1,4 +1,4 @@
-//! Tests of the worker process: its privileges, and how it ends.
+//! Tests for the worker process: its privileges, and how it ends.
 
 use std::time::Duration;
 

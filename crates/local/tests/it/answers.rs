@@ -1,4 +1,4 @@
-//! Tests of answers that need no weights, through the port: tool calls and the texts that show their results.
+//! Tests for answers that need no weights, through the port: tool calls and the texts that show their results.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tests of damaged and unsupported files: these yield an error with advice, and never a panic.
+//! Tests for damaged and unsupported files: these yield an error with advice, and never a panic.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Tests of the embedded model through its port.
+//! Tests for the embedded model through its port.
 //!
 //! - [`answers`]: tool calls and fixed texts, without weights.
 //! - [`files`]: damaged and unsupported files, without weights.

@@ -1,4 +1,4 @@
-//! Tests of the real built-in model: its answers to new users, and cancellation. The quality of its texts is not
+//! Tests for the real built-in model: its answers to new users, and cancellation. The quality of its texts is not
 //! tested.
 
 use std::{

@@ -1,4 +1,4 @@
-//! Tests of an index that is deleted or damaged while in use.
+//! Tests for an index that is deleted or damaged while in use.
 
 use agentd_index::{IndexError, IndexHandle};
 use tokio_util::sync::CancellationToken;

@@ -1,4 +1,4 @@
-//! Tests of persistence and eviction.
+//! Tests for persistence and eviction.
 
 use std::sync::atomic::Ordering;
 
