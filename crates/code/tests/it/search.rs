@@ -2,7 +2,7 @@
 
 use super::{first, indexed, project};
 
-/// Small project in which words of the questions occur in several files.
+/// Small project in which words in the questions occur in several files.
 const PROJECT: [(&str, &str); 9] = [
     (
         "src/session/restore.rs",
