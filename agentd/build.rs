@@ -19,8 +19,8 @@ const SKIPPED_NAMES: [&str; 4] = ["__pycache__", ".pytest_cache", ".venv", ".DS_
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // Every pointer to code or text in the program's constants is a relocation of 24 bytes, which is read at the start
-    // and stays in memory. Packed ones are two orders of magnitude smaller, which saves a sixteenth of the memory at
-    // rest.
+    // and stays in memory. Packed relocations are two orders of magnitude smaller, which saves a sixteenth of the
+    // memory at rest.
     if is_native() && glibc().is_some_and(|version| version >= PACKS_RELOCATIONS) {
         println!("cargo::rustc-link-arg-bin=agentd=-Wl,-z,pack-relative-relocs");
     }
@@ -29,14 +29,14 @@ fn main() {
     }
 }
 
-/// Generates a list of the files of all skills with their content, and a hash that identifies the edition.
+/// Generates a list of all skill files with their content, and a hash that identifies the edition.
 fn bundle() -> io::Result<()> {
     let root = fs::canonicalize(SKILLS)?;
     let mut files = Vec::new();
     visit(&root, &mut files)?;
     files.sort();
     let mut list = String::new();
-    // FNV-1a: the hash must distinguish editions, and be the same on every build machine.
+    // FNV-1a: the hash must distinguish editions and be identical on every build machine.
     let mut edition: u64 = 0xcbf2_9ce4_8422_2325;
     for path in &files {
         let name = path.strip_prefix(&root).map_err(io::Error::other)?.to_string_lossy().into_owned();
@@ -73,13 +73,13 @@ fn visit(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if host and target are the same, so that the C library's version can be queried.
+/// Returns true if host and target are identical, so that the C library's version can be queried.
 fn is_native() -> bool {
     let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
     is_gnu && std::env::var_os("HOST") == std::env::var_os("TARGET")
 }
 
-/// Version of this machine's C library, from the output of `getconf`: `glibc 2.36`.
+/// Version of the host's C library, from the output of `getconf`: `glibc 2.36`.
 fn glibc() -> Option<(u32, u32)> {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
     let output = String::from_utf8(output.stdout).ok()?;

@@ -1,4 +1,4 @@
-//! The running daemon: it serves until it is stopped, then shuts everything down in order.
+//! The running daemon: serves until it is stopped, then shuts everything down in order.
 
 use std::{
     sync::Arc,
@@ -32,10 +32,10 @@ use crate::{
     service::{Signals, Supervisor},
 };
 
-/// Time for connections to read the ends of their streams, after the turns have ended.
+/// Time for connections to deliver the ends of their streams, after the turns have ended.
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
 
-/// Time limit for closing the index of documents, which can be rebuilt from the documents.
+/// Time limit for closing the document index, which can be rebuilt from the documents.
 const CLOSING_INDEX: Duration = Duration::from_secs(3);
 
 /// Time limit for stopping MCP and language servers. Their guards stop them even if the daemon is gone.
@@ -44,22 +44,22 @@ const CLOSING_SERVERS: Duration = Duration::from_secs(5);
 /// Time limit for closing the audit log. Entries that a caller waited for are already on disk.
 const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 
-/// Time limit for flushing the log of requests to models.
+/// Time limit for flushing the log of model requests.
 const CLOSING_TRACES: Duration = Duration::from_secs(2);
 
 /// Time limit for closing the journal. All acknowledged writes are already durable.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 
-/// Minimum time between two reloads. Signals that arrive within it share one reload.
+/// Minimum time between two reloads. Signals that arrive within this time share one reload.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 
-/// Serves until a signal or a client requests a stop. Listens on the first of the sockets, unless the supervisor passes
-/// one. `source` is read again at each reload. `lock` belongs to the data folder and is held until the end.
+/// Serves until a signal or a client requests a stop. Listens on the first available socket path, unless the supervisor
+/// passes a socket. `source` is read again at each reload. `lock` belongs to the data folder and is held until the end.
 ///
 /// # Errors
-/// Fails if a required part cannot be started or ends unexpectedly, or if a second signal cuts the shutdown short.
+/// If a required part cannot be started or ends unexpectedly, or if a second signal cuts the shutdown short.
 pub async fn run(
     started: Instant,
     config: Config,
@@ -147,7 +147,7 @@ fn log_language_servers(languages: &LanguagePool) {
     }
 }
 
-/// Detects the kernel's sandbox features before the first command needs them, and logs the missing ones.
+/// Detects the kernel's sandbox features before the first command needs them, and logs the missing features.
 async fn probe_sandbox(sandbox: Arc<Sandbox>) {
     let status = sandbox.status().await;
     for weakness in &status.weaknesses {
@@ -194,8 +194,8 @@ async fn recover(engine: &Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for a request to stop, and returns the drain time if the client named one. Meanwhile it handles reloads: the
-/// first signal reloads at once, and all signals within the following second share one reload.
+/// Waits for a stop request, and returns the drain time if the client specified one. Handles reloads while waiting: the
+/// first signal triggers a reload immediately, and all signals within the following second share one reload.
 async fn until_stop(
     signals: &mut Signals,
     stop_requests: &mut mpsc::Receiver<Option<Duration>>,
@@ -221,7 +221,7 @@ async fn until_stop(
     }
 }
 
-/// Rate limit for the reloads that signals request.
+/// Rate limit for reloads requested by signals.
 #[derive(Default)]
 struct Reloads {
     is_requested: bool,
@@ -233,7 +233,7 @@ impl Reloads {
         *self = Self { is_requested: false, last: Some(tokio::time::Instant::now()) };
     }
 
-    /// Waits until a requested reload is due. Never returns if none was requested.
+    /// Waits until a requested reload is due. Never returns if no reload was requested.
     async fn wait_until_due(&self) {
         if !self.is_requested {
             return std::future::pending().await;
@@ -244,7 +244,7 @@ impl Reloads {
     }
 }
 
-/// Reports to the supervisor's watchdog as long as the journal answers. Never returns.
+/// Reports to the supervisor's watchdog as long as the journal responds. Never returns.
 async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     let Some(period) = supervisor.watchdog.map(|limit| limit / 2) else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(period);
@@ -259,7 +259,7 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     }
 }
 
-/// Shuts down in order. Turns end first, so that every stream shows the end of its turn. Then the streams close, then
+/// Shuts down in order. Turns end first, so that every stream reports the end of its turn. Then the streams close, then
 /// the MCP servers, the index and the audit log, and then the journal, which has no writers left. The socket is removed
 /// last, so that its absence means that the shutdown is complete.
 ///

@@ -1,7 +1,7 @@
 //! The daemon's own facts for the audit log, and opening and closing the log.
 //!
 //! Also starts the other recorders. If a collector is configured, background tasks export turns over OpenTelemetry; no
-//! turn waits for them. Requests to models are logged as sent if a session or the configuration asks for it.
+//! turn waits for them. Model requests are logged as sent if a session or the configuration requests it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -33,10 +33,10 @@ use crate::{
 const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Opens the log, which must contain at least the lines up to the stored head. A damaged log is continued and records
-/// the damage itself; `agentctl audit verify` shows it.
+/// the damage; `agentctl audit verify` shows it.
 ///
 /// # Errors
-/// Fails if the log cannot be written. Nothing that changes anything may run without it, so the daemon does not start.
+/// If the log cannot be written. In that case the daemon does not start, as nothing may be changed without the log.
 pub async fn open(
     config: &Config,
     paths: &Paths,
@@ -64,7 +64,7 @@ pub async fn record_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSetting
     log.note(AuditEntry::general(clock.now(), rules_read(rules))).await;
 }
 
-/// The fact that rules were read and are in force from now on.
+/// The fact that rules were read and are now in force.
 pub fn rules_read(rules: &RuleSettings) -> AuditFact {
     AuditFact::RulesRead { sources: rules.sources.clone(), sha256: Some(rules.sha256.clone()), problem: None }
 }
@@ -77,7 +77,7 @@ pub async fn stored_head(store: &SqliteStore) -> Option<AuditHead> {
     })
 }
 
-/// Periodically stores the log's durable head in the journal, so the journal's position is never ahead of the log.
+/// Periodically stores the log's durable head in the journal, so the position in the journal is never ahead of the log.
 /// Never returns.
 pub async fn store_head_periodically(log: &AuditLog, store: &SqliteStore) {
     let mut last = None;
@@ -106,9 +106,9 @@ pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
 /// Value of the setting that disables the collector.
 const DISABLED: &str = "none";
 
-/// Starts the exporters. They send turns that end from now on, and turns that ended since the last run and were not
+/// Starts the exporters, which send turns that end from now on, and turns that ended since the last run and were not
 /// acknowledged. The tasks stop when the returned set is dropped. If export is disabled, the stored position is
-/// removed, so that turns of the meantime are not sent later.
+/// removed, so that turns from the time without export are not sent later.
 pub(crate) async fn start(
     config: &Config,
     env: &Environment,
@@ -126,7 +126,7 @@ pub(crate) async fn start(
     let telemetry = match TelemetryConfig::read(|name| env.text(name), configured) {
         Ok(telemetry) => telemetry,
         Err(error) => {
-            // An invalid variable keeps the position: pending turns are sent once it is corrected.
+            // An invalid variable does not reset the position: pending turns are sent once the variable is corrected.
             tracing::warn!("telemetry is off: {error}");
             return exporters;
         }
@@ -151,7 +151,7 @@ pub(crate) async fn start(
     exporters
 }
 
-/// Creates the log of requests to models. No file is opened before the first entry.
+/// Creates the log of model requests. No file is opened before the first entry.
 pub(crate) fn exchanges(config: &Config, folder: PathBuf, redactor: Redactor, clock: Arc<dyn Clock>) -> ExchangeLog {
     let settings = &config.daemon.trace;
     ExchangeLog::new(ExchangeLogConfig {

@@ -1,4 +1,4 @@
-//! The only file that names every adapter and wires it into the engine.
+//! The only module that names every adapter and connects it to the engine.
 
 use std::{
     collections::BTreeMap,
@@ -45,8 +45,8 @@ use crate::{
     toolbox::{self, DaemonTools},
 };
 
-/// Variables of the daemon's environment that are passed to commands of tools: program locations and locale. All others
-/// may be secrets, or belong to the terminal that started the daemon.
+/// Variables of the daemon's environment that are passed to tool commands: program locations and locale. All other
+/// variables may be secrets, or belong to the terminal that started the daemon.
 const PASSED_TO_COMMANDS: [&str; 11] = [
     "PATH",
     "LANG",
@@ -63,7 +63,7 @@ const PASSED_TO_COMMANDS: [&str; 11] = [
 
 /// All running parts of the daemon.
 pub struct Parts {
-    /// The engine, which serves all requests of clients.
+    /// The engine, which serves all client requests.
     pub engine: Engine,
     /// The journal. Closed last.
     pub store: Arc<SqliteStore>,
@@ -71,11 +71,11 @@ pub struct Parts {
     pub library: Arc<Library>,
     /// The audit log. Closed after all turns have ended.
     pub audit: Arc<AuditLog>,
-    /// Log of requests to models and their answers. Flushed after the last turn has ended.
+    /// Log of model requests and answers. Flushed after the last turn has ended.
     pub exchanges: ExchangeLog,
     /// Time source of the engine.
     pub clock: Arc<dyn Clock>,
-    /// Sandbox for commands of tools.
+    /// Sandbox for tool commands.
     pub sandbox: Arc<Sandbox>,
     /// The models in use. Replaced at a reload.
     pub models: Arc<ReloadableModels>,
@@ -102,7 +102,7 @@ pub struct Parts {
 /// Wires everything together. Opens the journal and the audit log; no model is called.
 ///
 /// # Errors
-/// Fails if the journal or the audit log cannot be opened, or if a model's address is invalid.
+/// If the journal or the audit log cannot be opened, or if a model URL is invalid.
 pub async fn assemble(
     config: &Config,
     source: &ConfigSource,
@@ -145,7 +145,7 @@ pub async fn assemble(
     // The web settings are read only at the start, so these tools stay unavailable until a restart.
     let idle = if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) };
     let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle, now);
-    // All tools that can be disabled or given another description.
+    // All tools that can be disabled or have their description replaced.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
     let folders = {
@@ -167,8 +167,8 @@ pub async fn assemble(
         folder: paths.data.join("replays"),
         models: models.clone(),
         toolbox: toolbox.clone(),
-        // With skills and projects as in sessions. Personal memories and drafts are left out: a recording could not
-        // contain them on another machine.
+        // With skills and projects as in sessions. Personal memories and drafts are omitted: a recording from another
+        // host could not contain them.
         workspaces: Box::new(move |base| folders(base.to_owned(), None)),
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
@@ -223,8 +223,8 @@ pub async fn assemble(
     })
 }
 
-/// Creates the worktrees of sessions. They use the git that commands find, with the user's git identity if commands
-/// have it.
+/// Creates the worktrees of sessions with the git program that commands find, and with the user's git identity if
+/// commands have access to it.
 fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
     let environment = env.only(&PASSED_TO_COMMANDS);
     let settings = sandbox::variables(config, env).get("GIT_CONFIG_GLOBAL").map(PathBuf::from);
@@ -237,7 +237,7 @@ pub fn tools_without_language_server(languages: &LanguagePool) -> Vec<&'static s
     if has_server { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
 }
 
-/// Opens the journal on a blocking thread. This may take a while after an unclean stop.
+/// Opens the journal on a blocking thread. Opening may take a while after an unclean stop.
 async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
     let opened = tokio::task::spawn_blocking(move || {
         SqliteStore::open(StoreConfig { time_zone: TimeZone::system, ..StoreConfig::at(path) })

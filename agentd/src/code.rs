@@ -1,4 +1,4 @@
-//! The index of source code: the adapter of the feature `code`, or a substitute without it.
+//! The source code index: the adapter of the feature `code`, or a substitute without it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,7 +8,7 @@ use std::{
 
 use agentd_core::ports::CodeReader;
 
-/// Creates the reader of code, which starts its workers from this program. Starts nothing before the first query.
+/// Creates the code reader, which starts its workers from this binary. Starts nothing before the first query.
 #[cfg(feature = "code")]
 pub(crate) fn reader(program: &str) -> Option<Arc<dyn CodeReader>> {
     Some(Arc::new(agentd_code::CodePool::new(agentd_code::PoolConfig::new(program.into()))))
@@ -21,13 +21,13 @@ pub fn run_worker(first: &OsStr, rest: &[OsString]) -> Option<ExitCode> {
     (first == agentd_code::WORKER_ARGUMENT).then(|| agentd_code::run_worker(rest, is_allowed))
 }
 
-/// Returns `None`: this build has no index of code and offers no tools for it.
+/// Returns `None`: this build has no code index and offers no code tools.
 #[cfg(not(feature = "code"))]
 pub(crate) fn reader(_program: &str) -> Option<Arc<dyn CodeReader>> {
     None
 }
 
-/// Returns `None`: this build has no workers for code.
+/// Returns `None`: this build has no code workers.
 #[cfg(not(feature = "code"))]
 pub fn run_worker(_first: &OsStr, _rest: &[OsString]) -> Option<ExitCode> {
     None

@@ -1,6 +1,6 @@
 //! Control of the running daemon by clients and signals: stop and reload, and inspecting, adding and removing plugins.
 //!
-//! Adding or removing a plugin is followed by a reload, so that the change takes effect at once.
+//! Adding or removing a plugin triggers a reload, so that the change takes effect immediately.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -40,11 +40,11 @@ pub struct DaemonControl {
     pub source: ConfigSource,
     /// The configuration in force. The lock also serialises reloads.
     pub config: Mutex<Config>,
-    /// All parts that follow the configuration.
+    /// All parts that depend on the configuration.
     pub parts: Arc<Parts>,
     /// The log. A reload updates its level and the secrets that it redacts.
     pub log: LogHandle,
-    /// Requests the stop. Capacity 1: a second request changes nothing.
+    /// Channel for stop requests. Capacity 1: a second request changes nothing.
     pub stop: mpsc::Sender<Option<Duration>>,
 }
 
@@ -57,7 +57,7 @@ impl DaemonControl {
     /// Reads the configuration again and applies it. On an error, nothing changes.
     ///
     /// # Errors
-    /// Returns the problem of the new configuration.
+    /// Returns the error in the new configuration.
     pub fn reread(&self) -> Result<ReloadOutcome, Failure> {
         let mut current = self.config();
         let new = self.source.read()?;
@@ -79,8 +79,8 @@ impl DaemonControl {
         Ok(ReloadOutcome { config_sources: sources(&current), notes })
     }
 
-    /// Reloads the configuration and logs the outcome. The audit log gets an entry if a client asked for the reload, if
-    /// the rules changed, or if the configuration is invalid.
+    /// Reloads the configuration and logs the outcome. An entry is added to the audit log if a client requested the
+    /// reload, if the rules changed, or if the configuration is invalid.
     ///
     /// # Errors
     /// Same as [`Self::reread`].
@@ -109,7 +109,7 @@ impl DaemonControl {
 
     /// Requests a stop without waiting for it. Running turns may take `drain`, or the configured time, to finish.
     pub(crate) fn stop(&self, drain: Option<Duration>) {
-        // The channel is full if a stop was already requested.
+        // The channel is full if a stop has already been requested.
         let _ = self.stop.try_send(drain);
     }
 
@@ -121,7 +121,7 @@ impl DaemonControl {
         })
     }
 
-    /// Stores the values of variables that the client of a turn lends, for its session if that is known.
+    /// Stores the values of variables that the client of a turn lends, for the turn's session if it is known.
     pub(crate) fn set_client_values(&self, session: Option<SessionId>, values: HashMap<String, String>) {
         self.log.redactor().set_client_secrets(self.parts.mcp.set_client_values(session, values));
     }
@@ -129,7 +129,7 @@ impl DaemonControl {
     /// Passes every line of the audit log to `visit`, oldest first.
     ///
     /// # Errors
-    /// Fails if the audit log cannot be read.
+    /// If the audit log cannot be read.
     pub(crate) fn for_each_audit_line(&self, visit: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
         agentd_audit::read::each(&self.source.paths.data, visit).map_err(|error| {
             Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))
@@ -137,12 +137,12 @@ impl DaemonControl {
         })
     }
 
-    /// Sources of the configuration in force, weakest first: `built-in` and the paths of files.
+    /// Sources of the configuration in force, lowest precedence first: `built-in` and file paths.
     pub(crate) fn config_sources(&self) -> Vec<String> {
         sources(&self.config())
     }
 
-    /// Keys of the configuration with the origin and the value of each. Secrets are masked.
+    /// Configuration keys with their origins and values. Secrets are masked.
     pub(crate) fn config_origins(&self) -> Vec<ConfigOrigin> {
         let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.source.env).collect();
@@ -150,7 +150,8 @@ impl DaemonControl {
         config.values.render(&config.origins, &secrets, &|text| redactor.clean(text))
     }
 
-    /// Variables that the configuration lets clients pass to tools, in addition to those that are always allowed.
+    /// Variables that the configuration allows clients to pass to tools, in addition to the variables that are always
+    /// allowed.
     pub(crate) fn passed_variables(&self) -> Vec<String> {
         self.config().daemon.environment.pass.clone()
     }
@@ -177,7 +178,8 @@ impl DaemonControl {
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
-    /// Adds the plugin in a folder if it has this hash. The audit log names `client`. Its parts can be used at once.
+    /// Adds the plugin in a folder if the plugin has this hash. The audit log names `client`. The plugin's parts can be
+    /// used immediately.
     pub(crate) async fn add_plugin(
         &self,
         folder: PathBuf,
@@ -213,7 +215,7 @@ impl DaemonControl {
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
-    /// Removes a plugin; the audit log names `client`. Returns `None` if there is no plugin of this name.
+    /// Removes a plugin; the audit log names `client`. Returns `None` if no plugin has this name.
     pub(crate) async fn remove_plugin(&self, name: String, client: String) -> Result<Option<PluginReport>, Refusal> {
         let plugins = self.source.plugins.clone();
         let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
@@ -226,7 +228,7 @@ impl DaemonControl {
         Ok(Some(report))
     }
 
-    /// Adds the conflicts with the configuration and with other skills to a report.
+    /// Adds conflicts with the configuration and with other skills to a plugin's report.
     fn checked(&self, mut report: PluginReport, skills: &[SkillReport]) -> PluginReport {
         let config = self.config().clone();
         let mut clashes = Clashes { name: report.name.clone(), found: Vec::new() };
@@ -255,7 +257,7 @@ impl DaemonControl {
         }
         let tools: BTreeSet<String> = self.parts.engine.tools().into_iter().map(|tool| tool.name).collect();
         for card in &report.agents {
-            // Tools of MCP servers are only known once the server was reached.
+            // Tools of an MCP server are only known once the server has been reached.
             let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
             for name in card.named_tools().filter(|name| !is_there(name)) {
                 clashes.note(format!("the agent {} names an unknown tool {name:?}", card.id), false);
@@ -304,7 +306,7 @@ fn restart_notes(old: &Config, new: &Config) -> Vec<String> {
     notes
 }
 
-/// Maximum length of a client's name in characters. The rest is truncated.
+/// Maximum length of a client name in characters. The rest is truncated.
 const MAX_NAME: usize = 100;
 
 /// Error message if the plugins could not be read.

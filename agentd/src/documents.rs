@@ -1,5 +1,4 @@
-//! Documents and pictures: the adapter of the feature `documents`, or a substitute that reports that the build lacks
-//! it.
+//! Documents and pictures: the adapter of the feature `documents`, or a substitute for a build without the feature.
 
 #[cfg(feature = "documents")]
 mod adapter {
@@ -25,7 +24,7 @@ mod adapter {
     /// Number of documents that are read at the same time, in addition to one that is being recognised (OCR).
     const WORKERS: usize = 2;
 
-    /// Creates the library of a data folder. Opens and starts nothing before the first search.
+    /// Creates the library of a data folder. Nothing is opened or started before the first search.
     pub(crate) fn library(data: &Path, settings: &DaemonSettings, clock: &Arc<dyn Clock>) -> Library {
         let clock = Arc::clone(clock);
         let now = Arc::new(move || u64::try_from(clock.now().as_second()).unwrap_or_default());
@@ -94,10 +93,10 @@ mod substitute {
     use futures_util::{FutureExt as _, future::BoxFuture};
     use tokio_util::sync::CancellationToken;
 
-    /// First bytes of documents: PDF, archives of newer office formats, containers of older ones.
+    /// First bytes of documents: PDF, archives in newer office formats, containers in older office formats.
     const DOCUMENT_SIGNATURES: [&[u8]; 3] = [b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
 
-    /// Library that refuses to read and to search.
+    /// Library that refuses to read or search.
     #[derive(Debug)]
     pub struct Library;
 
@@ -106,7 +105,7 @@ mod substitute {
         pub async fn close(&self) {}
     }
 
-    /// Creates the library of a build that reads no documents.
+    /// Creates the library for a build that reads no documents.
     pub(crate) fn library(_data: &Path, _settings: &crate::config::DaemonSettings, _clock: &Arc<dyn Clock>) -> Library {
         Library
     }
@@ -116,7 +115,7 @@ mod substitute {
         None
     }
 
-    /// Returns `None`: this build has no workers for documents.
+    /// Returns `None`: this build has no document workers.
     pub fn run_worker(_first: &OsStr, _rest: &[OsString]) -> Option<ExitCode> {
         None
     }

@@ -1,5 +1,5 @@
-//! Models that run in this process. Without the feature `builtin-model`, a substitute reports that the build has no
-//! model.
+//! Models that run in this process. Without the feature `builtin-model`, a substitute reports that the build contains
+//! no model.
 
 #[cfg(feature = "builtin-model")]
 mod adapter {
@@ -13,12 +13,12 @@ mod adapter {
     use agentd_proto::local_servers;
     use futures_util::{FutureExt as _, future::BoxFuture};
 
-    /// Creates the model of a GGUF file. Its weights are loaded on first use, and released after `idle` without use.
+    /// Creates a model from a GGUF file. The weights are loaded on first use, and released after `idle` without use.
     pub(crate) fn model(path: PathBuf, idle: Duration) -> Arc<dyn Model> {
         EmbeddedModel::new(EmbeddedConfig { idle, ..EmbeddedConfig::new(path) }, neighbours)
     }
 
-    /// Model servers on this machine. The built-in model names them to users who ask for a larger model.
+    /// Model servers on this host. The built-in model names them to users who ask for a larger model.
     fn neighbours() -> BoxFuture<'static, Vec<Neighbour>> {
         let neighbour = |server: &local_servers::LocalServer| Neighbour {
             name: server.name,

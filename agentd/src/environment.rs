@@ -14,12 +14,12 @@ use agentd_proto::start_variables::StartVariables;
 use clap::Parser;
 use uuid::Uuid;
 
-/// Path of this program, even if its file was replaced meanwhile. The daemon starts it again to read documents, to
-/// guard MCP servers and to confine commands.
+/// Path of this binary, even if its file has been replaced in the meantime. The daemon starts it again to read
+/// documents, to guard MCP servers and to confine commands.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Variables that the process was started with. An empty variable counts as not set, because shells have no other way
-/// to unset a variable for one command.
+/// Variables that the process was started with. An empty variable is treated as not set, because shells have no other
+/// way to unset a variable for one command.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
@@ -29,7 +29,7 @@ impl Environment {
         Self(std::env::vars_os().collect())
     }
 
-    /// The value of a variable as text, or `None` if it is not UTF-8.
+    /// The value of a variable as text, or `None` if the value is not UTF-8.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.os(name).and_then(OsStr::to_str)
     }
@@ -54,7 +54,7 @@ impl Environment {
         other.0.iter().chain(own).collect()
     }
 
-    /// Variables of these names that are set and valid UTF-8.
+    /// Variables with these names that are set and valid UTF-8.
     pub fn only(&self, names: &[&str]) -> BTreeMap<String, String> {
         let pair = |name: &&str| Some(((*name).to_owned(), self.text(name)?.to_owned()));
         names.iter().filter_map(pair).collect()
@@ -65,14 +65,14 @@ impl Environment {
         Routes::read(|name| self.text(name))
     }
 
-    /// Values of variables whose names mark them as secret. They are redacted in logs.
+    /// Values of variables whose names mark them as secrets. These values are redacted in logs.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
         let is_secret = |name: &str| name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word));
         self.pairs().filter(move |(name, _)| is_secret(name)).map(|(_, value)| value)
     }
 
-    /// Variables of models and keys, for clients: names and salted digests, without values.
+    /// Variables for models and keys, for clients: names and salted digests, without values.
     pub fn start_variables(&self) -> StartVariables {
         let salt = [Uuid::new_v4(), Uuid::new_v4()].iter().flat_map(|random| *random.as_bytes()).collect();
         StartVariables::new(salt, self.pairs())
@@ -89,7 +89,7 @@ impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment 
     }
 }
 
-/// Shows names only, because values may be secret.
+/// Only shows names, because values may be secret.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -157,15 +157,15 @@ struct Identity {
     group: u32,
 }
 
-/// Describes which other users can write a file or folder that agentd relies on, as the end of a sentence that starts
-/// with its path. Returns `None` if it is safe.
+/// Describes which other users can write a file or folder that agentd relies on. The result continues a sentence that
+/// starts with the path, and is `None` if the path is safe.
 pub(crate) fn objection(found: &Metadata) -> Option<String> {
     let identity = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
     ownership_problem(identity, found.uid(), found.gid(), found.mode())
 }
 
-/// Root is accepted, as the administrator can write the file anyway. Our own group may write too: it is mostly private
-/// to the user, and many systems create files that way.
+/// Accepts root, as the administrator can write the file anyway. The process's own group may also write: that group is
+/// usually private to the user, and many systems create files that way.
 fn ownership_problem(identity: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
     if user != identity.user && user != 0 {
         return Some(format!("it is owned by user {user}, but agentd runs as user {}", identity.user));

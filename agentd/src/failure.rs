@@ -21,7 +21,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure of usage or configuration: exit code 2.
+    /// Creates a usage or configuration failure: exit code 2.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, code: 2, source: None }
     }
@@ -31,7 +31,7 @@ impl Failure {
         Self { code: 1, ..Self::usage(message) }
     }
 
-    /// Adds a hint on what to do about it.
+    /// Adds a hint on how to resolve the failure.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
@@ -43,7 +43,7 @@ impl Failure {
         Self { source: Some(source.into()), ..self }
     }
 
-    /// Hint on what to do.
+    /// Hint on how to resolve the failure.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -53,7 +53,7 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// The message with its causes on one line, and the hint on the next.
+    /// The message with its causes on one line, and the hint on the next line.
     pub fn report(&self) -> String {
         let mut text = format!("agentd: error: {}", with_causes(self));
         if let Some(hint) = &self.hint {
@@ -70,14 +70,14 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// Refusal of a request. Programs read the kind; message and hint are for users.
+/// Refusal of a request. Clients evaluate the kind; message and hint are for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// Kind of the error.
     pub kind: ErrorKind,
     /// Message that names what was attempted and why it failed.
     pub message: String,
-    /// Hint on what to do.
+    /// Hint on how to resolve the error.
     pub hint: Option<String>,
 }
 
@@ -92,19 +92,19 @@ impl Refusal {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// Creates the refusal of a daemon that is stopping.
+    /// Creates the refusal returned while the daemon is stopping.
     pub(crate) fn stopping() -> Self {
         Self::new(ErrorKind::ShuttingDown, "the daemon is stopping")
             .with_hint("start it again with `agentctl start`; interrupted turns can be resumed")
     }
 
-    /// Adds a hint on what to do about it.
+    /// Adds a hint on how to resolve the error.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Message and hint on one line, for outputs that take a single text.
+    /// Message and hint on one line, for outputs that accept a single string.
     pub(crate) fn sentence(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}; {hint}", self.message),
@@ -132,7 +132,7 @@ impl From<WireError> for Refusal {
     }
 }
 
-/// Refusal because of a configuration that is invalid or cannot be read.
+/// Refusal because the configuration is invalid or cannot be read.
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         Self { hint: failure.hint.clone(), ..Self::new(ErrorKind::Configuration, with_causes(&failure)) }
@@ -153,7 +153,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::new(ErrorKind::Internal, message))
 }
 
-/// The message of an error and of all its causes. Repetitions are left out, as many errors include their cause in their
+/// The message of an error and of all its causes. Repetitions are omitted, as many errors include the cause in their
 /// own message.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -17,12 +17,12 @@ fn release_memory() {
     }
 }
 
-/// Unmaps the pages of the program's code. Most mapped pages were only needed by the previous work, and the kernel maps
-/// sixteen around each that is touched. Pages that are needed again are mapped from the page cache, at about a
-/// microsecond for sixteen pages.
+/// Unmaps the pages that contain the binary's code. Most mapped pages were only needed by the previous work, and the
+/// kernel maps sixteen pages around each page that is accessed. Pages that are needed again are mapped from the page
+/// cache, at about a microsecond for sixteen pages.
 ///
 /// # Errors
-/// Fails if the kernel does not report the mappings, or refuses. The only effect is higher memory use.
+/// If the kernel does not report the mappings, or refuses. The only effect is higher memory use.
 fn release_code() -> io::Result<()> {
     // A debugger has written its breakpoints into these pages.
     if is_traced(&fs::read_to_string("/proc/self/status")?) {
@@ -41,14 +41,14 @@ fn is_traced(status: &str) -> bool {
     tracer.is_none_or(|tracer| tracer.trim() != "0")
 }
 
-/// Maximum number of heaps that threads share. The C library creates up to eight per core and returns little of them:
-/// indexing documents, whose parts move between threads, retained three times the memory it needed.
+/// Maximum number of heaps that threads share. The C library creates up to eight per core and returns little of their
+/// memory: indexing documents, in which data moves between threads, retained three times the memory it needed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAX_HEAPS: libc::c_int = 2;
 
-/// Size in bytes from which a block is mapped separately and returned to the kernel when it is freed. The C library
-/// raises its own threshold up to 32 MB with each such block that is freed, and later blocks then leave holes in the
-/// heaps: indexing needed a quarter more.
+/// Size in bytes from which a block is mapped separately and returned to the kernel when it is freed. Otherwise the C
+/// library raises its own threshold, up to 32 MB, with each such block that is freed, and later blocks leave holes in
+/// the heaps: indexing needed a quarter more memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE_BLOCK: libc::c_int = 1 << 20;
 
@@ -75,7 +75,8 @@ fn code_mappings<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (
     maps.lines().filter_map(move |line| {
         let mut fields = line.split_ascii_whitespace();
         let (range, rights) = (fields.next()?, fields.next()?);
-        // Offset, device and inode come between. A path with blanks does not match, and its code stays mapped.
+        // Offset, device and inode come in between. A path with blanks does not match, and the code at that path stays
+        // mapped.
         if rights != "r-xp" || Path::new(fields.nth(3)?) != program || fields.next().is_some() {
             return None;
         }
@@ -89,28 +90,28 @@ fn code_mappings<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (
 fn unmap(start: usize, length: usize) -> io::Result<()> {
     // SAFETY: the range is a private file mapping without write permission, and code has no relocations. So no page
     // differs from the file, except for a debugger's breakpoints, which are checked for above. The kernel reads pages
-    // that are touched later from the file again, with the same bytes, so other threads may run in the range meanwhile.
-    // The kernel refuses a range that is no longer mapped.
+    // that are accessed later from the file again, with the same bytes, so other threads may execute code in the range
+    // in the meantime. The kernel refuses a range that is no longer mapped.
     let outcome = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Time without a change after which the daemon counts as idle. Longer than the gap between two turns of a script.
+/// Time without a change after which the daemon is considered idle. Longer than the gap between two turns of a script.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
-/// Interval of the check, after work has begun.
+/// Interval between checks, after work has begun.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Returns memory now, after the start, and each time the daemon becomes idle after work. Ends when the engine is gone.
+/// Returns memory after the start, and each time the daemon becomes idle after work. Ends when the engine is gone.
 pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
     on_each_idle(activity, || async {
-        // Trimming takes the allocator's locks, and milliseconds if much was freed.
+        // Trimming takes the allocator's locks, and takes milliseconds if much memory was freed.
         let _ = tokio::task::spawn_blocking(release_memory).await;
     })
     .await;
 }
 
-/// Runs `action` at once, and each time nothing has changed for [`IDLE_AFTER`] and no turn is running. Further work
-/// delays it, and one idle period triggers it once. Ends with the engine.
+/// Runs `action` immediately, and each time nothing has changed for [`IDLE_AFTER`] and no turn is running. Further work
+/// delays `action`, and each idle period triggers it once. Ends when the engine is gone.
 async fn on_each_idle<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
     loop {
         action().await;
@@ -120,8 +121,8 @@ async fn on_each_idle<Done: Future<Output = ()>>(mut activity: watch::Receiver<A
     }
 }
 
-/// Returns when the daemon is idle, or fails when the engine is gone. It polls instead of waiting for changes: each
-/// turn causes two, and waking up would delay the turn's first token.
+/// Returns when the daemon is idle, or fails when the engine is gone. Polls instead of waiting for changes: each turn
+/// causes two changes, and waking up would delay the turn's first token.
 async fn wait_until_idle(activity: &mut watch::Receiver<Activity>) -> Result<(), RecvError> {
     let mut idle_time = Duration::ZERO;
     while idle_time < IDLE_AFTER {
@@ -193,7 +194,7 @@ mod tests {
             world
         }
 
-        /// Number of idle periods so far, after this time on the paused clock.
+        /// Number of idle periods so far, after `time` on the paused clock.
         async fn after(&self, time: Duration) -> usize {
             sleep(time).await;
             self.releases.load(Ordering::Relaxed)

@@ -13,7 +13,7 @@ use agentd_proto::client::Finding;
 use agentd_store::{DamagedSession, SqliteStore};
 use tokio::task::spawn_blocking;
 
-/// Size in bytes of the trial write that checks the disk, about as much as a small turn needs.
+/// Size in bytes of the trial write that checks the disk. A small turn needs about as much.
 const TRIAL_BYTES: usize = 64 << 10;
 
 /// Maximum number of sessions or events listed in a finding.
@@ -28,7 +28,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Creates the checks for a data folder. `had_audit_log` is true if there was an audit log before this start.
+    /// Creates the checks for a data folder. `had_audit_log` is true if an audit log existed before this start.
     pub fn new(data: PathBuf, store: Arc<SqliteStore>, had_audit_log: bool) -> Self {
         let journal_was_lost = store.is_new() && had_audit_log;
         Self { data, store, journal_was_lost }
@@ -42,7 +42,7 @@ impl Health {
         disk.into_iter().chain(journal).chain(self.loss_report()).collect()
     }
 
-    /// All problems, including those that take a pass over all stored data.
+    /// All problems, including those that are found by reading all stored data.
     pub async fn examine(&self) -> Vec<Finding> {
         let mut findings = self.problems().await;
         findings.extend(self.missing_data().await);
@@ -61,7 +61,7 @@ impl Health {
         findings
     }
 
-    /// Report of a journal that was damaged and lost its newest part, until the user removes the loss file.
+    /// Report on a journal that was damaged and lost its newest part, until the user removes the loss file.
     pub fn loss_report(&self) -> Option<Finding> {
         let loss = self.store.loss()?;
         let hint = format!(
@@ -139,13 +139,13 @@ fn stuck_sessions(sessions: u64) -> Finding {
     )
 }
 
-/// Sessions that have a folder below `folder`.
+/// Sessions that have a folder in `folder`.
 fn sessions_in(folder: &Path) -> Vec<SessionId> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Checks that the disk can be written, and that the audit log can be opened for writing.
+/// Checks that the disk is writable, and that the audit log can be opened for writing.
 fn disk(data: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Err(error) = try_to_write(data) {
@@ -166,7 +166,7 @@ fn disk(data: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Writes a small file, syncs it and removes it again.
+/// Writes, syncs and removes a small file.
 fn try_to_write(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".trial-{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;

@@ -1,7 +1,7 @@
 //! The daemon's socket: passed by a supervisor or bound here, and bound again when its path is gone.
 //!
-//! Clients find the daemon by the socket's path and by the lock file, and both can disappear while it runs: a runtime
-//! folder is removed at the last logout, and `/tmp` gets cleaned. [`Presence`] checks them and restores them.
+//! Clients find the daemon by the socket's path and by the lock file. Both can disappear while the daemon runs: a
+//! runtime folder is removed at the last logout, and `/tmp` gets cleaned. [`Presence`] checks and restores both.
 
 use std::{
     fs::File,
@@ -27,10 +27,10 @@ use crate::{
     lock::{self, FolderLock, LockState},
 };
 
-/// Capacity for accepted connections that wait for the server. The server accepts them immediately.
+/// Capacity for accepted connections that wait for the server, which accepts them immediately.
 const BACKLOG: usize = 16;
 
-/// Interval of the check. Clients wait slightly longer for a daemon that is alive but cannot be found.
+/// Interval between checks. Clients wait slightly longer for a daemon that is alive but cannot be found.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Socket paths that the daemon may listen on.
@@ -38,9 +38,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 pub struct SocketPaths {
     /// The path that clients try first.
     pub first: PathBuf,
-    /// Alternatives if the first is not available.
+    /// Alternatives if the first path is not available.
     pub others: Vec<PathBuf>,
-    /// True if the user has named the first.
+    /// True if the user has specified the first path.
     pub is_named: bool,
 }
 
@@ -54,7 +54,7 @@ impl SocketPaths {
 /// Socket and lock file, by which clients find the daemon. The socket keeps listening even if its path is gone.
 pub(crate) struct Presence<'a> {
     paths: SocketPaths,
-    /// `None` if the socket has no path, or has lost it.
+    /// Path of the socket. `None` if the socket has no path, or its path is gone.
     name: Option<BoundSocket>,
     /// True if the supervisor passed a socket without a path.
     is_pathless: bool,
@@ -63,20 +63,20 @@ pub(crate) struct Presence<'a> {
     lock: &'a mut FolderLock,
     store: Arc<SqliteStore>,
     socket: watch::Sender<PathBuf>,
-    /// Problems that were already logged, so that each is logged once.
+    /// Problems that have already been logged, so that each is only logged once.
     logged: LoggedProblems,
 }
 
 /// Path of a bound socket.
 struct BoundSocket {
     file: SocketFile,
-    /// True if the daemon must remove it. A supervisor's socket is not removed.
+    /// True if the daemon must remove the path. A supervisor's socket is not removed.
     is_ours: bool,
-    /// Lock file beside the socket, held until its path is gone.
+    /// Lock file beside the socket, held until the socket's path is gone.
     _lock: Option<File>,
 }
 
-/// Problems that persist and were already logged.
+/// Problems that persist and have already been logged.
 #[derive(Default)]
 struct LoggedProblems {
     socket: bool,
@@ -86,11 +86,11 @@ struct LoggedProblems {
 }
 
 impl<'a> Presence<'a> {
-    /// Takes over the socket that was passed, or binds the first of the paths. If another daemon uses it and the
-    /// user has not named it, the next one is bound: clients find it through the lock file, which publishes its path.
+    /// Takes over the passed socket, or binds the first path. If another daemon uses that path and the user has not
+    /// specified it, the next path is bound: clients find it through the lock file, which contains the socket path.
     ///
     /// # Errors
-    /// Fails if the path cannot be a socket, or if it is in use.
+    /// If the path cannot be a socket, or is in use.
     pub(crate) async fn open(
         paths: SocketPaths,
         inherited: Option<OwnedFd>,
@@ -120,7 +120,7 @@ impl<'a> Presence<'a> {
         Ok((presence, accepted))
     }
 
-    /// Path at which the daemon can be reached, or the preferred path if there is none.
+    /// Path at which the daemon can be reached, or the preferred path if the daemon has none.
     fn path(&self) -> &Path {
         self.name.as_ref().map_or(&self.paths.first, |name| name.file.path())
     }
@@ -130,8 +130,8 @@ impl<'a> Presence<'a> {
         self.name.as_ref().map_or(self.is_pathless, |name| name.file.exists())
     }
 
-    /// Binds the socket again, at the first available path. Existing connections are not affected. On an error, which
-    /// is that of the last path, the daemon has no path until the next check.
+    /// Binds the socket again, at the first available path. Existing connections are not affected. If no path is
+    /// available, the error is that of the last path, and the daemon has no path until the next check.
     async fn rebind(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
         // The lock file is named after the socket. It must be released before it is locked again.
@@ -162,7 +162,7 @@ impl<'a> Presence<'a> {
         self.socket.subscribe()
     }
 
-    /// Checks socket, lock file and journal periodically. Never returns.
+    /// Periodically checks socket, lock file and journal. Never returns.
     pub(crate) async fn maintain(&mut self) {
         let mut ticks = interval(CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -258,7 +258,7 @@ async fn open_first(paths: &SocketPaths) -> Result<(IncomingConnections, BoundSo
     Ok(bound)
 }
 
-/// Binds the first available path. The error is that of the last one.
+/// Binds the first available path. If none is available, returns the error of the last one.
 async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(IncomingConnections, BoundSocket), Failure> {
     let mut last = None;
     for path in paths {
@@ -280,10 +280,10 @@ async fn bind(path: &Path) -> Result<(IncomingConnections, BoundSocket), Failure
 }
 
 /// Locks a file beside the socket. Two daemons with different data folders may be configured with the same socket; both
-/// would consider it stale, and the second would remove the socket of the first.
+/// would consider the socket stale, and the second daemon would remove the socket of the first.
 ///
-/// Nothing is written to a folder that does not exist yet or that others may write to. Binding creates the former, so a
-/// race needs two first starts. Binding rejects the latter.
+/// Nothing is written to a folder that does not exist yet or that other users may write to. Binding creates a missing
+/// folder, so a race requires two first starts, and binding rejects a folder that others may write to.
 fn lock_beside(path: &Path) -> Result<Option<File>, Failure> {
     let owner = nix::unistd::geteuid().as_raw();
     let is_private = |folder: &Path| {
@@ -299,7 +299,8 @@ fn lock_beside(path: &Path) -> Result<Option<File>, Failure> {
     }
 }
 
-/// A path that cannot be a socket is a configuration error. All other errors are failures of the system.
+/// Converts a socket error. A path that cannot be a socket is a configuration error. All other errors are system
+/// failures.
 pub(crate) fn failure(error: SocketError) -> Failure {
     let failure_kind = if error.kind() == ErrorKind::Configuration { Failure::usage } else { Failure::broken };
     failure_kind(error.to_string()).with_hint(error.hint())

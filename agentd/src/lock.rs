@@ -1,7 +1,7 @@
-//! Ensures one daemon per data folder, because two would both write the journal.
+//! Ensures that each data folder has one daemon, because two would both write the journal.
 //!
 //! - [`take`]: a lock file that one process holds and that names the process.
-//! - [`FolderLock`]: the lock of the data folder. The folder itself is locked too, so that removing the lock file does
+//! - [`FolderLock`]: the lock of the data folder. The folder itself is also locked, so that removing the lock file does
 //!   not admit a second daemon. A removed lock file is created again, because clients find the daemon by it.
 
 use std::{
@@ -15,17 +15,17 @@ use agentd_proto::lock_file::{self, LOCK_FILE, LockRecord};
 
 use crate::failure::Failure;
 
-/// Hint for a lock that cannot be taken because the folder cannot be written.
+/// Hint for a lock that cannot be taken because the folder is not writable.
 const HINT: &str = "make the folder writable and free some disk space, or set AGENTD_DATA_DIR to another one";
 
-/// Takes a lock and writes the process ID into its file.
+/// Takes a lock and writes the process ID into the lock file.
 ///
-/// The lock is held as long as the file is open. The kernel releases it when the process ends for any reason, so a
-/// stale lock file has no meaning. The file is never removed: otherwise two daemons could lock two files of the same
-/// name.
+/// The lock is held as long as the file is open. The kernel releases the lock when the process ends for any reason, so
+/// a stale lock file has no meaning. The file is never removed: otherwise, two daemons could lock two files with the
+/// same name.
 ///
 /// # Errors
-/// Fails if another daemon holds the lock, or if the file cannot be written.
+/// If another daemon holds the lock, or if the file cannot be written.
 pub fn take(path: &Path) -> Result<File, Failure> {
     let lock = take_unnamed(path)?;
     write(&lock, None).map_err(|error| broken(path, error))?;
@@ -42,15 +42,15 @@ fn take_unnamed(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Writes the holder. The new record overwrites the old one before the rest is truncated: concurrent readers see whole
-/// lines, and no additional space is needed on a full disk.
+/// Writes the record of the lock's holder. The new record overwrites the old one before the rest is truncated:
+/// concurrent readers always read whole lines, and no additional space is needed on a full disk.
 fn write(lock: &File, socket: Option<&Path>) -> io::Result<()> {
     let record = LockRecord { pid: std::process::id(), socket: socket.map(Path::to_owned) }.to_bytes();
     lock.write_all_at(&record, 0)?;
     lock.set_len(record.len() as u64)
 }
 
-/// Returns true if `found` is this file.
+/// Returns true if `found` describes this file.
 fn is_at(file: &File, found: io::Result<fs::Metadata>) -> bool {
     match (file.metadata(), found) {
         (Ok(ours), Ok(found)) => (ours.dev(), ours.ino()) == (found.dev(), found.ino()),
@@ -58,7 +58,7 @@ fn is_at(file: &File, found: io::Result<fs::Metadata>) -> bool {
     }
 }
 
-/// Lock of the data folder and of its lock file.
+/// Lock on the data folder and its lock file.
 #[derive(Debug)]
 pub struct FolderLock {
     /// Path of the data folder.
@@ -73,26 +73,26 @@ pub struct FolderLock {
 pub enum LockState {
     /// The lock file is in place.
     InPlace,
-    /// The lock file was missing and was created again.
+    /// The lock file was missing and has been created again.
     Recreated,
     /// The data folder itself was moved or removed.
     FolderGone,
 }
 
 impl FolderLock {
-    /// Takes the lock of a data folder and of its lock file.
+    /// Locks a data folder and its lock file.
     ///
     /// # Errors
-    /// Fails if another daemon holds one of the two, or if they cannot be locked.
+    /// If another daemon holds one of the two locks, or if the folder or the file cannot be locked.
     pub fn take(data: &Path) -> Result<Self, Failure> {
         let path = data.join(LOCK_FILE);
         let lock = take_unnamed(&path)?;
         let folder = File::open(data).map_err(|error| broken(data, error))?;
         match folder.try_lock() {
             Ok(()) => {}
-            // The other daemon's lock file was removed, so ours is a new one.
+            // The other daemon's lock file was removed, so our lock file is a new one.
             Err(TryLockError::WouldBlock) => return Err(already_running(data, None)),
-            // Some network file systems cannot lock folders. The file's lock is enough.
+            // Some network file systems cannot lock folders. The lock on the file is enough.
             Err(TryLockError::Error(error)) => tracing::warn!("could not lock the data folder itself: {error}"),
         }
         name_holder(&lock);
@@ -103,7 +103,7 @@ impl FolderLock {
     /// Publishes the daemon's socket path to clients.
     ///
     /// # Errors
-    /// Fails if the lock file cannot be written.
+    /// If the lock file cannot be written.
     pub fn publish_socket(&mut self, socket: &Path) -> io::Result<()> {
         self.socket = Some(socket.to_owned());
         write(&self.lock, Some(socket))
@@ -112,7 +112,7 @@ impl FolderLock {
     /// Checks that the lock file is in place, and creates it again if it is missing.
     ///
     /// # Errors
-    /// Fails if the lock file cannot be created. The next check tries again.
+    /// If the lock file cannot be created. The next check tries again.
     pub fn check(&mut self) -> io::Result<LockState> {
         if !is_at(&self.folder, fs::metadata(&self.path)) {
             return Ok(LockState::FolderGone);
@@ -121,7 +121,7 @@ impl FolderLock {
         if is_at(&self.lock, fs::symlink_metadata(&path)) {
             return Ok(LockState::InPlace);
         }
-        // Lock and contents are complete before the file gets its name.
+        // The lock and the contents are complete before the file gets its name.
         let temporary = self.path.join(format!("{LOCK_FILE}.{}", std::process::id()));
         let recreated = create_locked(&temporary, self.socket.as_deref())
             .and_then(|lock| fs::rename(&temporary, &path).map(|()| lock));
@@ -142,7 +142,7 @@ fn create_locked(path: &Path, socket: Option<&Path>) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Makes the kernel report the daemon's process ID to clients. If it fails, clients fall back to the well-known socket
+/// Makes the kernel report the daemon's process ID to clients. On failure, clients fall back to the well-known socket
 /// paths.
 fn name_holder(lock: &File) {
     if let Err(error) = lock_file::hold(lock) {
@@ -166,7 +166,7 @@ fn broken(path: &Path, error: io::Error) -> Failure {
     Failure::broken(format!("could not lock {}", path.display())).with_source(error).with_hint(HINT)
 }
 
-/// The other daemon may be between locking and writing. Its process ID is unknown then.
+/// The other daemon may be between locking and writing. In that case, its process ID is unknown.
 fn already_running(path: &Path, record: Option<LockRecord>) -> Failure {
     let holder = record.map(|record| format!("(pid {}) ", record.pid)).unwrap_or_default();
     Failure::broken(format!("agentd is already running {holder}with the lock {}", path.display()))

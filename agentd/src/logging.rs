@@ -1,5 +1,5 @@
-//! The log: written to standard error, in journald's format if it listens, or to a file. Secrets are redacted as the
-//! last step.
+//! The log: written to standard error, in journald's format if standard error is connected to journald, or to a file.
+//! Secrets are redacted in the last step.
 
 use std::{
     fmt,
@@ -41,10 +41,10 @@ pub struct LogHandle {
 }
 
 /// Starts logging to a file or to standard error. For journald, each line is prefixed with its priority and has no
-/// timestamp, as journald adds its own. Must be called once, before any thread is started.
+/// timestamp, as journald adds one. Must be called once, before any thread is started.
 ///
 /// # Errors
-/// Fails if the log file cannot be written, or on a second call.
+/// If the log file cannot be written, or on a second call.
 pub fn start(
     log_file: Option<&Path>,
     is_journald: bool,
@@ -79,22 +79,22 @@ pub fn start(
 }
 
 impl LogHandle {
-    /// Redactor of this log, for other output. Secrets that the log learns later are included.
+    /// Redactor of this log, for other output. Secrets added to the log later are included.
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
 
-    /// Applies a changed filter and learns new secrets.
+    /// Applies a changed filter and adds new secrets.
     pub fn apply<'a>(&self, filter: &str, secrets: impl IntoIterator<Item = &'a str>) {
         self.redactor.learn(secrets);
         if let Some(filter) = log_filter(filter) {
-            // This only fails if the subscriber is gone, and then there is no log to filter.
+            // This only fails if the subscriber is gone, in which case there is no log to filter.
             let _ = self.filter.reload(filter);
         }
     }
 }
 
-/// Logs panics. A panic ends one turn, not the daemon, and its cause would be lost otherwise.
+/// Logs panics. A panic ends one turn, not the daemon, and its cause would otherwise be lost.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -127,7 +127,7 @@ where
 
 /// Writer that redacts secrets in whole lines: the subscriber writes one event per call.
 struct RedactingWriter {
-    /// `None` for standard error.
+    /// Log file, or `None` for standard error.
     file: Option<Mutex<LogFile>>,
     redactor: Redactor,
 }

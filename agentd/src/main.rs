@@ -1,5 +1,5 @@
-//! The `agentd` binary: everything that must happen before the first thread, and the exit code. The rest is in the
-//! library.
+//! The `agentd` binary: everything that must happen before the first thread is started, and the exit code. The rest is
+//! in the library.
 
 use std::{env, io::Write, process::ExitCode};
 
@@ -15,12 +15,13 @@ use agentd_sandbox::{host::HELPER_ARGUMENT, run_helper};
 use clap::{CommandFactory as _, Parser as _};
 use clap_mangen::Man;
 
-/// Variables that limit the threads of the libraries that the built-in model uses. Each is read once.
+/// Variables that limit the threads of the libraries that the built-in model uses. The libraries read each variable
+/// once.
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
     // Must come first: the sandbox's helper, the guards of MCP servers and the readers of documents, pictures and code
-    // are single-threaded and need nothing of the daemon.
+    // are single-threaded and need nothing from the daemon.
     let mut arguments = env::args_os().skip(1);
     if let Some(first) = arguments.next() {
         if first == HELPER_ARGUMENT {
@@ -59,12 +60,12 @@ fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Sets thread limits that leave a core free while the built-in model computes. Removes the supervisor's variables, so
-/// that child processes do not mistake them for their own.
+/// that child processes do not take them for their own.
 #[allow(unsafe_code, reason = "the environment may only be changed while the process has a single thread, as here")]
 fn prepare_environment(environment: &Environment) {
     let threads = embedded::recommended_threads().to_string();
     // SAFETY: no other thread exists that could read the environment: `main` has started none, and neither the argument
-    // parser nor the code that ran since starts one.
+    // parser nor the code that has run since starts one.
     unsafe {
         for name in THREAD_LIMITS.into_iter().filter(|name| environment.text(name).is_none()) {
             env::set_var(name, &threads);

@@ -1,4 +1,4 @@
-//! The models of a configuration, replaceable while turns run. A turn gets its model once and keeps it.
+//! The models of a configuration, which can be replaced while turns run. A turn gets its model once and keeps it.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::{
     failure::Failure,
 };
 
-/// Weights of the built-in model, below `models/` in the data folder.
+/// Weights of the built-in model, in `models/` in the data folder.
 const BUILT_IN_WEIGHTS: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 /// Creates the models of a configuration.
@@ -33,7 +33,7 @@ pub struct ModelMaker {
     embedded: Mutex<LoadedModels>,
 }
 
-/// Embedded models, by file and by time in memory without use.
+/// Embedded models, by file and by idle time after which the memory is released.
 type LoadedModels = Vec<((PathBuf, Duration), Arc<dyn Model>)>;
 
 impl ModelMaker {
@@ -44,7 +44,7 @@ impl ModelMaker {
     /// Creates the models. No server is called and no weights are loaded.
     ///
     /// # Errors
-    /// Fails if an address or a header is invalid.
+    /// If a URL or a header is invalid.
     pub fn make(&self, config: &Config) -> Result<SlotModels, Failure> {
         let mut servers = BTreeMap::new();
         let mut files = BTreeMap::new();
@@ -70,7 +70,7 @@ impl ModelMaker {
         Ok(SlotModels { router, local })
     }
 
-    /// File of the built-in model: the user's own, or the one that a package installed beside the program.
+    /// File of the built-in model: the user's own file, or the file that a package installed beside the binary.
     fn built_in_weights(&self) -> PathBuf {
         let own = self.data.join("models").join(BUILT_IN_WEIGHTS);
         let packaged =
@@ -100,7 +100,7 @@ pub struct SlotModels {
 pub struct ReloadableModels(pub(crate) RwLock<Arc<SlotModels>>);
 
 impl ReloadableModels {
-    /// Replaces the models. Running calls continue with the old ones.
+    /// Replaces the models. Running calls continue with the old models.
     pub fn replace(&self, models: SlotModels) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(models);
     }

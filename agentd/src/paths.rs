@@ -1,5 +1,5 @@
-//! Paths of configuration and data, a pure function of environment and command line, and the source of the
-//! configuration, which is read at the start and at each reload.
+//! Configuration and data paths, a pure function of environment and command line, and the source of the configuration,
+//! which is read at the start and at each reload.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Folders of one daemon, all absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// The machine's configuration folders, lowest precedence first.
+    /// The host's configuration folders, lowest precedence first.
     pub system_config: Vec<PathBuf>,
     /// The user's configuration folder.
     pub config: PathBuf,
@@ -26,7 +26,7 @@ impl Paths {
     /// Resolves the paths for these arguments and this environment.
     ///
     /// # Errors
-    /// Fails if neither a flag, a variable nor `HOME` determines a folder.
+    /// If neither a flag, a variable nor `HOME` determines a folder.
     pub fn resolve(args: &Args, env: &Environment, current: &Path) -> Result<Self, Failure> {
         let own = |flag: &Option<PathBuf>, variable, xdg, fallback| {
             let path = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));
@@ -43,7 +43,7 @@ impl Paths {
     }
 }
 
-/// The XDG specification requires relative paths in its variables to be ignored.
+/// The XDG specification requires that relative paths in its variables are ignored.
 fn xdg_folder(env: &Environment, variable: &str, fallback: &str) -> Option<PathBuf> {
     let base = env.path(variable).filter(|path| path.is_absolute());
     base.or_else(|| Some(env.path("HOME").filter(|home| home.is_absolute())?.join(fallback)))
@@ -63,13 +63,13 @@ fn system_config(env: &Environment) -> Vec<PathBuf> {
 /// Source of the configuration, at the start and at each reload.
 #[derive(Debug, Clone)]
 pub struct ConfigSource {
-    /// Paths of its files.
+    /// Paths of the configuration files.
     pub paths: Paths,
     /// The environment that the daemon was started with.
     pub env: Environment,
     /// Value of `--log-level`, if any.
     pub log_level: Option<String>,
-    /// The plugins. Their files are checked again at each read.
+    /// The plugins. Plugin files are checked again at each read.
     pub plugins: PluginStore,
 }
 
@@ -83,7 +83,7 @@ impl ConfigSource {
     /// Reads the current configuration.
     ///
     /// # Errors
-    /// Returns the problem and its location.
+    /// Returns the configuration error, with its location.
     pub fn read(&self) -> Result<Config, Failure> {
         Ok(config::resolve(&self.sources()?)?)
     }

@@ -10,7 +10,7 @@ const MIN_SECRET_BYTES: usize = 6;
 
 const MASK: &str = "[redacted]";
 
-/// Texts that precede a credential in headers and addresses.
+/// Strings that precede a credential in headers and URLs.
 const CREDENTIAL_PREFIXES: [&str; 4] = ["Bearer ", "bearer ", "api_key=", "api-key: "];
 
 /// Replaces known secrets and likely credentials in text. Cheap to clone; all clones share the known secrets.
@@ -23,9 +23,9 @@ struct KnownSecrets {
     configured: Vec<String>,
     from_clients: Vec<String>,
     from_session_servers: Vec<String>,
-    /// All secrets, longest first, so that none is redacted partially.
+    /// All secrets, longest first, so that no secret is only partially redacted.
     all: Vec<String>,
-    /// Matches any secret or prefix in one pass. Texts are long, and nearly all contain none.
+    /// Matches any secret or prefix in one pass. Texts are long, and nearly all contain neither.
     any: Option<AhoCorasick>,
 }
 
@@ -40,7 +40,7 @@ impl Redactor {
         self.change(|known| known.from_clients = secrets);
     }
 
-    /// Replaces the known secrets of servers that clients bring for sessions.
+    /// Replaces the known secrets of servers that clients provide for sessions.
     pub fn set_session_server_secrets(&self, secrets: Vec<String>) {
         self.change(|known| known.from_session_servers = secrets);
     }
@@ -60,7 +60,7 @@ impl Redactor {
         known.all = all;
     }
 
-    /// Returns a function that also redacts unknown secrets, recognised by their form.
+    /// Returns a function that also redacts unknown strings that look like secrets.
     pub fn with_patterns(self) -> impl Fn(&str) -> String + Send + Sync + 'static {
         let patterns = Patterns::default();
         move |text| patterns.clean(&self.clean(text))

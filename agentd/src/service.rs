@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{environment::Environment, failure::Failure};
 
-/// Variables that the supervisor addresses to this process. Child processes must not inherit them.
+/// Variables that the supervisor sets for this process. Child processes must not inherit them.
 pub const VARIABLES: [&str; 6] =
     ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
@@ -28,9 +28,9 @@ pub const VARIABLES: [&str; 6] =
 pub struct Supervisor {
     /// Listening socket passed by the supervisor. Taken once.
     pub(crate) listener: Option<OwnedFd>,
-    /// Socket for notifications to it.
+    /// Socket for notifications to the supervisor.
     notify: Option<UnixDatagram>,
-    /// Maximum interval between calls of [`Supervisor::alive`]. `None` if there is no watchdog.
+    /// Maximum interval between calls to [`Supervisor::alive`]. `None` if there is no watchdog.
     pub(crate) watchdog: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ impl Supervisor {
     /// before any other file is opened.
     ///
     /// # Errors
-    /// Fails if more than one socket was passed, or if the supervisor cannot be reached.
+    /// If more than one socket was passed, or if the supervisor cannot be reached.
     pub fn take(env: &Environment) -> Result<Self, Failure> {
         let listener = inherited_socket()?;
         let notify =
@@ -49,7 +49,7 @@ impl Supervisor {
         Ok(Self { listener, notify, watchdog: sd_notify::watchdog_enabled() })
     }
 
-    /// Notifies the supervisor that clients are served.
+    /// Notifies the supervisor that the daemon accepts clients.
     pub fn ready(&self) {
         self.send_states(&[NotifyState::Ready, NotifyState::Status("ready")]);
     }
@@ -94,15 +94,15 @@ fn inherited_socket() -> Result<Option<OwnedFd>, Failure> {
         .map_err(|error| Failure::broken("could not take over the inherited socket").with_source(error))?;
     match (passed.next(), passed.next()) {
         (None, _) => Ok(None),
-        // SAFETY: LISTEN_PID names this process and LISTEN_FDS states that this descriptor was opened for it before it
-        // started. This function is called once, before anything else opens or owns a descriptor.
+        // SAFETY: LISTEN_PID names this process, and LISTEN_FDS states that this descriptor was opened for it before it
+        // started. This function is called once, before any other code opens or owns a descriptor.
         (Some(fd), None) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
         (Some(_), Some(_)) => Err(Failure::usage("more than one socket was passed to agentd")
             .with_hint("agentd.socket needs exactly one ListenStream=")),
     }
 }
 
-/// Signals that the daemon handles, from the creation of this value on.
+/// Signals that the daemon handles, starting when this value is created.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -110,10 +110,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen. Replaces the signals' default action, which is to kill the process.
+    /// Starts listening. Replaces the default action of the signals, which is to kill the process.
     ///
     /// # Errors
-    /// Fails if the system refuses to register a handler.
+    /// If the system refuses to register a handler.
     pub fn listen() -> Result<Self, Failure> {
         let open =
             |kind| signal(kind).map_err(|error| Failure::broken("could not listen for signals").with_source(error));

@@ -1,10 +1,10 @@
-//! The skills bundled with agentd, and the folders of all others.
+//! The skills bundled with agentd, and the folders of all other skills.
 //!
 //! Bundled skills are embedded in the binary. They are unpacked into the data folder, once per edition, because
-//! commands run their scripts.
+//! commands run scripts from these skills.
 //!
-//! Also sets up MCP servers, those of the configuration and those of sessions, and selects the environment variables
-//! that they receive.
+//! Also sets up the configured MCP servers and those of sessions, and selects the environment variables that these
+//! servers receive.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ mod bundled {
     include!(concat!(env!("OUT_DIR"), "/bundled_skills.rs"));
 }
 
-/// Name prefix of an edition's folder.
+/// Name prefix for the folder of an edition.
 const EDITION: &str = "bundled-";
 
 /// Variables of the daemon's environment that are passed to package installers: program locations, the user's package
@@ -76,12 +76,13 @@ const PASSED_TO_INSTALLERS: [&str; 26] = [
     "UV_DEFAULT_INDEX",
 ];
 
-/// Folder of the skills' Python environments.
+/// Folder that contains the skills' Python environments.
 pub fn environments(paths: &Paths) -> PathBuf {
     paths.data.join("skill_environments")
 }
 
-/// Creates the store of all skills. Unpacks the bundled ones if necessary; if that fails, only they are missing.
+/// Creates the store of all skills. Unpacks the bundled skills if necessary; if unpacking fails, only these are
+/// missing.
 pub async fn skill_store(
     config: &Config,
     paths: &Paths,
@@ -113,7 +114,7 @@ pub async fn skill_store(
     SkillStore::new(skill_config, config.skills.clone())
 }
 
-/// Unpacks this edition below `folder`, and removes earlier ones.
+/// Unpacks this edition into a folder in `folder`, and removes earlier editions.
 fn unpack(folder: &Path) -> io::Result<PathBuf> {
     let edition = format!("{EDITION}{}", bundled::EDITION);
     let target = folder.join(&edition);
@@ -145,7 +146,7 @@ fn unpack(folder: &Path) -> io::Result<PathBuf> {
 }
 
 /// Variables of the daemon's environment that are passed to MCP servers, which are the user's programs and run in the
-/// user's home. None of them may hold a secret.
+/// user's home folder. None of these variables may contain a secret.
 const PASSED_TO_SERVERS: [&str; 14] = [
     "HOME",
     "LANG",
@@ -166,8 +167,7 @@ const PASSED_TO_SERVERS: [&str; 14] = [
 /// Default search path for programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Creates the pool of the configured MCP servers. Starts nothing. Reads the cached tool lists of the servers, which
-/// blocks.
+/// Creates the pool of the configured MCP servers. Starts nothing. Reads the servers' cached tool lists, which blocks.
 pub fn pool(
     config: &McpConfig,
     data: &Path,
@@ -202,8 +202,8 @@ pub fn pool(
     })
 }
 
-/// Creates the pool for servers that clients bring for sessions. They receive the same environment variables as
-/// configured servers.
+/// Creates the pool of servers that clients provide for sessions. These servers receive the same environment variables
+/// as configured servers.
 pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServers> {
     let (learner, cleaner) = (redactor.clone(), redactor);
     Arc::new(SessionServers::new(SessionServersParts {

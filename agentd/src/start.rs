@@ -28,17 +28,17 @@ use crate::{
     service::Supervisor,
 };
 
-/// Time limit for blocked threads at the end of the process.
+/// Time limit for blocked threads when the process ends.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
 
-/// Wanted limit of open files. Every client and every model call uses one, so the usual limit of a thousand is
-/// too low for five hundred turns.
+/// Desired limit on open files. Every client and every model call uses one, so the usual limit of a thousand is too low
+/// for five hundred turns.
 const OPEN_FILES: u64 = 16_384;
 
 /// Runs the daemon until it ends. `change` adjusts the configuration after it is read.
 ///
 /// # Errors
-/// Fails if the daemon could not start or did not stop as requested.
+/// If the daemon cannot start or does not stop as requested.
 pub fn start(
     args: &Args,
     env: Environment,
@@ -84,8 +84,8 @@ fn sockets(args: &Args, source: &ConfigSource, current: &Path) -> Result<SocketP
     Ok(SocketPaths { first, others: other_paths(&place), is_named: place.named().is_some() })
 }
 
-/// Creates the data folder with mode 0700, takes its lock and makes it the working directory, because the folder that
-/// the daemon was started from may be removed.
+/// Creates the data folder with mode 0700, locks it and makes it the working directory, because the folder from which
+/// the daemon was started may be removed.
 fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
     let refuse = |verb: &str, error: io::Error| {
         Failure::broken(format!("could not {verb} the data folder {}", paths.data.display()))
@@ -107,8 +107,8 @@ fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
     Ok(lock)
 }
 
-/// Raises the soft limit of open files as far as the hard limit allows. If it fails, the daemon serves fewer turns at
-/// once.
+/// Raises the soft limit on open files as far as the hard limit allows. On failure, the daemon serves fewer concurrent
+/// turns.
 fn allow_many_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, max)| match OPEN_FILES.min(max) {
         wanted if wanted > now => setrlimit(Resource::RLIMIT_NOFILE, wanted, max),
@@ -120,8 +120,8 @@ fn allow_many_files() {
 }
 
 /// Builds a runtime with few workers: the daemon mostly waits, and the cores belong to tools and models. Long work runs
-/// on separate threads (journal, documents, built-in model, files). Each worker that finds work wakes another one to
-/// look for more; on two cores, that would delay the first token of an answer.
+/// on separate threads (journal, documents, built-in model, files). Each worker that finds work wakes another worker to
+/// look for more. On two cores, that would delay the first token of an answer.
 fn runtime() -> Result<Runtime, Failure> {
     let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
     Builder::new_multi_thread()
@@ -133,8 +133,8 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::broken("could not start the runtime").with_source(error))
 }
 
-/// Prints the output of `--check-config`: all locations, and the origin of every value that is not a default. Never
-/// prints a secret.
+/// Prints the output of `--check-config`: all paths, and the origin of every value that is not a default. Never prints
+/// a secret.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the option prints to the terminal")]
 fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {

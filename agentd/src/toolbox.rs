@@ -1,9 +1,9 @@
-//! The toolbox of the daemon: agentd's own tools and those of MCP servers.
+//! The daemon's toolbox: agentd's own tools and the tools of MCP servers.
 //!
-//! `tools.yaml` decides when each tool is offered and may replace its description. A tool that cannot work at the
-//! moment is never offered, whatever the settings say.
+//! `tools.yaml` decides when each tool is offered and may replace its description. A tool that currently cannot work is
+//! never offered, regardless of the settings.
 //!
-//! `tools.yaml` and `mcp_servers.yaml` do not apply to MCP servers of a session, which a client brings.
+//! `tools.yaml` and `mcp_servers.yaml` do not apply to a session's MCP servers, which a client provides.
 
 use std::{
     collections::HashMap,
@@ -21,32 +21,32 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::config::{ToolSettings, nearest};
 
-/// Prefix of `stands_for` for a tool of a session's server, followed by the session's ID and a space. The values of
-/// configured servers start with the server's name, which contains no space.
+/// Prefix of `stands_for` for a tool of a session server, followed by the session ID and a space. The values for
+/// configured servers start with the server name, which contains no space.
 const SESSION_MARK: &str = "session ";
 
-/// Message to a model whose session's MCP server is gone.
+/// Message to a model if the session's MCP server is gone.
 const SERVER_GONE: &str = "the client's MCP server with this tool is gone: agentd restarted, or the client removed the \
                            server. The call did not run. Continue without this tool, and mention it if relevant";
 
-/// All tools of the daemon: those of agentd, of configured MCP servers and of the servers of sessions.
+/// All tools of the daemon: agentd's own tools, and the tools of configured MCP servers and of session servers.
 pub struct DaemonTools {
     builtin: Arc<dyn Toolbox>,
     /// The MCP servers of the configuration, shared by all sessions.
     pool: Arc<McpPool>,
     servers: Arc<SessionServers>,
-    /// Names of tools that cannot work in this run. A reload does not change them.
+    /// Names of tools that cannot work in this run. Reloads do not change the list.
     idle: Vec<&'static str>,
-    /// The settings and the catalogue built from them. Locked only for short lookups.
+    /// The settings and the catalogue built from them. Only locked for short lookups.
     current: Mutex<ConfiguredCatalogue>,
-    /// Catalogues of sessions with their own servers, as of their last use. Locked only for short lookups.
+    /// Catalogues of sessions with their own servers, as of their last use. Only locked for short lookups.
     merged_tools: Mutex<HashMap<SessionId, MergedTools>>,
 }
 
 /// A catalogue and the inputs that it was built from.
 struct ConfiguredCatalogue {
     settings: ToolSettings,
-    /// Names of tools that cannot work at the moment.
+    /// Names of tools that currently cannot work.
     idle: Vec<&'static str>,
     published: Arc<PublishedTools>,
     catalogue: Arc<Catalogue>,
@@ -54,8 +54,8 @@ struct ConfiguredCatalogue {
 }
 
 impl DaemonTools {
-    /// Creates the toolbox. `idle` tools cannot work in this run, `now` tools cannot work at the moment; neither is
-    /// offered. Names in `builtin` never occur in `pool`, and names in either never occur in `servers`.
+    /// Creates the toolbox. Tools in `idle` cannot work in this run, and tools in `now` currently cannot work; neither
+    /// are offered. Names in `builtin` never occur in `pool`, and names in either never occur in `servers`.
     pub fn new(
         builtin: Arc<dyn Toolbox>,
         pool: Arc<McpPool>,
@@ -73,7 +73,7 @@ impl DaemonTools {
         all(&self.builtin.catalogue(), &self.pool.published()).tools.into_iter().map(|tool| tool.spec).collect()
     }
 
-    /// Applies other settings from the next turn on. The tools in `idle` cannot work at the moment.
+    /// Applies other settings, starting with the next turn. The tools in `idle` currently cannot work.
     pub fn follow_settings(&self, settings: &ToolSettings, idle: Vec<&'static str>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.settings != *settings || current.idle != idle {
@@ -82,8 +82,8 @@ impl DaemonTools {
         }
     }
 
-    /// Passes the current catalogue to `read`, rebuilt if servers offer other tools. Servers that were never queried
-    /// are queried in the background.
+    /// Passes the current catalogue to `read`, rebuilt if servers offer other tools. Servers that have never been
+    /// queried are queried in the background.
     fn with_current<T>(&self, read: impl FnOnce(&ConfiguredCatalogue) -> T) -> T {
         self.pool.list_missing();
         let published = self.pool.published();
@@ -95,7 +95,7 @@ impl DaemonTools {
         read(&current)
     }
 
-    /// Returns the reason if the tool is unknown or disabled. The engine checks that the model was shown the tool.
+    /// Returns the reason if the tool is unknown or disabled. The engine checks that the tool was shown to the model.
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.builtin.canonical_name(&call.name);
         let is_enabled =
@@ -104,22 +104,22 @@ impl DaemonTools {
         (!is_enabled).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, message))
     }
 
-    /// The toolbox of a tool that all sessions share.
+    /// The toolbox for a tool that all sessions share.
     fn toolbox_of(&self, call: &ToolCall) -> Arc<dyn Toolbox> {
         let theirs = McpToolbox::new(Arc::clone(&self.pool));
         if theirs.has(&call.name) { Arc::new(theirs) } else { Arc::clone(&self.builtin) }
     }
 
-    /// The same for a call in a turn. A name that is an alias of a built-in tool may meanwhile belong to a server's
-    /// tool. It refers to the server's tool only if the turn was offered that one, because the call was evaluated as
-    /// such.
+    /// The shared toolbox for a call in a turn. The alias of a built-in tool may have been given to a server's tool in
+    /// the meantime. The name refers to the server's tool only if the turn was offered that tool, because the call was
+    /// evaluated as such.
     fn toolbox_in_turn(&self, context: &ToolContext, call: &ToolCall) -> Arc<dyn Toolbox> {
         let is_alias = self.builtin.canonical_name(&call.name) != call.name;
         if is_alias && context.stands_for.is_none() { Arc::clone(&self.builtin) } else { self.toolbox_of(call) }
     }
 
-    /// The toolbox of the session's server if the turn was offered its tool; `None` for tools that all sessions share.
-    /// Returns an error if the session's server is gone.
+    /// The toolbox of the session server if the turn was offered the server's tool; `None` for tools that all sessions
+    /// share. Returns an error if the session server is gone.
     fn of_session(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
         let (session, _) = context.stands_for.as_ref()?.strip_prefix(SESSION_MARK)?.split_once(' ')?;
         let pool = session.parse().ok().and_then(|session| self.servers.of(session));
@@ -193,7 +193,7 @@ impl Toolbox for DaemonTools {
             };
             let listed = futures_util::join!(self.pool.list_servers(user, names), pool.list_servers(user, names));
             let (mut unlisted, of_session) = listed;
-            // Reasons for servers that failed were sent to the client when it brought them.
+            // The client received the reasons for failed servers when it provided the servers.
             unlisted.extend(of_session.into_iter().filter(|server| server.is_late));
             unlisted
         }
@@ -224,7 +224,7 @@ impl Toolbox for DaemonTools {
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
         async move {
             let is_known = || self.specs().iter().any(|spec| spec.name == call.name);
-            // The call names a tool of a session's server that the turn was not offered.
+            // The call names a session server's tool that the turn was not offered.
             if context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known() {
                 return Err(server_gone());
             }
@@ -265,7 +265,7 @@ fn build(
     ConfiguredCatalogue { settings, idle: idle[1].to_vec(), published, catalogue, specs: specs.into() }
 }
 
-/// Merges our tools with those of servers, sorted by name.
+/// Merges agentd's own tools with server tools, sorted by name.
 fn all(builtin: &Catalogue, published: &PublishedTools) -> Catalogue {
     let mut tools = builtin.tools.clone();
     tools.extend(published.specs.iter().filter_map(|spec| offered(spec, published)));
@@ -273,9 +273,9 @@ fn all(builtin: &Catalogue, published: &PublishedTools) -> Catalogue {
     Catalogue { tools, labels: builtin.labels.clone(), servers: published.servers.clone() }
 }
 
-/// A server's tool as it is offered to models. It is offered in every turn if the configuration says so, or by default
-/// up to a limit. Otherwise it is offered when it is mentioned or found by a search. Agents with a list of tools
-/// only get the listed ones, unless the configuration sets `always_available`.
+/// A server tool as it is offered to models. The tool is offered in every turn if the configuration says so, or by
+/// default up to a limit. Otherwise, the tool is offered when it is mentioned or found by a search. Agents with a tool
+/// list only get the listed tools, unless the configuration sets `always_available`.
 fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();
@@ -315,7 +315,7 @@ fn with_setting(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool 
     CatalogueTool { spec, label: setting.label(&tool.label), ..tool.clone() }
 }
 
-/// Warnings about settings of `tools.yaml` that have no effect. `configurable` are the tools that can be disabled or
+/// Warnings about settings in `tools.yaml` that have no effect. `configurable` are the tools that can be disabled or
 /// described, `all` are all existing tools.
 pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec]) -> Vec<String> {
     let has = |specs: &[ToolSpec], name: &str| specs.iter().any(|spec| spec.name == name);
@@ -332,7 +332,7 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
     notes
 }
 
-/// The tools of a session and the inputs that they were built from.
+/// The tools of a session, and the inputs that they were built from.
 struct MergedTools {
     base: Arc<Catalogue>,
     published: Arc<PublishedTools>,
@@ -347,7 +347,7 @@ fn server_gone() -> ToolOutput {
     ToolOutput::error(ToolErrorCode::UnknownTool, SERVER_GONE)
 }
 
-/// Merges both. A tool of the session never replaces another one.
+/// Merges both tool lists. A session tool never replaces another tool.
 fn merged(session: SessionId, base: &Catalogue, published: &PublishedTools) -> Catalogue {
     let is_free = |spec: &&ToolSpec| base.tools.binary_search_by(|tool| tool.spec.name.cmp(&spec.name)).is_err();
     let offered = published.specs.iter().filter(is_free).filter_map(|spec| offered(spec, published));

@@ -1,5 +1,5 @@
-//! Export of a session as an archive or as events. On request, secrets are masked: those that the daemon knows, and
-//! those recognised by their form, as in the audit log.
+//! Export of a session as an archive or as events. On request, secrets are masked: known secrets, and strings that look
+//! like secrets, as in the audit log.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use agentd_replay::Redaction;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-/// Maximum size of a text file in which secrets are masked, in bytes. Larger files are left out.
+/// Maximum size of a text file in which secrets are masked, in bytes. Larger files are omitted.
 const MAX_TEXT: u64 = 32 << 20;
 
 /// Failure of an export.
@@ -62,7 +62,7 @@ impl Exporter {
     /// Passes all events to `take`, and returns their number.
     ///
     /// # Errors
-    /// Fails if the events cannot be read, or with the first error of `take`.
+    /// If the events cannot be read, or the first error of `take`.
     pub fn events(&self, take: &mut dyn FnMut(Event) -> io::Result<()>) -> Result<u64, ExportFailure> {
         let mut count = 0;
         for session in &self.export.sessions {
@@ -86,7 +86,7 @@ impl Exporter {
     /// Writes an archive.
     ///
     /// # Errors
-    /// Fails if the session cannot be read or the archive cannot be written.
+    /// If the session cannot be read or the archive cannot be written.
     pub fn archive(&self, out: impl Write + Send) -> Result<ExportedContent, ExportFailure> {
         let sessions = self.export.sessions.len();
         if sessions > MAX_SESSIONS {
@@ -129,7 +129,8 @@ impl Exporter {
         Manifest::new(made_by, Timestamp::now(), self.masked(&summary.title), self.redactor.is_some(), sessions)
     }
 
-    /// Adds a file and returns its size in bytes. `None` if it is left out because it cannot be searched for secrets.
+    /// Adds a file and returns its size in bytes. `None` if the file is omitted because it cannot be searched for
+    /// secrets.
     fn file(
         &self,
         archive: &mut ArchiveWriter<impl Write>,
@@ -157,14 +158,14 @@ impl Exporter {
     }
 }
 
-/// Start of a secret that spans several lines, and thus several strings of a list.
+/// Header of a secret that spans several lines, and thus several strings in a list.
 const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
 /// Masks secrets with the given function.
 struct ArchiveRedactor(Redaction);
 
 impl ArchiveRedactor {
-    /// Masks secrets in a text. JSON stays valid JSON, unless a secret spans several of its strings.
+    /// Masks secrets in a text. JSON stays valid JSON, unless a secret spans several of the strings.
     fn text(&self, text: &str) -> String {
         let may_be_json = text.trim_start().starts_with(['{', '[']);
         let Some(value) = may_be_json.then(|| serde_json::from_str::<Value>(text).ok()).flatten() else {
@@ -172,7 +173,7 @@ impl ArchiveRedactor {
         };
         let mut masked = value.clone();
         scrub(&mut masked, &|text| (self.0)(text));
-        // Parsing keeps only the last value of a duplicate key, so the whole text is checked too.
+        // Parsing keeps only the last value of a duplicate key, so the whole text is checked as well.
         if masked == value && (self.0)(text) == text {
             return text.to_owned();
         }
@@ -194,7 +195,7 @@ impl ArchiveRedactor {
         free
     }
 
-    /// Masks secrets in an event. The provider's opaque data of a message is removed, as it cannot be searched.
+    /// Masks secrets in an event. The opaque provider data of a message is removed, as it cannot be searched.
     fn event(&self, mut event: Event) -> Event {
         if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
             item.origin = None;
@@ -203,7 +204,8 @@ impl ArchiveRedactor {
             let mut masked = value.clone();
             scrub(&mut masked, &|text| self.text(text));
             serde_json::from_value(masked).or_else(|_| {
-                // A field named like a secret may require a certain type. Then only its strings are masked.
+                // A field with a secret's name may require a certain type. In that case, only the strings in it are
+                // masked.
                 let mut texts = value;
                 self.texts(&mut texts);
                 serde_json::from_value(texts)

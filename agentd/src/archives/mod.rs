@@ -1,8 +1,8 @@
 //! Export and import of sessions: the connection between the engine and archive files. [`export`] writes an archive or
-//! events. This file reads an archive, or the history of another program.
+//! events. This module reads an archive, or the history of another application.
 //!
-//! It also moves bytes between a client's stream and a blocking thread, with bounded queues in both directions. A
-//! client that neither reads nor writes runs into a time limit.
+//! Also moves bytes between a client's stream and a blocking thread, with bounded queues in both directions. A time
+//! limit applies to clients that neither read nor write.
 
 use std::{
     io::{self, Read, Write},
@@ -31,7 +31,7 @@ pub mod export;
 pub const QUEUE: usize = 4;
 /// Size of a piece in bytes.
 const PIECE: usize = 256 << 10;
-/// Time limit for a client to read or send the next piece. Long, as users may view an export in a pager.
+/// Time limit for a client to read or send the next piece. The limit is long, as users may view an export in a pager.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Sends values to a client from a blocking thread.
@@ -44,7 +44,7 @@ impl<T> BlockingSender<T> {
     /// Sends a value.
     ///
     /// # Errors
-    /// Fails if the client disconnected, or does not read within the time limit.
+    /// If the client has disconnected, or does not read within the time limit.
     pub fn send(&self, value: T) -> io::Result<()> {
         let result = self.runtime.block_on(timeout(CLIENT_TIMEOUT, self.sender.send(value)));
         match result {
@@ -55,7 +55,7 @@ impl<T> BlockingSender<T> {
     }
 }
 
-/// Runs blocking work, and returns the stream of the values that it sends.
+/// Runs blocking work, and returns a stream of the values that the work sends.
 pub fn stream_blocking<T: Send + 'static>(work: impl FnOnce(&BlockingSender<T>) + Send + 'static) -> ReceiverStream<T> {
     let (sender, values) = mpsc::channel(QUEUE);
     let sink = BlockingSender { sender, runtime: Handle::current() };
@@ -99,7 +99,7 @@ impl<T> Write for PieceWriter<'_, T> {
 /// Piece sent by a client, or `None` at the end. A stream without `None` is incomplete.
 pub type SourcePiece = io::Result<Option<Vec<u8>>>;
 
-/// Reads the pieces of a client as one stream of bytes.
+/// Reads a client's pieces as one byte stream.
 pub struct PieceReader {
     pieces: mpsc::Receiver<SourcePiece>,
     runtime: Handle,
@@ -108,7 +108,8 @@ pub struct PieceReader {
 }
 
 impl PieceReader {
-    /// Creates a reader of this queue. Must be called inside a runtime, and used on a blocking thread.
+    /// Creates a reader for this queue. Must be called inside a runtime, and the reader must be used on a blocking
+    /// thread.
     pub fn new(pieces: mpsc::Receiver<SourcePiece>) -> Self {
         Self { pieces, runtime: Handle::current(), piece: io::Cursor::default(), is_finished: false }
     }
@@ -133,7 +134,7 @@ impl Read for PieceReader {
     }
 }
 
-/// Number of events of a foreign history stored at a time.
+/// Number of events from a foreign history that are stored at a time.
 const EVENT_BATCH: usize = 64;
 
 impl From<ArchiveError> for Refusal {
@@ -145,7 +146,7 @@ impl From<ArchiveError> for Refusal {
 /// Imports an archive. Blocks. Must be called inside a runtime.
 ///
 /// # Errors
-/// Returns the reason if the archive is rejected. Nothing of it is stored then.
+/// Returns the reason if the archive is rejected. In that case, nothing from the archive is stored.
 pub fn archive(engine: Engine, source: impl Read, as_new: bool, client: String) -> Result<ImportReport, Refusal> {
     let mut incoming = IncomingArchive { engine, as_new, client, import: None, runtime: Handle::current() };
     let unpacked = unpack(source, &mut incoming);
@@ -163,7 +164,7 @@ pub fn archive(engine: Engine, source: impl Read, as_new: bool, client: String) 
     }
 }
 
-/// Imports the history of another program. Blocks. Must be called inside a runtime.
+/// Imports the history of another application. Blocks. Must be called inside a runtime.
 ///
 /// # Errors
 /// Same as [`archive`].
@@ -181,7 +182,7 @@ pub fn foreign(
     let mut import = import.without_usage().with_origin(format.program(), &client);
     let mut events = history.events.into_iter();
     loop {
-        // Small batches, as others write to the journal too.
+        // Small batches, as other tasks also write to the journal.
         let batch: Vec<Event> = events.by_ref().take(EVENT_BATCH).collect();
         if batch.is_empty() {
             break;

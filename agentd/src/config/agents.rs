@@ -1,6 +1,6 @@
 //! `agents.yaml`: all agents except the main one.
 //!
-//! Also `tools.yaml` and `skills.yaml`, which decide when tools and skills are offered, and the names of tools in other
+//! Also `tools.yaml` and `skills.yaml`, which decide when tools and skills are offered, and tool names from other
 //! systems.
 
 use std::{
@@ -36,7 +36,7 @@ struct AgentsFile {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AgentLayer {
-    /// Other systems write both fields. Only the key of the map counts here.
+    /// Other systems write both fields. Here, only the key of the map is used.
     #[serde(rename = "id")]
     _id: Option<String>,
     #[serde(rename = "name")]
@@ -52,8 +52,8 @@ struct AgentLayer {
     max_steps: Option<Spanned<u32>>,
 }
 
-/// The agents, and the plugins of those that a plugin provides. An agent of the files, or of an earlier plugin, takes
-/// precedence over one of the same name.
+/// Resolves the agents, and the plugins that provide some of them. An agent from a file or from an earlier plugin takes
+/// precedence over one with the same name.
 pub(super) fn resolve(
     sources: &Sources,
     names: &ToolNames,
@@ -157,7 +157,7 @@ fn check_complete(card: &AgentCard) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Warnings about settings without effect: an agent works without the tools that do not exist.
+/// Warnings about settings without effect. An agent still works if some of its tools do not exist.
 pub fn notes<'a>(
     agents: &Agents,
     agent_plugins: &BTreeMap<String, String>,
@@ -174,7 +174,7 @@ pub fn notes<'a>(
     notes
 }
 
-/// Settings of tools, by name.
+/// Tool settings, by tool name.
 pub type ToolSettings = BTreeMap<String, ToolSetting>;
 
 /// Settings of one tool.
@@ -183,7 +183,7 @@ pub type ToolSettings = BTreeMap<String, ToolSetting>;
 pub struct ToolSetting {
     /// Turns in which the tool is offered.
     pub enabled: Option<ToolSwitch>,
-    /// True if every agent is offered it, even if its list does not include the tool.
+    /// True if the tool is offered to every agent, even to those whose list does not include it.
     pub always_available: Option<bool>,
     /// Category of the tool in lists.
     pub category: Option<String>,
@@ -203,14 +203,14 @@ pub struct ToolSetting {
 pub enum ToolSwitch {
     /// In every turn: `true`.
     Always,
-    /// In turns that mention it: `false`.
+    /// In turns that mention the tool: `false`.
     WhenMentioned,
-    /// In no turn, even if it is mentioned: `never`.
+    /// In no turn, even if the tool is mentioned: `never`.
     Never,
 }
 
-/// File with two sections. Tools under `core` are offered in every turn, those under `optional` in the turns that they
-/// are enabled for. For skills, the sections only affect the display.
+/// File with two sections. Tools under `core` are offered in every turn, and tools under `optional` in the turns that
+/// they are enabled for. For skills, the sections only affect the display.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, bound = "T: Default + Deserialize<'de>")]
 struct SectionedFile<T> {
@@ -327,15 +327,15 @@ pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSe
     Ok(skills)
 }
 
-/// Resolves names of tools in configuration files.
+/// Resolves tool names in configuration files.
 #[derive(Debug, Default)]
 pub struct ToolNames {
-    /// Aliases that the user gave to tools of MCP servers. They have no other meaning.
+    /// Aliases that the user gave to tools of MCP servers. These names are never translated.
     aliases: BTreeSet<String>,
 }
 
 impl ToolNames {
-    /// Creates the resolver. Aliases in this configuration are never translated.
+    /// Creates the resolver. Aliases in `mcp` are never translated.
     pub(super) fn new(mcp: &McpConfig) -> Self {
         let tools = mcp.servers.values().flat_map(|server| server.tools.values());
         Self { aliases: tools.filter_map(|tool| tool.alias.clone()).collect() }

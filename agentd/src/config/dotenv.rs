@@ -1,10 +1,10 @@
-//! `.env`: variables that a configuration folder sets for its other files; and `mcp_secrets.env`, whose variables only
-//! apply to `mcp_servers.yaml`. The daemon's own environment takes precedence.
+//! `.env` files, which set variables for the other files of a configuration folder, and `mcp_secrets.env`, whose
+//! variables only apply to `mcp_servers.yaml`. The daemon's own environment takes precedence over both.
 //!
 //! The format of `.env` is the usual one: one `NAME=value` per line, with optional `export`, quotes and trailing
-//! comment. Errors never repeat a value.
+//! comment. Errors never quote a value.
 //!
-//! Also finds secrets inside longer texts of `mcp_servers.yaml`, such as arguments and addresses.
+//! Also finds secrets inside longer strings of `mcp_servers.yaml`, such as arguments and URLs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,10 +15,10 @@ use crate::{
     environment::Environment,
 };
 
-/// Variables of all `.env` files that the environment does not set. Higher layers take precedence.
+/// Variables of all `.env` files, except for those that the environment sets. Higher layers take precedence.
 ///
 /// # Errors
-/// Fails on a line that is not a variable.
+/// If a line is not a variable definition.
 pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment, ConfigError> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for file in files.iter().filter(|file| file.subject == Subject::Dotenv) {
@@ -41,11 +41,11 @@ pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment,
     Ok(found.into_iter().collect())
 }
 
-/// Variables of the daemon's environment, and those of `mcp_secrets.env` files that it lacks. Higher layers take
-/// precedence.
+/// Variables of the daemon's environment, and the variables of `mcp_secrets.env` files that the environment does not
+/// set. Higher layers take precedence.
 ///
 /// # Errors
-/// Fails on a line that is not a variable. The error does not quote it, as it may contain a secret.
+/// If a line is not a variable definition. The error does not quote the line, which may contain a secret.
 pub(super) fn mcp_secrets(sources: &Sources) -> Result<HashMap<String, String>, ConfigError> {
     let mut variables = HashMap::new();
     for file in sources.files_of(Subject::McpSecrets) {
@@ -71,7 +71,7 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// The variable of a line, or `None` for a blank line or a comment.
+/// The variable that a line defines, or `None` for a blank line or a comment.
 fn read(line: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, String)>, &'static str> {
     let line = line.trim().trim_start_matches('\u{feff}');
     if line.is_empty() || line.starts_with('#') {
@@ -104,7 +104,7 @@ fn read(line: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<(S
     Ok(Some((name.to_owned(), value)))
 }
 
-/// The text up to the closing quote, and the rest of the line.
+/// The text before the closing quote, and the rest of the line.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -123,7 +123,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     None
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}` by the values of variables.
+/// Replaces `${NAME}` and `${NAME:-default}` with the values of variables.
 fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -142,16 +142,16 @@ fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
 const MIN_SECRET_BYTES: usize = 6;
 /// Mask of a secret that is written literally.
 const MASK: &str = "[…]";
-/// Variables that never hold secrets.
+/// Variables that never contain secrets.
 const HARMLESS: [&str; 12] =
     ["HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 const HARMLESS_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
-/// Words in a variable name that mark its value as secret.
+/// Words in a variable name that mark the value as a secret.
 const SECRET_WORDS: [&str; 6] = ["APIKEY", "AUTHORIZATION", "KEY", "PASSWORD", "SECRET", "TOKEN"];
 
-/// Finds secrets in texts of a file.
+/// Finds secrets in the strings of a file.
 pub(super) struct SecretFinder<'a> {
-    /// Variables that the file references, longest values first, so that none is redacted partially.
+    /// Variables that the file references, longest values first, so that no value is only partially redacted.
     named: Vec<(&'a str, &'a str)>,
 }
 
@@ -182,7 +182,7 @@ impl<'a> SecretFinder<'a> {
         texts
     }
 
-    /// Finds secrets in an address. Its query and fragment are never shown.
+    /// Finds secrets in a URL. The query and the fragment are never shown.
     pub(super) fn in_url(&self, url: String) -> ConfigText {
         let mut text = self.in_text(&url);
         let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
@@ -208,7 +208,7 @@ impl<'a> SecretFinder<'a> {
     }
 }
 
-/// The literal secret in an argument, identified by the text before it: `--api-key=…`, `--token …`, `Bearer …`.
+/// The literal secret in an argument, identified by the text before the secret: `--api-key=…`, `--token …`, `Bearer …`.
 fn literal_secret<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     let found = match (arg.split_once("Bearer "), arg.split_once('=')) {
         (Some((_, token)), _) => Some(token),
@@ -221,7 +221,7 @@ fn literal_secret<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     found.map(str::trim).filter(|secret| secret.len() >= MIN_SECRET_BYTES && !secret.starts_with(['/', '~', '.']))
 }
 
-/// Returns true if a variable of this name holds a secret.
+/// Returns true if a variable with this name contains a secret.
 fn is_secret(name: &str) -> bool {
     name.split(|letter: char| !letter.is_ascii_alphanumeric())
         .any(|word| SECRET_WORDS.contains(&word.to_ascii_uppercase().as_str()))
@@ -231,7 +231,7 @@ impl Sources {
     /// The same sources with the variables of `.env` files in the environment.
     ///
     /// # Errors
-    /// Fails on a line of such a file that is not a variable.
+    /// If a line of a `.env` file is not a variable definition.
     pub fn with_dotenv(&self) -> Result<Self, ConfigError> {
         let added = variables(&self.files, &self.env)?;
         Ok(Self { env: self.env.and(&added), ..self.clone() })

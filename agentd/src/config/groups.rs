@@ -1,5 +1,5 @@
-//! The groups of keys of `agentd.yaml`, one row per setting. The macros generate the complete settings, the same as set
-//! by one layer, and the merging of layers.
+//! The key groups of `agentd.yaml`, one row per setting. The macros generate the complete settings, the partial
+//! settings of one layer, and the merging of layers.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::config::{
     yaml::{self, Auto, Bounded, Limit, Span},
 };
 
-/// Overwrites the fields that a higher layer sets, and notes each by its name.
+/// Overwrites the fields that a higher layer sets, and records the name of each.
 macro_rules! overlay_fields {
     ($lower:expr, $overrides:expr, $note:expr; $($field:ident),* $(,)?) => {$(
         if $overrides.$field.is_some() {
@@ -27,7 +27,7 @@ macro_rules! overlay_fields {
 
 pub(super) use overlay_fields;
 
-/// Generates one group of keys: the complete settings, and the same with optional fields for one layer.
+/// Generates one group of keys: the complete settings, and a struct with optional fields for one layer.
 macro_rules! group {
     ($(#[$doc:meta])* $vis:vis $name:ident, $layer:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$doc])*
@@ -94,7 +94,7 @@ macro_rules! groups {
 groups! {
     /// The merged settings of `agentd.yaml`.
     DaemonSettings, DaemonLayer {
-        /// Defaults of new sessions, and unloading of idle ones.
+        /// Defaults of new sessions, and unloading of idle sessions.
         sessions: SessionSettings, SessionLayer {
             /// Ask before a tool changes a file.
             confirm_write: bool,
@@ -109,21 +109,22 @@ groups! {
             max_steps: Auto<u32>,
             /// Maximum working time of a turn.
             time_limit: Limit<Span>,
-            /// Maximum number of tokens of requests and answers.
+            /// Maximum number of tokens in requests and answers.
             token_budget: Limit<u64>,
-            /// Messages of history in a request; with `auto`, only the context window limits them.
+            /// Maximum number of history messages in a request. With `auto`, only the context window limits the
+            /// history.
             max_message_history: Auto<Bounded<10, 100>>,
             /// Slot of the model that summarises histories; with `auto`, the slot of the turn.
             summary_slot: Auto<Slot>,
-            /// True if passages of the compacted history that match the input are added to the request.
+            /// True if passages from the compacted history that match the input are added to the request.
             recall: bool,
-            /// Size in tokens of the code map of a project in requests; 0 for no map.
+            /// Size of the project's code map in requests, in tokens; 0 for no map.
             map_tokens: Bounded<0, 10_000>,
             /// Selects the turns that start with a plan.
             planning: Planning,
             /// True if a model classifies intents that the rules cannot determine.
             ask_intent: bool,
-            /// Maximum number of read-only calls of one step that run in parallel.
+            /// Maximum number of read-only calls in one step that run in parallel.
             parallel_calls: Bounded<1, 64>,
             /// Maximum number of queued turns.
             queue_limit: Bounded<0, 1000>,
@@ -132,18 +133,18 @@ groups! {
         }
         /// Loading of `AGENTS.md` files.
         memory: MemorySettings, MemoryLayer {
-            /// True if their content is added to requests.
+            /// True if the content of these files is added to requests.
             enabled: bool,
-            /// Maximum size of one file in bytes.
+            /// Maximum size of one file, in bytes.
             max_file_bytes: Bounded<256, 1_048_576>,
-            /// Maximum size of all files in bytes.
+            /// Maximum total size of all files, in bytes.
             max_total_bytes: Bounded<256, 4_194_304>,
         }
         /// Settings of skills in requests.
         skills: SkillSettings, SkillLayer {
             /// True if the list of skills is added to requests.
             enabled: bool,
-            /// Hosts that serve files of the user's package index, in addition to the hosts of its addresses.
+            /// Hosts that serve files of the user's package index, in addition to the hosts of the index URLs.
             package_hosts: Vec<String>,
         }
         /// Handling of unanswered questions.
@@ -170,39 +171,39 @@ groups! {
             page_chars: Bounded<1000, 1_000_000>,
             /// Pages of a document read in one call.
             document_pages: Bounded<1, 1000>,
-            /// Maximum number of characters of these pages.
+            /// Maximum number of characters of document pages read in one call.
             document_chars: Bounded<1000, 1_000_000>,
             /// Sheets of a workbook read in one call.
             workbook_sheets: Bounded<1, 1000>,
-            /// Maximum number of characters of these sheets.
+            /// Maximum number of characters of workbook sheets read in one call.
             workbook_chars: Bounded<1000, 1_000_000>,
             /// Slides of a presentation read in one call.
             presentation_slides: Bounded<1, 1000>,
-            /// Maximum number of characters of these slides.
+            /// Maximum number of characters of slides read in one call.
             presentation_chars: Bounded<1000, 1_000_000>,
             /// Scanned pages of a document recognised (OCR) in one call; 0 disables recognition.
             recognised_pages: Bounded<0, 1000>,
         }
         /// The index of documents.
         index: IndexSettings, IndexLayer {
-            /// Characters of a chunk of text.
+            /// Number of characters in a text chunk.
             chunk_chars: Bounded<100, 4000>,
-            /// Characters that a chunk shares with the previous one.
+            /// Number of characters that a chunk shares with the previous one.
             chunk_overlap: Bounded<0, 2000>,
-            /// Rows of a chunk of a sheet.
+            /// Number of rows in a sheet chunk.
             chunk_rows: Bounded<1, 500>,
-            /// Rows that a chunk shares with the previous one.
+            /// Number of rows that a chunk shares with the previous one.
             row_overlap: Bounded<0, 250>,
             /// Time without use after which a document is stale and may be removed early.
             stale_after: Span,
             /// Time without use after which a document is removed.
             keep: Span,
-            /// Size of the index in bytes above which stale documents are removed.
+            /// Size of the index above which stale documents are removed, in bytes.
             max_bytes: Bounded<10_485_760, 1_099_511_627_776>,
         }
         /// Variables of a client's environment that are passed to tools.
         environment: EnvironmentSettings, EnvironmentLayer {
-            /// Names in addition to those that are always passed.
+            /// Variables that are passed in addition to the built-in list.
             pass: Vec<String>,
         }
         /// Sandbox and limits of commands.
@@ -215,7 +216,7 @@ groups! {
             read: Vec<FilePath>,
             /// Paths that commands may write, in addition to the session's folders.
             write: Vec<FilePath>,
-            /// Limit of CPU time of each process.
+            /// CPU time limit of each process.
             cpu_time: Limit<Span>,
             /// Memory limit of each process, in MiB.
             memory_mib: Limit<u64>,
@@ -225,18 +226,18 @@ groups! {
             open_files: Limit<u64>,
             /// Maximum number of processes and threads of one command.
             processes: Limit<u64>,
-            /// Handling of files of a writable project that have hard links outside of it.
+            /// Handling of files in a writable project that have hard links outside the project.
             hard_links: HardLinks,
         }
-        /// Storage for undoing changes of files.
+        /// Storage for undoing file changes.
         undo: UndoSettings, UndoLayer {
             /// Maximum size of a file in bytes.
             max_file_bytes: Bounded<1024, 1_073_741_824>,
             /// Maximum size of one session's snapshots in bytes.
             max_total_bytes: Bounded<1_048_576, 1_099_511_627_776>,
-            /// Maximum number of files of one tree.
+            /// Maximum number of files in one tree.
             max_files: Bounded<100, 10_000_000>,
-            /// Maximum number of changes of one call.
+            /// Maximum number of changes in one call.
             max_changes: Bounded<100, 50_000>,
         }
         /// Settings of the audit log.
@@ -269,14 +270,14 @@ groups! {
         }
         /// The embedded model, which runs in the daemon's process.
         embedded: EmbeddedSettings, EmbeddedLayer {
-            /// File of its weights; `auto` for the bundled ones.
+            /// File that contains the model's weights; `auto` for the bundled weights.
             weights: FilePath,
-            /// Time without use after which its memory is released.
+            /// Idle time after which the model's memory is released.
             idle_release: Span,
         }
         /// Export of turns to an OpenTelemetry collector.
         telemetry: TelemetrySettings, TelemetryLayer {
-            /// Address of the collector, or `none`. Environment variables take precedence.
+            /// URL of the collector, or `none`. Environment variables take precedence.
             endpoint: String,
             /// True if texts, arguments and results are exported.
             content: bool,
@@ -285,24 +286,24 @@ groups! {
         trace: TraceSettings, TraceLayer {
             /// True if the requests of all sessions are logged.
             requests: bool,
-            /// Size in bytes at which a file of a session is rotated.
+            /// Size at which a session's log file is rotated, in bytes.
             max_file_bytes: Bounded<65_536, 1_099_511_627_776>,
-            /// Maximum number of files of a session.
+            /// Maximum number of log files of one session.
             max_files: Bounded<1, 100>,
         }
-        /// Settings of the daemon's process.
+        /// Settings of the daemon process.
         service: ServiceSettings, ServiceLayer {
-            /// Time limit for running turns at a stop.
+            /// Time limit for running turns when the daemon stops.
             drain_deadline: Span,
-            /// Filter of the log.
+            /// Filter for the log.
             log_level: String,
-            /// Format of the log's lines.
+            /// Format of the log lines.
             log_format: LogFormat,
         }
     }
 }
 
-/// Format of the log's lines. journald has its own format.
+/// Format of the log lines. journald has a separate format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
@@ -325,11 +326,11 @@ pub enum OnDeadline {
 /// Path in a configuration file. A relative path refers to the file's folder.
 #[derive(Debug, Clone, Default, Eq)]
 pub struct FilePath {
-    /// The path as written.
+    /// Path as written in the file.
     pub text: String,
-    /// The path, resolved against the file's folder.
+    /// Path resolved against the file's folder.
     pub path: PathBuf,
-    /// The text with its location, until the path is resolved against its file.
+    /// Path as written, with its location, until the path is resolved.
     written: Option<Spanned<String>>,
 }
 

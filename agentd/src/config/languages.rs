@@ -1,6 +1,6 @@
 //! `languages.yaml`: the language servers and their limits.
 //!
-//! Also `web.yaml`: the hosts that tools may access, limits of their answers, and the search engine.
+//! Also `web.yaml`: the hosts that tools may access, limits for responses, and the search engine.
 
 use std::{collections::BTreeMap, str::FromStr as _};
 
@@ -20,7 +20,7 @@ use crate::config::{
     yaml::{self, Bounded, Limit, Reader, Span, address},
 };
 
-/// Prefix of the keys for all servers.
+/// Prefix of keys that apply to all servers.
 const GLOBAL: &str = "languages.global";
 
 #[derive(Debug, Default, Deserialize)]
@@ -31,17 +31,17 @@ struct LanguagesFile {
 }
 
 group! {
-    /// Limits of all servers.
+    /// Settings for all servers.
     pub(in crate::config) GlobalSettings, GlobalFile {
         /// Idle time after which a server stops.
         idle_stop: Limit<Span>,
-        /// Time limit of a server's start.
+        /// Time limit for starting a server.
         start_timeout: Span,
-        /// Time limit of an answer.
+        /// Time limit for an answer.
         request_timeout: Span,
         /// Time that a step waits for diagnostics.
         wait: Span,
-        /// Time that a step waits for diagnostics of a server that has just started.
+        /// Time that a step waits for diagnostics from a server that has just started.
         cold_wait: Span,
         /// Memory limit of each process, in MiB.
         memory_mib: Limit<u64>,
@@ -63,7 +63,7 @@ struct ServerFile {
 struct Server {
     enabled: bool,
     config: ServerConfig,
-    /// Location of its last definition.
+    /// Location of the server's last definition.
     location: ErrorLocation,
 }
 
@@ -103,7 +103,7 @@ impl From<GlobalSettings> for LanguageLimits {
     }
 }
 
-/// The program: a name, or a path, which is made absolute.
+/// The server's command: a name, or a path, which is made absolute.
 fn command(reader: &Reader<'_>, value: &Spanned<String>) -> Result<String, ConfigError> {
     let text = reader.text(value)?;
     if text.trim().is_empty() {
@@ -181,7 +181,7 @@ impl Server {
     }
 }
 
-/// Checks a server's name, which is shown to users and models and is part of keys of the configuration.
+/// Checks a server name, which is shown to users and models and is part of configuration keys.
 fn check_name(name: &str, location: &ErrorLocation) -> Result<(), ConfigError> {
     let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     if !name.is_empty() && name.len() <= 40 && name.chars().all(is_allowed) {
@@ -192,7 +192,7 @@ fn check_name(name: &str, location: &ErrorLocation) -> Result<(), ConfigError> {
         .with_hint("use at most 40 ASCII letters, digits, `-` and `_`"))
 }
 
-/// Hint on where to put the key of a search engine.
+/// Hint on where to put the search engine's API key.
 const KEY_HINT: &str = "put the key into the variable named by api_key_env";
 
 /// Search engine that answers web searches.
@@ -237,7 +237,7 @@ struct SearchFile {
     key_header: Option<Spanned<String>>,
 }
 
-/// Merged layers of the search settings. Texts are stored by key.
+/// Merged layers of the search settings. Strings are stored by key.
 #[derive(Debug, Default)]
 struct Search {
     provider: Provider,

@@ -14,7 +14,7 @@ use agentd_extensions::plugins::InstalledPlugin;
 
 use crate::environment::{Environment, objection};
 
-/// Maximum size of a configuration file in bytes. Prevents reading a device or a log that was named by mistake.
+/// Maximum size of a configuration file in bytes. Prevents reading a device or a log that was specified by mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Table of the files: subject, name in each configuration folder, and built-in content.
@@ -25,7 +25,7 @@ macro_rules! subjects {
         pub enum Subject { $($(#[$doc])* $subject,)* }
 
         impl Subject {
-            /// All subjects of configuration files.
+            /// Subjects of all configuration files.
             pub const ALL: &[Self] = &[$(Self::$subject),*];
 
             /// Name of the file in each configuration folder.
@@ -90,7 +90,7 @@ impl SourceFile {
     }
 }
 
-/// Warnings about files with keys that other users of the machine can read, one sentence each.
+/// Warnings about files that contain keys and that other users of the host can read, one sentence each.
 pub fn exposed(files: &[PathBuf]) -> Vec<String> {
     let contains_keys = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -113,11 +113,11 @@ pub fn built_in() -> Vec<SourceFile> {
     Subject::ALL.iter().map(file).collect()
 }
 
-/// Reads all files of all layers, lowest first: built-in, the machine's folders, the user's folder.
+/// Reads all files of all layers, lowest first: built-in files, the host's folders, the user's folder.
 ///
 /// # Errors
-/// Fails if an existing file cannot be read, is too long or is not UTF-8. Also fails if another user can write the file
-/// or its folder.
+/// If an existing file cannot be read, is too long or is not UTF-8, or if another user can write the file or its
+/// folder.
 pub fn load(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     let mut files = built_in();
     for folder in system {
@@ -141,8 +141,8 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
     Ok(())
 }
 
-/// Checks that no other user can write the file. Otherwise another user's rules and servers would take effect as the
-/// user's own.
+/// Checks that no other user can write the file. Otherwise, rules and servers written by another user would take effect
+/// as the user's own.
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
     let Some(objection) = objection(found) else { return Ok(()) };
     let shown = path.display();
@@ -185,15 +185,15 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
 pub enum Origin {
     /// Default value of agentd.
     BuiltIn,
-    /// File of the machine's administrator.
+    /// File of the host's administrator.
     System(PathBuf),
     /// File of the user.
     User(PathBuf),
-    /// Plugin of the user, and the file in it.
+    /// Plugin of the user, and the file in the plugin.
     Plugin(String, PathBuf),
     /// Variable of the daemon's environment.
     Variable(&'static str),
-    /// Option of the command line.
+    /// Option on the command line.
     Flag(&'static str),
 }
 
@@ -228,12 +228,12 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Records that a layer sets a key.
+    /// Records that a layer sets `key`.
     pub(super) fn set(&mut self, key: impl Into<String>, origin: &Origin) {
         self.keys.insert(key.into(), origin.clone());
     }
 
-    /// Location to report in an error about the value of a key.
+    /// Location to report in an error about the value of `key`.
     pub(super) fn location(&self, key: &str) -> ErrorLocation {
         match self.keys.get(key) {
             None | Some(Origin::BuiltIn) => ErrorLocation::Setting(key.to_owned()),
@@ -261,11 +261,11 @@ pub struct ConfigError {
 /// Location of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorLocation {
-    /// A file. Line and column count from 1; `None` if the whole file is meant.
+    /// A file. Line and column count from 1, and are `None` if the error concerns the whole file.
     File(PathBuf, Option<(u64, u64)>),
-    /// A variable of the environment.
+    /// Variable in the environment.
     Variable(String),
-    /// An option of the command line.
+    /// Option on the command line.
     Flag(String),
     /// A value merged from several layers.
     Setting(String),
@@ -318,7 +318,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 pub struct Sources {
     /// The files, lowest layer first.
     pub files: Vec<SourceFile>,
-    /// The plugins. Their agents and servers have lower precedence than all files.
+    /// The plugins. Plugin agents and servers have lower precedence than all files.
     pub plugins: Arc<[InstalledPlugin]>,
     /// The environment of the daemon.
     pub env: Environment,
@@ -331,7 +331,7 @@ impl Sources {
         self.files.iter().filter(move |file| file.subject == subject)
     }
 
-    /// Resolves a path in a file: `~/` is the user's home, and a relative path refers to the file's folder.
+    /// Resolves a path in a file: `~/` is the user's home folder, and a relative path refers to the file's folder.
     pub(super) fn path_in(&self, file: &SourceFile, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), self.env.path("HOME")) {
             (Some(rest), Some(home)) => home.join(rest),

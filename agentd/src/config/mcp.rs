@@ -1,5 +1,5 @@
-//! `mcp_servers.yaml`: the MCP servers, how to connect to them, and which of their tools models are offered. `file`
-//! defines the keys, and adds the servers of plugins with lower precedence than those of all files.
+//! `mcp_servers.yaml`: the MCP servers, how to connect to them, and which of their tools models are offered. The `file`
+//! module defines the keys and adds the servers of plugins, with lower precedence than the servers of all files.
 
 mod file;
 
@@ -25,10 +25,10 @@ use crate::config::{
     yaml::{self, Limit, Reader, Span, address},
 };
 
-/// Prefix of the keys for all servers.
+/// Prefix of keys that apply to all servers.
 const GLOBAL: &str = "mcp_servers.global";
 
-/// Maximum length of a server's name, which is part of the names of its tools.
+/// Maximum length of a server name, which is part of the names of the server's tools.
 const MAX_NAME_LENGTH: usize = 40;
 
 /// Merged layers of one server.
@@ -56,13 +56,13 @@ struct Server {
     defaults: ToolDefaults,
     grants: Option<ToolGrants>,
     tools: BTreeMap<String, ToolSetting>,
-    /// Location of its last definition.
+    /// Location of the server's last definition.
     location: Option<ErrorLocation>,
     /// Plugin that provides the server.
     plugin: Option<String>,
 }
 
-/// The servers, and the plugins of those that a plugin provides.
+/// Resolves the servers, and the plugins that provide some of them.
 pub(super) fn resolve(
     sources: &Sources,
     origins: &mut Origins,
@@ -73,10 +73,10 @@ pub(super) fn resolve(
     Ok((config, plugins))
 }
 
-/// Reasons of broken servers, by name.
+/// Errors of broken servers, by server name.
 type BrokenServers = BTreeMap<String, ConfigError>;
 
-/// The working servers, the broken ones, and the plugins of servers that a plugin provides.
+/// Reads the working servers, the broken servers, and the plugins that provide servers.
 fn read(
     sources: &Sources,
     origins: &mut Origins,
@@ -120,8 +120,9 @@ fn read(
     Ok((McpConfig { servers: complete, broken: BTreeMap::new(), offered_tools, listing_wait }, broken, plugins))
 }
 
-/// Replaces each unset variable of the file by a mark, because clients may lend its value. Variables with a default are
-/// marked in the text, as each occurrence has its own default. The daemon's own values of folder variables are ignored.
+/// Replaces each unset variable in the file with a mark, because clients may lend the value. Variables with a default
+/// are marked in the text, as each occurrence has its own default. The daemon's own values of folder variables are
+/// ignored.
 fn mark_unset_variables(file: &SourceFile, values: &HashMap<String, String>) -> (SourceFile, HashMap<String, String>) {
     let mut variables = values.clone();
     variables.retain(|name, _| !variables::is_place(name));
@@ -149,7 +150,7 @@ fn mark_unset_variables(file: &SourceFile, values: &HashMap<String, String>) -> 
     (SourceFile { text, ..file.clone() }, variables)
 }
 
-/// Checks `text` as new content of the user's file.
+/// Checks `text` as the new content of the user's file.
 ///
 /// # Errors
 /// Returns the first invalid entry, with its location.
@@ -166,7 +167,7 @@ pub fn check_user_file(sources: &Sources, text: String, path: PathBuf) -> Result
     }
 }
 
-/// Checks a server's name, which is part of the names of its tools and of commands that users type.
+/// Checks a server name, which is part of the names of the server's tools and of commands that users type.
 fn check_name(name: &str, location: &ErrorLocation) -> Result<(), ConfigError> {
     let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let starts_alphanumeric = name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
@@ -251,7 +252,7 @@ impl Reader<'_> {
     }
 
     fn check_url(&self, value: &Spanned<String>, text: &str) -> Result<(), ConfigError> {
-        // An address with a mark can only be checked once a client has lent the value.
+        // A URL with a mark can only be checked once a client has lent the value.
         if variables::has_mark(text) {
             return Ok(());
         }

@@ -1,12 +1,12 @@
-//! The configuration. Layers in order of precedence, lowest first: agentd's defaults, the machine's files, the user's
+//! The configuration. Layers in order of precedence, lowest first: agentd's defaults, the host's files, the user's
 //! files, the environment, the command line. Each layer overrides only the keys that it sets.
 //!
-//! - [`layers`]: the files, and the origin of each value for diagnostics. Reading them is the only I/O, except for keys
-//!   that a file stores in another one.
-//! - this file with `groups` (`agentd.yaml`) and the rules (`hitl_rules.yaml`), `models` (`models.yaml`, `MODEL_*`),
+//! - [`layers`]: the files, and the origin of each value for diagnostics. Reading the files is the only I/O, except for
+//!   keys that a file stores in another one.
+//! - this module with `groups` (`agentd.yaml`) and the rules (`hitl_rules.yaml`), `models` (`models.yaml`, `MODEL_*`),
 //!   [`agents`] (`agents.yaml`, `tools.yaml`, `skills.yaml`), `languages` (`languages.yaml`, `web.yaml`), `mcp`
-//!   (`mcp_servers.yaml`): their schema, and the merging of layers.
-//! - [`dotenv`] (`.env`): variables for all of these files.
+//!   (`mcp_servers.yaml`): the schema of these files, and the merging of layers.
+//! - [`dotenv`] (`.env`): variables for all configuration files.
 //! - `yaml`: parsing, with line, column and the nearest valid key in every error; times and limits.
 //! - [`values`]: the values for display, without secrets.
 //!
@@ -59,27 +59,27 @@ mod tests;
 /// The merged configuration of all layers.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Settings of the daemon in `agentd.yaml`.
+    /// Daemon settings from `agentd.yaml`.
     pub daemon: DaemonSettings,
-    /// Slots of `models.yaml` and `MODEL_*`.
+    /// Slots from `models.yaml` and `MODEL_*`.
     pub models: ModelSettings,
-    /// Settings of tools in `tools.yaml`.
+    /// Tool settings from `tools.yaml`.
     pub tools: ToolSettings,
-    /// Agents of `agents.yaml` and of plugins.
+    /// Agents from `agents.yaml` and from plugins.
     pub agents: Agents,
     /// Plugins by agent, for agents that a plugin provides.
     pub agent_plugins: BTreeMap<String, String>,
     /// Plugins by server, for MCP servers that a plugin provides, including broken ones.
     pub server_plugins: BTreeMap<String, String>,
-    /// Settings of skills in `skills.yaml`.
+    /// Skill settings from `skills.yaml`.
     pub skills: SkillSettings,
-    /// Settings of the web tools in `web.yaml`.
+    /// Settings of the web tools, from `web.yaml`.
     pub web: WebConfig,
-    /// Language servers of `languages.yaml`.
+    /// Language servers from `languages.yaml`.
     pub languages: LanguageConfig,
-    /// MCP servers of `mcp_servers.yaml` and of plugins.
+    /// MCP servers from `mcp_servers.yaml` and from plugins.
     pub mcp: McpConfig,
-    /// Rules for approvals in `hitl_rules.yaml`.
+    /// Approval rules from `hitl_rules.yaml`.
     pub rules: RuleSettings,
     /// The main agent's prompt, from `prompts/system.md`.
     pub system_prompt: String,
@@ -87,7 +87,7 @@ pub struct Config {
     pub subagent_prompt: String,
     /// The prompt for compactions, from `prompts/compact.md`.
     pub compact_prompt: String,
-    /// Variables of `.env` files.
+    /// Variables from `.env` files.
     pub dotenv: Environment,
     /// Origin of each value.
     pub origins: Origins,
@@ -140,7 +140,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     })
 }
 
-/// The prompt of the highest layer that has one. Prompts are not merged.
+/// The prompt of the highest layer that sets one. Prompts are not merged.
 fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut Origins) -> String {
     let mut text = String::new();
     for file in sources.files_of(subject).filter(|file| !file.text.trim().is_empty()) {
@@ -151,7 +151,7 @@ fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut 
 }
 
 impl Config {
-    /// All secrets of the configuration.
+    /// All secrets in the configuration.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let servers = self.models.iter().filter_map(|(_, model)| match model {
             ModelLocation::Server(model) => Some(model),
@@ -202,8 +202,8 @@ fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSet
 }
 
 impl IndexSettings {
-    /// Checks that overlaps are at most half a chunk, so that chunks advance, and that documents are not removed before
-    /// they are stale.
+    /// Checks that overlaps are at most half a chunk, so that each chunk advances, and that documents are not removed
+    /// before they are stale.
     fn check(&self, origins: &Origins) -> Result<(), ConfigError> {
         let refuse = |key: &str, rule: &str| Err(ConfigError::new(origins.location(key), format!("{key} {rule}")));
         if self.chunk_overlap.0 * 2 > self.chunk_chars.0 {
@@ -232,7 +232,7 @@ impl ServiceSettings {
 }
 
 impl DaemonSettings {
-    /// Path of the embedded model's weights, or `None` for the bundled ones.
+    /// Path of the embedded model's weights, or `None` for the bundled weights.
     pub fn named_weights(&self) -> Option<PathBuf> {
         let weights = &self.embedded.weights;
         (weights.text != "auto").then(|| weights.path.clone())
@@ -247,9 +247,9 @@ const PREFIX: &str = "hitl_rules";
 pub struct RuleSettings {
     /// All rule files, merged.
     pub file: RuleFile,
-    /// The same rules, compiled.
+    /// The rules of `file`, compiled.
     pub policy: Arc<Policy>,
-    /// Sources of the rules, lowest first: `built-in` and the paths of files.
+    /// Sources of the rules, lowest first: `built-in` and file paths.
     pub sources: Vec<String>,
     /// SHA-256 of the concatenated texts of all sources.
     pub sha256: String,
@@ -268,7 +268,7 @@ fn rules(sources: &Sources, tools: &ToolNames, origins: &mut Origins) -> Result<
     Ok(RuleSettings { file: rules, policy, sources: names, sha256: sha256(texts.as_bytes()) })
 }
 
-/// Rules with `text` in place of the user's file at `path`, to check it before it is used.
+/// Rules with `text` in place of the user's file at `path`, to check the text before it is used.
 ///
 /// # Errors
 /// Returns the first invalid entry, with its location.
@@ -305,7 +305,7 @@ fn apply_layer(
     Ok(())
 }
 
-/// Locates an invalid value: the first line that contains it, in the highest layer that set it.
+/// Locates an invalid value: the first line that contains the value, in the highest layer that set it.
 fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigError {
     let message = format!("{}: {}", error.key, error.message);
     let hint = if error.key.ends_with(".deny") {
@@ -313,7 +313,7 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     } else {
         "patterns are regular expressions without look-around; in double quotes, write each backslash twice"
     };
-    // A list of global patterns is one value within its level.
+    // A list of global patterns is a single value within its level.
     let keys = [format!("{PREFIX}.{}", error.key), format!("{PREFIX}.{}.patterns", error.key)];
     let Some(origin) = keys.iter().find_map(|key| origins.keys.get(key)) else {
         return ConfigError::new(ErrorLocation::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
@@ -323,7 +323,7 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     ConfigError::new(ErrorLocation::File(origin.path(), location), message).with_hint(hint)
 }
 
-/// Line and column of a value, as it is written plainly or in quotes.
+/// Line and column of `value` in `text`, plain or in quotes.
 fn find(text: &str, value: &str) -> Option<(u64, u64)> {
     let spellings = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
     let at = |(number, line): (usize, &str)| {

@@ -25,10 +25,10 @@ use crate::config::{
     yaml::{self, Reader, Span},
 };
 
-/// Default address for a key without one, which most programs that read such variables use.
+/// Default base URL for a key without one. Most programs that read such variables use the same default.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// Default address of Anthropic's API, and the variables for another address and the key.
+/// Default URL of Anthropic's API, and the variables for another URL and the key.
 const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 const ANTHROPIC_ADDRESS_VARIABLE: &str = "ANTHROPIC_BASE_URL";
 const ANTHROPIC_KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
@@ -47,7 +47,7 @@ pub type ModelSettings = Vec<(Slot, ModelLocation)>;
 pub enum ModelLocation {
     /// Model on a server.
     Server(Box<ModelConfig>),
-    /// GGUF file that runs in the daemon's process.
+    /// GGUF file that runs in the daemon process.
     Gguf(PathBuf),
 }
 
@@ -97,7 +97,7 @@ struct TimeoutsFile {
     idle: Option<Span>,
 }
 
-/// Checked settings of a slot, from one layer or merged from several.
+/// Checked settings of a slot, from one layer or merged from several layers.
 #[derive(Debug, Clone, Default)]
 struct SlotLayer {
     base_url: Option<String>,
@@ -153,8 +153,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     let mut settings = ModelSettings::new();
     for slot in Slot::ALL {
         let Some(layer) = slots.remove(&slot) else { continue };
-        // `chat: {temperature: 0.2}` is the model of base with other settings. Settings without any model, for example
-        // because `${NAME:-}` expanded to nothing, leave the slot empty.
+        // `chat: {temperature: 0.2}` is the model of base with other settings. Settings that do not name a model, for
+        // example because `${NAME:-}` expanded to nothing, leave the slot empty.
         let varies_base = slot != Slot::Base && base.has_address() && origins.has_prefix(&format!("models.{slot}."));
         if layer.names_a_model() || varies_base {
             settings.push((slot, layer.complete(slot, &base, &anthropic, &others)?));
@@ -164,12 +164,12 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
 }
 
 impl SlotLayer {
-    /// Returns true if the layer names a model or its address.
+    /// Returns true if the layer names a model or its URL.
     fn names_a_model(&self) -> bool {
         self.has_address() || self.id.is_some() || self.gguf.is_some()
     }
 
-    /// Returns true if the layer determines the model's address. A key and Anthropic's wire imply a default address.
+    /// Returns true if the layer determines the model's URL. A key and Anthropic's wire imply a default URL.
     fn has_address(&self) -> bool {
         self.base_url.is_some() || self.api_key.is_some() || self.wire == Some(Wire::Anthropic)
     }
@@ -186,13 +186,13 @@ impl SlotLayer {
         overlay_fields!(timeouts, overrides, note; connect, first_byte, idle);
     }
 
-    /// Clears the settings that a higher layer invalidates. A key belongs to the address that it was written with and
-    /// must never be sent to another layer's address. A slot has either an address or a file.
+    /// Clears the settings that a higher layer invalidates. A key belongs to the URL in the same layer and must never
+    /// be sent to another layer's URL. A slot has either a URL or a file.
     fn clear_overridden(&mut self, overrides: &Self, slot: Slot, origins: &mut Origins) {
         let has_moved = overrides.base_url.is_some() && overrides.base_url != self.base_url;
         let mut clear = |key: &str| drop(origins.keys.remove(&format!("models.{slot}.{key}")));
         if has_moved || overrides.gguf.is_some() {
-            // Headers may contain keys too.
+            // Headers may also contain keys.
             (self.api_key, self.headers) = (None, None);
             clear("api_key");
             clear("headers");
@@ -216,7 +216,7 @@ impl SlotLayer {
         if let Some(path) = self.gguf {
             return Ok(ModelLocation::Gguf(path));
         }
-        // A slot that sets neither an address nor a key is another model on the server of base. It shares the
+        // A slot that sets neither a URL nor a key is another model on the server of base. The slot shares the
         // connection settings, but neither the limits nor the prices of base's model.
         let names_server = self.base_url.is_some() || self.api_key.is_some();
         let has_other_wire = self.wire == Some(Wire::Anthropic) && base.wire != Some(Wire::Anthropic);
@@ -226,7 +226,7 @@ impl SlotLayer {
         let base_url = match (&server.base_url, &server.api_key) {
             (Some(url), _) => url.clone(),
             (None, _) if wire == Wire::Anthropic => anthropic.base_url()?,
-            // A key of the other wire must not be sent to this address.
+            // A key for the other wire must not be sent to this URL.
             (None, Some(_)) if server.wire != Some(Wire::Anthropic) => DEFAULT_BASE_URL.to_owned(),
             (None, _) => return Err(no_address(slot)),
         };
@@ -242,7 +242,7 @@ impl SlotLayer {
         model.context_window = self.context_window;
         model.native_tools = own.native_tools.or(shared.native_tools);
         model.echo_reasoning = own.echo_reasoning.or(shared.echo_reasoning).unwrap_or_default();
-        // The model of the vision slot sees pictures, unless configured otherwise.
+        // The model of the vision slot accepts pictures, unless configured otherwise.
         model.sees_pictures = own.sees_pictures.or((slot == Slot::Vision).then_some(true));
         model.thinking = own.thinking;
         model.effort = own.effort;
@@ -282,7 +282,8 @@ impl SlotLayer {
     }
 }
 
-/// The model that a name in `fallback` refers to. `None` if it is the slot itself, which only varies another one.
+/// The model that a name in `fallback` refers to. `None` if the name is the slot itself, as slots on the same server
+/// share their fallbacks.
 fn fallback_named(slot: Slot, name: &str, others: &BTreeMap<String, ModelConfig>) -> Option<Fallback> {
     match (name.parse::<Slot>(), others.get(name)) {
         (Ok(own), _) if own == slot => None,
@@ -292,7 +293,7 @@ fn fallback_named(slot: Slot, name: &str, others: &BTreeMap<String, ModelConfig>
     }
 }
 
-/// Address and key of Anthropic's API, from the environment variables of its SDKs.
+/// URL and key of Anthropic's API, from the environment variables of its SDKs.
 struct AnthropicDefaults {
     address: String,
     key: Option<SecretString>,
@@ -305,7 +306,7 @@ impl AnthropicDefaults {
         Self { address, key: text(ANTHROPIC_KEY_VARIABLE).map(SecretString::from) }
     }
 
-    /// The address. Checked only if a slot needs it, as other programs read the variable too.
+    /// The base URL. Checked only if a slot needs it, as other programs also read the variable.
     fn base_url(&self) -> Result<String, ConfigError> {
         url_in(ANTHROPIC_ADDRESS_VARIABLE, &self.address)
     }
@@ -317,8 +318,8 @@ impl AnthropicDefaults {
     }
 }
 
-/// Sets up the models of a provider from its API key alone. Applies only if no model is configured and the environment
-/// has the key under the name that the provider's SDKs use.
+/// Sets up the models of a provider from the provider's API key alone. Only applies if no model is configured and the
+/// environment contains the key under the name that the provider's SDKs use.
 fn use_provider_key(
     sources: &Sources,
     slots: &mut HashMap<Slot, SlotLayer>,
@@ -331,7 +332,7 @@ fn use_provider_key(
         }
         (None, Some(_)) => {
             let address = text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL);
-            // The provider's own models work best over the Responses API. Other servers that take such a key all
+            // The provider's own models work best over the Responses API. Other servers that accept such a key all
             // support chat completions, and few support anything else.
             let is_openai = origin_of(address) == origin_of(DEFAULT_BASE_URL);
             (if is_openai { Wire::Responses } else { Wire::OpenAi }, OPENAI_KEY_VARIABLE, address)
@@ -356,7 +357,7 @@ fn use_provider_key(
     Ok(())
 }
 
-/// Scheme, host and port of an address.
+/// Scheme, host and port of a URL.
 fn origin_of(address: &str) -> Option<url::Origin> {
     url::Url::parse(address).ok().map(|url| url.origin())
 }
@@ -405,7 +406,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A text. An empty one, for example from an unset `${NAME:-}`, counts as not set.
+    /// An optional string. An empty string, for example from an unset `${NAME:-}`, is treated as not set.
     fn optional(&self, value: Option<&Spanned<String>>) -> Result<Option<String>, ConfigError> {
         let text = value.map(|value| self.text(value)).transpose()?;
         Ok(text.filter(|text| !text.is_empty()))
@@ -455,7 +456,7 @@ fn url_in(variable: &str, text: &str) -> Result<String, ConfigError> {
     })
 }
 
-/// Checks an address and removes its trailing slash. Error messages do not repeat it, as it may contain a password.
+/// Checks a URL and removes its trailing slash. Error messages do not repeat the URL, as it may contain a password.
 fn check_url(text: &str) -> Result<String, &'static str> {
     match url::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("base_url must start with http:// or https://"),

@@ -1,4 +1,4 @@
-//! Table tests of the layers: files and variables in, values or errors out.
+//! Table tests for the layers: files and variables in, values or errors out.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ fn file(subject: Subject, text: &str) -> SourceFile {
     }
 }
 
-/// Sources with these files of a user above the built-in ones.
+/// Sources with these user files above the built-in files.
 pub(super) fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
     let mut all = layers::built_in();
     all.extend(files.iter().map(|(subject, text)| file(*subject, text)));
@@ -27,7 +27,7 @@ fn config(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Config {
     resolve(&sources(files, env)).unwrap()
 }
 
-/// `base_url|key|id` of a server, or the path of a file.
+/// `base_url|key|id` for a server, or the path of a file.
 fn model_at(config: &Config, slot: Slot) -> String {
     match config.models.iter().find(|(other, _)| *other == slot).map(|(_, model)| model) {
         None => "empty".to_owned(),
@@ -59,11 +59,11 @@ fn anthropic_key_is_sent_to_its_own_address_only() {
     check("{}", &[("MODEL_BASIC_WIRE", "anthropic")], Slot::Base, &format!("{HERE}|sk-ant|"));
     let proxy = ("ANTHROPIC_BASE_URL", "http://proxy:4000/");
     check("base: {wire: anthropic}", &[proxy], Slot::Base, "http://proxy:4000|sk-ant|");
-    // The key is only used for that server and that wire.
+    // The key is only used for the proxy, over Anthropic's wire.
     check("base: {wire: anthropic, base_url: http://127.0.0.1:8080}", &[], Slot::Base, "http://127.0.0.1:8080|-|");
     check("base: {wire: anthropic, base_url: https://api.anthropic.com}", &[proxy], Slot::Base, &format!("{HERE}|-|"));
     check("base: {base_url: https://api.anthropic.com/v1}", &[], Slot::Base, &format!("{HERE}/v1|-|"));
-    // A base of the other wire keeps its own key.
+    // A base with the other wire keeps its own key.
     let base = "base: {base_url: http://h/v1, api_key: other}\n";
     check(&format!("{base}code: {{wire: anthropic, id: m}}"), &[], Slot::Code, &format!("{HERE}|sk-ant|m"));
     let base = "base: {wire: anthropic, base_url: http://h, api_key: k}\n";
@@ -199,7 +199,7 @@ vision: {gguf: ~/v.gguf}
             (Chat, "empty"),
         ],
     );
-    // An address alone is enough, and an empty variable counts as not set.
+    // A URL alone is enough, and an empty variable is treated as not set.
     check(
         "",
         &[("MODEL_BASIC_BASE_URL", "http://here:1/v1/"), ("MODEL_BASIC_ID", "")],
@@ -211,7 +211,7 @@ vision: {gguf: ~/v.gguf}
         &[("MODEL_MULTIMODAL_BASE_URL", "http://v"), ("MODEL_MULTIMODAL_API_KEY", "k"), ("MODEL_MULTIMODAL_ID", "m")],
         &[(Base, "empty"), (Vision, "http://v|k|m")],
     );
-    // The key in the file belongs to the address in the file.
+    // The key in the file belongs to the URL in the file.
     check(FILE, &[("MODEL_BASIC_BASE_URL", "http://other")], &[(Base, "http://other|-|file-model")]);
     check(FILE, &[("MODEL_BASIC_BASE_URL", "http://file/v1")], &[(Base, "http://file/v1|file-key|file-model")]);
     check(FILE, &[("MODEL_BASIC_API_KEY", "env-key")], &[(Base, "http://file/v1|env-key|file-model")]);

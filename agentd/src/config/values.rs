@@ -1,9 +1,9 @@
 //! The values of the configuration for display: each key with the value of the highest layer, and `•••` in place of
 //! every secret.
 //!
-//! They are read a second time on request, as plain YAML: the typed settings know neither their keys nor how a secret
-//! was written. Secrets are detected in three ways: by the name of the key, by the typed settings that store them as
-//! secrets, and by their form.
+//! The values are read a second time on request, as plain YAML: the typed settings contain neither their keys nor how a
+//! secret was written. Secrets are detected in three ways: by the key name, by the typed settings that store secrets,
+//! and by their form.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::config::{
 
 const MASK: &str = "•••";
 
-/// Suffixes of names of secrets, in lower case without punctuation.
+/// Suffixes of secret names, in lower case without punctuation.
 const SECRET_SUFFIXES: [&str; 13] = [
     "key",
     "token",
@@ -44,7 +44,7 @@ const SECRET_MAPS: [&str; 2] = ["env", "headers"];
 #[derive(Clone)]
 pub struct ConfigValues(pub(super) Arc<Sources>);
 
-/// Omits the texts, as they contain secrets.
+/// Omits the file contents, as they contain secrets.
 impl fmt::Debug for ConfigValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ConfigValues")
@@ -52,15 +52,15 @@ impl fmt::Debug for ConfigValues {
 }
 
 impl ConfigValues {
-    /// The value of each key that has an origin, in the same order, or `None` if it cannot be determined. `secrets` are
-    /// the secrets in the typed settings, and `clean` redacts known secrets in a text.
+    /// The value of each key that has an origin, in the same order, or `None` if the value cannot be determined.
+    /// `secrets` are the secrets in the typed settings, and `clean` redacts known secrets in a text.
     pub fn render(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
         let trees: Vec<Option<Value>> = self.0.files.iter().map(|file| self.tree(file)).collect();
         let patterns = redact::Patterns::default();
         let clean = |text: &str| patterns.clean(&clean(text)).replace(redact::MASK, MASK);
         let mask = Mask { secrets, clean: &clean };
         let value = |key: &str, origin: &Origin| {
-            // A server's name is not checked for the names of secrets: it does not describe the values below it.
+            // A server name is not checked against the secret suffixes: it does not describe the values under it.
             let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
             mask.mask(name, self.value(&trees, key, origin)?).into()
         };
@@ -72,7 +72,7 @@ impl ConfigValues {
         origins.keys.iter().map(view).collect()
     }
 
-    /// The value as written in its layer.
+    /// The value as written in the layer `origin`.
     fn value(&self, trees: &[Option<Value>], key: &str, origin: &Origin) -> Option<Value> {
         let Sources { files, plugins, env, log_level } = &*self.0;
         match origin {
@@ -99,7 +99,7 @@ impl ConfigValues {
         paths.iter().find_map(|path| find(tree.as_ref()?, path)).cloned()
     }
 
-    /// A file as a tree of values, with variables expanded. `None` if it is empty or not YAML.
+    /// A file as a tree of values, with variables expanded. `None` if the file is empty or not YAML.
     fn tree(&self, file: &SourceFile) -> Option<Value> {
         if !file.subject.file_name().ends_with(".yaml") {
             return None;
@@ -116,7 +116,7 @@ fn is_server(key: &str) -> bool {
     key.starts_with("mcp_servers.") && !key.starts_with("mcp_servers.global.")
 }
 
-/// The file of a key, and its possible paths in that file. No paths if the file is a single text.
+/// The file of a key, and the key's possible paths in that file. There are no paths if the file is a single text.
 fn paths(key: &str) -> (Subject, Vec<String>) {
     let (group, rest) = key.split_once('.').unwrap_or((key, ""));
     let either = || vec![format!("core.{rest}"), format!("optional.{rest}")];
@@ -177,7 +177,7 @@ fn name_unset(text: &str, variables: &mut HashMap<String, String>) {
     }
 }
 
-/// Expands variables in quotes, which the parser leaves as they are.
+/// Expands variables in quotes, which the parser leaves unchanged.
 fn expand(tree: &mut Value, variables: &HashMap<String, String>) {
     match tree {
         Value::String(text) if text.contains("${") => {
@@ -197,7 +197,7 @@ struct Mask<'a> {
 }
 
 impl Mask<'_> {
-    /// Masks the value of this name.
+    /// Masks `value` if `name` is the name of a secret.
     fn mask(&self, name: &str, value: Value) -> Value {
         if is_secret(name) || are_secrets(name, &value) {
             return hidden(value);
@@ -242,19 +242,19 @@ fn hidden(value: Value) -> Value {
     }
 }
 
-/// Returns true if a value of this name is a secret. A name in which the keyword is not at the end means something
+/// Returns true if a value with this name is a secret. A name in which the keyword is not at the end means something
 /// else: `token_budget`, `api_key_env`, `max_tokens`.
 fn is_secret(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Returns true if a value of this name holds several secrets. Numbers do not, such as `max_tokens`.
+/// Returns true if a value with this name contains several secrets. Numbers, such as `max_tokens`, do not.
 fn are_secrets(name: &str, value: &Value) -> bool {
     !value.is_number() && name.strip_suffix('s').is_some_and(is_secret)
 }
 
-/// Masks the credentials before `@` and the query values in all addresses of a text.
+/// Masks the credentials before `@` and the query values in all URLs in a text.
 fn without_credentials(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -263,7 +263,7 @@ fn without_credentials(text: &str) -> String {
         out.push_str(before);
         let end = address.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`')).unwrap_or(address.len());
         let (address, tail) = address.split_at(end);
-        // A password may contain any character, so only the last `@` is known to end it.
+        // A password may contain any character, so only the last `@` reliably ends it.
         let host_and_path = match address.rsplit_once('@') {
             Some((_, host_and_path)) => {
                 out.push_str(&format!("{MASK}@"));
@@ -286,7 +286,7 @@ fn without_credentials(text: &str) -> String {
     out
 }
 
-/// Masks the values of a query, except for placeholders that a search fills in, such as `{query}`.
+/// Masks the values of a query, except for placeholders that a search replaces, such as `{query}`.
 fn query_without_values(query: &str) -> String {
     let pair = |pair: &str| match pair.split_once('=') {
         Some((_, value)) if value.starts_with('{') && value.ends_with('}') => pair.to_owned(),
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use crate::config::{resolve, tests::sources};
 
-    /// The values with these files above the built-in ones.
+    /// Renders the values with these files above the built-in files.
     fn render_values(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
         let sources = Sources { log_level: Some("debug".to_owned()), ..sources(files, env) };
         let config = resolve(&sources).unwrap();

@@ -1,6 +1,6 @@
 //! Parsing of YAML files into typed layers. Errors name the line and the nearest valid key.
 //!
-//! Also scalar values with their own notation: times, optional limits, addresses, log filters.
+//! Also scalar values with their own notation: durations, optional limits, URLs, log filters.
 
 use std::{collections::HashMap, fmt, marker::PhantomData, path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::config::{ConfigError, ErrorLocation, Sources, layers::SourceFile, nearest};
 
-/// Parses a file. An empty one sets nothing.
+/// Parses a file. An empty file sets nothing.
 pub(super) fn parse<T: DeserializeOwned>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
@@ -84,8 +84,8 @@ impl Reader<'_> {
     }
 }
 
-/// The text of a value. Expands variables in quoted texts: the parser only expands plain ones, but `"${KEY}"` is
-/// expected to mean the same as `${KEY}`.
+/// The text of a value. Expands variables in quoted strings: the parser only expands plain ones, but users expect
+/// `"${KEY}"` to mean the same as `${KEY}`.
 pub(super) fn text(
     file: &SourceFile,
     value: &Spanned<String>,
@@ -167,17 +167,17 @@ fn unknown(location: ErrorLocation, kind: &str, name: &str, expected: &[&'static
     .with_hint(listed)
 }
 
-/// Removes the location that the parser appends to its messages. Ours comes first.
+/// Removes the location that the parser appends to its messages. Our own location comes first.
 fn without_location(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     first.split(" at line ").next().unwrap_or(first).trim_end_matches([',', ' ']).to_owned()
 }
 
-/// Log target with whole messages of MCP servers, of any size and content. `agentctl mcp logs` shows the relevant
-/// parts.
+/// Log target that logs whole messages from MCP servers, of any size and content. `agentctl mcp logs` shows the
+/// relevant parts.
 const SILENCED_TARGET: &str = "rmcp";
 
-/// Duration: `250ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds.
+/// Duration such as `250ms`, `30s`, `5m`, `2h` or `7d`, or a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
@@ -202,7 +202,7 @@ impl Span {
 }
 
 impl<const LOW: u64, const HIGH: u64> Bounded<LOW, HIGH> {
-    /// The number as a size in memory. It was checked to fit.
+    /// The number as a `usize`. The bounds ensure that it fits.
     #[must_use]
     pub fn size(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
@@ -236,7 +236,7 @@ impl Scalar for Span {
             "d" => 86_400.0,
             _ => return None,
         };
-        // The limit of a year excludes mistakes, and prevents overflow in later sums of times.
+        // The limit of one year catches mistakes, and prevents overflow in later sums of durations.
         let seconds = number.parse::<f64>().ok()? * unit;
         (0.0..=31_536_000.0).contains(&seconds).then(|| Self(Duration::from_secs_f64(seconds)))
     }
@@ -342,8 +342,8 @@ macro_rules! read_as_scalars {
 
 read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) Bounded<LOW, HIGH>);
 
-/// Parses the address of a server. Errors do not repeat it, as it may contain a password; `instead` names the right
-/// place for one.
+/// Parses a server URL. Errors do not repeat the URL, as it may contain a password. `instead` names the right setting
+/// for a password.
 pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, String> {
     match Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("must start with http:// or https://".to_owned()),
@@ -356,7 +356,7 @@ pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, S
 }
 
 /// Parses a log filter: a level for everything, or a list such as `info,agentd_models=debug`. Returns `None` for a
-/// single word that is not a level, which would otherwise count as a module name and silence all others.
+/// single word that is not a level, which would otherwise be treated as a module name and silence all other modules.
 pub fn log_filter(text: &str) -> Option<Targets> {
     let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
     let are_levels = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());

@@ -1,7 +1,7 @@
-//! Test of a model: checks the capabilities of the model and its server one by one, before work depends on them.
+//! Model test: checks the capabilities of a model and its server one by one, before work depends on them.
 //!
 //! - `questions`: the requests, and the answers received.
-//! - this file: the interpretation of the answers. As in a turn, the results about tools, reasoning, fields and the
+//! - this module: the interpretation of the answers. As in a turn, the results about tools, reasoning, fields and the
 //!   window are recorded. Earlier records are removed first.
 
 mod questions;
@@ -20,17 +20,17 @@ use self::questions::{CODE_WORD, COLOUR, LongQuestion, ReceivedAnswer, complete_
 
 const REQUESTS: u32 = 6;
 
-/// Approximate tokens of all short requests and their answers.
+/// Approximate number of tokens in all short requests and their answers.
 const SHORT_TOKENS: u64 = 2_000;
 
-/// Time limit of the first answer. The server may have to load the model.
+/// Time limit for the first answer. The server may have to load the model.
 const FIRST_LIMIT: Duration = Duration::from_secs(6 * 60);
 
-/// Time limit of each further answer.
+/// Time limit for each further answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2 * 60);
 
-/// Minimum speedup of the second answer that indicates a cache, and minimum time of the first answer for it to be
-/// significant.
+/// Minimum speedup of the second answer that indicates a cache, and minimum time of the first answer for the speedup to
+/// be significant.
 const CACHE_SPEEDUP: u32 = 3;
 const MIN_FIRST_WAIT: Duration = Duration::from_millis(600);
 
@@ -41,14 +41,14 @@ pub(crate) struct ModelTest {
     long: LongQuestion,
     /// Remaining checks of the test.
     remaining: slice::Iter<'static, (Stage, &'static str, &'static str)>,
-    /// True once the model made a valid call.
+    /// True once the model has made a valid call.
     calls: bool,
     /// First answer to the long question.
     long_answer: Option<ReceivedAnswer>,
     usage_so_far: Usage,
 }
 
-/// Checks, in their order.
+/// Checks, in execution order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Reach,
@@ -111,7 +111,7 @@ impl ModelTest {
     /// Prepares a test without sending a request.
     pub(crate) fn new(probed: ProbedModel) -> Self {
         let model = &probed.model;
-        // A smaller window seen earlier is ignored.
+        // A smaller window detected earlier is ignored.
         let window = match model.info().window_source {
             WindowSource::Refusal | WindowSource::Cut => u64::MAX,
             WindowSource::Default | WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server => {
@@ -134,7 +134,7 @@ impl ModelTest {
         ModelTestPlan { model: info.id.clone(), requests, tokens }
     }
 
-    /// Runs the next check. `None` at the end, or after the model could not be reached.
+    /// Runs the next check. Returns `None` at the end, or after the model could not be reached.
     pub(crate) async fn next(&mut self) -> Option<ModelCheck> {
         let (stage, name, skip_reason) = *self.remaining.next()?;
         let (state, message, hint) = if self.probed.model.info().embedded && stage != Stage::Reach {
@@ -174,7 +174,7 @@ impl ModelTest {
     async fn reach(&mut self) -> Finding {
         match self.ask(questions::greeting(self.session), FIRST_LIMIT).await {
             Ok(answer) => {
-                // Only a server that answers invalidates what was learnt earlier.
+                // Earlier findings are only invalidated if the server answers.
                 self.probed.windows.forget(self.probed.model.info());
                 self.probed.model.forget();
                 self.probed.model.look_up().await;
@@ -189,7 +189,7 @@ impl ModelTest {
 
     async fn tools(&mut self) -> Finding {
         let mut answer = self.ask(questions::one_call(self.session), ANSWER_LIMIT).await;
-        // A single refusal may be accidental, so it is tried twice.
+        // A single refusal may be accidental, so the request is tried twice.
         if answer.is_ok() && !self.learnt(ChangeTopic::Tools).is_empty() {
             answer = self.ask(questions::one_call(self.session), ANSWER_LIMIT).await;
         }
@@ -275,7 +275,7 @@ impl ModelTest {
                 warn("the start was not recalled, and the server reports no token counts", WINDOW_HINT)
             };
         }
-        // Each word and each number of the text is at least one token in any vocabulary.
+        // Each word and each number in the text is at least one token in any vocabulary.
         match (read >= tokens / 10 * 7, recalls_start) {
             (true, true) => ok(format!("{prompt_tokens} tokens were read, and their start was recalled")),
             (true, false) => warn(
@@ -341,7 +341,7 @@ impl ModelTest {
         }
     }
 
-    /// Cost of the test itself.
+    /// Reports the cost of the test itself.
     fn price(&self) -> Finding {
         let tokens = self.usage_so_far.tokens();
         match self.usage_so_far.cost_microusd.filter(|_| self.usage_so_far.unpriced_calls == 0) {
@@ -364,7 +364,7 @@ impl ModelTest {
         }
     }
 
-    /// Learnt changes of a topic, as text.
+    /// Learnt changes about a topic, as text.
     fn learnt(&self, topic: ChangeTopic) -> String {
         let learnt = self.probed.model.learnt().into_iter().filter(|change| change.topic == topic);
         learnt.map(|change| change.words).collect::<Vec<_>>().join("; ")

@@ -1,4 +1,4 @@
-//! The requests of a test, short except for one and without personal data, and the answers received with their latency.
+//! The requests of a test, all short except for one and without personal data, and the answers with their latency.
 
 use std::{
     sync::Arc,
@@ -22,10 +22,11 @@ use tokio::time::timeout;
 /// Word at the beginning of the long question.
 pub(super) const CODE_WORD: &str = "heron-4127";
 
-/// Maximum tokens of each answer. A reasoning model needs some before its text.
+/// Maximum number of tokens in each answer. A reasoning model needs some of them before its text.
 const ANSWER_TOKENS: u64 = 1_024;
 
-/// Approximate tokens of the long question. More than the default window of servers on which the window is configured.
+/// Approximate number of tokens in the long question. More than the default window of servers with a configurable
+/// window.
 const LONG_TOKENS: u64 = 7_000;
 
 /// Tool that the model is asked to call, and its argument.
@@ -79,7 +80,7 @@ fn tool() -> ToolSpec {
     }
 }
 
-/// Returns true if the call has the right tool and a valid argument.
+/// Returns true if the call names the right tool and has a valid argument.
 pub(super) fn is_call((name, arguments): &(String, String)) -> bool {
     let arguments = serde_json::from_str::<Value>(arguments).unwrap_or_default();
     name == TOOL && arguments.get("word").is_some_and(Value::is_string)
@@ -130,20 +131,20 @@ pub(super) fn picture(session: SessionId) -> ModelRequest {
     request(session, vec![Message::Pictures { text, pictures: vec![shown] }], Vec::new())
 }
 
-/// Long request whose beginning must be read to answer it.
+/// Long request that can only be answered after reading its beginning.
 #[derive(Debug)]
 pub(super) struct LongQuestion {
     text: String,
 }
 
 impl LongQuestion {
-    /// The usual length, or three quarters of a small window.
+    /// Creates a question with the usual length, or three quarters of a small window.
     pub(super) fn for_window(window: u64) -> Self {
         let tokens = LONG_TOKENS.min(window / 4 * 3);
         let mut text = format!("The code word is {CODE_WORD}. Remember it. Ignore the following lines.\n");
         let mut line = 0usize;
         while tokens::estimate(&text) < tokens.saturating_sub(40) {
-            // Lines differ, so that none can substitute for the others.
+            // The lines differ, so that no line can substitute for the others.
             let word = |step: usize| FILLER[(line * step + step) % FILLER.len()];
             text.push_str(&format!("{line}: {} {} {} {} {}\n", word(1), word(5), word(7), word(3), word(11)));
             line += 1;
@@ -161,10 +162,10 @@ impl LongQuestion {
     }
 }
 
-/// Maximum text of an answer that is stored, in bytes.
+/// Maximum stored text of an answer, in bytes.
 const MAX_TEXT: usize = 4_000;
 
-/// Maximum number of calls of an answer that are stored.
+/// Maximum number of stored calls of an answer.
 const MAX_CALLS: usize = 8;
 
 /// Maximum length of an excerpt in characters.
@@ -192,7 +193,7 @@ impl ReceivedAnswer {
     }
 }
 
-/// Sends a request and reads the complete answer. Also returns its usage.
+/// Sends a request and reads the complete answer. Also returns the token usage.
 pub(super) async fn complete_answer(
     model: &dyn Model,
     request: ModelRequest,
@@ -216,13 +217,13 @@ pub(super) async fn complete_answer(
                     true
                 }
                 ModelChunk::Reasoning(_) => true,
-                // Waits and retries before the answer are not part of its latency.
+                // Waits and retries before the answer are not part of the latency.
                 ModelChunk::Retry { .. } => false,
                 ModelChunk::WasReasoning => {
                     answer.text.clear();
                     true
                 }
-                // The answer broke off and is requested again.
+                // The answer was interrupted and is requested again.
                 ModelChunk::Discarded => {
                     answer = ReceivedAnswer { usage: answer.usage, ..ReceivedAnswer::default() };
                     false
@@ -237,7 +238,7 @@ pub(super) async fn complete_answer(
     };
     let end = timeout(limit, receiving).await;
     drop(chunks);
-    // A refused request costs nothing. A broken answer does, even if its usage is unknown.
+    // A refused request costs nothing. An interrupted answer does, even if its usage is unknown.
     let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || !answer.latency.is_zero();
     let usage = answer.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
     let answer = match end {

@@ -1,6 +1,6 @@
 //! Replays a recording turn by turn.
 //!
-//! Also the ports that only a replay has, and its temporary folder.
+//! Also the replay-specific ports, and the temporary folder of a replay.
 
 use std::{
     fs::{self, DirBuilder},
@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 
 use crate::replay::{PlayError, PlayOptions};
 
-/// Client name of the turns and answers of a replay.
+/// Client name in the turns and answers of a replay.
 const CLIENT: &str = "replay";
 
 /// One replay in progress.
@@ -43,7 +43,8 @@ pub(super) struct ReplayRun<'a> {
 }
 
 impl ReplayRun<'_> {
-    /// Replays all turns, or up to the first that deviates from the recording. Returns their number.
+    /// Replays all turns, or up to the first turn that deviates from the recording. Returns the number of replayed
+    /// turns.
     pub(super) async fn run(&self) -> Result<usize, PlayError> {
         for index in 0..self.script.turns() {
             let Some(turn) = self.script.turn(index) else { break };
@@ -82,7 +83,7 @@ impl ReplayRun<'_> {
 
     fn start(&self, turn: &RecordedTurn) -> StartTurn {
         let start = turn.start.clone();
-        // A live model is the one that is configured.
+        // A live model is the configured model.
         let options = match self.options.play {
             Play::LiveModel => TurnOptions { model: None, slot: None, ..start.options },
             Play::Learn | Play::Strict | Play::LiveTools => start.options,
@@ -104,8 +105,8 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Returns true if recorded answers are used. Never with live tools: a recording may come from anywhere and must
-    /// not approve anything.
+    /// Returns true if recorded answers are used. Recorded answers are never used with live tools: a recording may come
+    /// from anywhere and must not approve anything.
     fn uses_recorded_answers(&self) -> bool {
         self.options.play != Play::LiveTools
     }
@@ -136,7 +137,7 @@ impl ReplayRun<'_> {
         Ok(self.engine.answer(interrupt.id, answer, CLIENT.to_owned()).await?)
     }
 
-    /// Notes how the end of a turn differs from the recording.
+    /// Records how the end of a turn differs from the recording.
     fn compare(&self, recorded: Option<&RecordedEnd>, result: &TurnResult) {
         if !matches!(self.options.play, Play::Strict | Play::Learn) {
             return;
@@ -164,7 +165,7 @@ impl ReplayRun<'_> {
     }
 }
 
-/// Clock of a replay. Shows the time of the recorded turn, unless live tools or a live model run.
+/// Clock of a replay. Returns the time of the recorded turn, unless live tools or a live model run.
 pub(super) struct ReplayClock(Option<Mutex<Timestamp>>);
 
 impl ReplayClock {
@@ -199,7 +200,7 @@ impl Audit for NoAudit {
     }
 }
 
-/// Snapshots that change no file. Nothing runs, and what a recording says about files is untrusted.
+/// Snapshots that change no file. No tool runs, and the recorded data about files is untrusted.
 pub(super) struct NoSnapshots;
 
 impl Snapshots for NoSnapshots {
@@ -253,7 +254,7 @@ impl Snapshots for NoSnapshots {
 pub(super) struct ReplayFolder(PathBuf);
 
 impl ReplayFolder {
-    /// Creates a folder with mode 0700 below `base`.
+    /// Creates a folder with mode 0700 in `base`.
     pub(super) fn create(base: &Path) -> io::Result<Self> {
         let path = base.join(SessionId::generate().to_string());
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;

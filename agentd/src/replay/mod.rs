@@ -1,7 +1,7 @@
-//! Recording and replaying sessions. Each replay has its own engine, whose journal and files are discarded: it does not
-//! appear in the user's sessions or usage, and contacts no model or network unless requested.
+//! Recording and replaying sessions. Each replay has its own engine, whose journal and files are discarded: a replay
+//! does not appear in the user's sessions or usage, and contacts no model or network unless requested.
 //!
-//! - this file: the player, the engine of a replay, and collecting a session's events for a recording; `drive`: the
+//! - this module: the player, the engine of a replay, and collecting a session's events for a recording; `drive`: the
 //!   turns of a replay, its ports and its files.
 
 mod drive;
@@ -42,18 +42,18 @@ pub const MAX_REPLAYS: usize = 8;
 /// Number of events read at a time.
 const PAGE: usize = 1000;
 
-/// Maximum number of events of a recording, including those of subagents.
+/// Maximum number of events in a recording, including events of subagents.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// Replays and makes recordings, using parts of the daemon.
+/// Replays and creates recordings with parts of the daemon.
 pub struct Player {
-    /// Folder for the files of replays. Its content is removed at the start.
+    /// Folder for replay files. Its content is removed at the start.
     pub folder: PathBuf,
     /// The models, for [`Play::LiveModel`].
     pub models: Arc<dyn Models>,
     /// The tools of the daemon.
     pub toolbox: Arc<dyn Toolbox>,
-    /// Creates the workspaces of sessions below a folder.
+    /// Creates the workspaces of sessions in a folder.
     pub workspaces: Box<dyn Fn(&Path) -> WorkspaceFolders + Send + Sync>,
     /// Limits of the undo store.
     pub snapshots: SnapshotConfig,
@@ -76,7 +76,7 @@ pub struct PlayOptions {
     pub project: Option<PathBuf>,
     /// True if live tools may change the project.
     pub writable: bool,
-    /// True if calls that need an approval run, with live tools.
+    /// True if calls that require approval run, with live tools.
     pub approve: bool,
 }
 
@@ -87,11 +87,11 @@ pub struct PlayOutcome {
     pub problems: Vec<PlayProblem>,
     /// Number of replayed turns.
     pub turns: usize,
-    /// The recording updated with this replay's requests, if it was run for that purpose.
+    /// The recording, updated with the requests of this replay, if the replay was run for this purpose.
     pub learned: Option<Recording>,
 }
 
-/// Error while replaying or making a recording.
+/// Error while replaying or creating a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
     /// The engine returned an error.
@@ -106,7 +106,7 @@ pub enum PlayError {
     /// The recording could not be read back after redaction.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// The recorded session has a project, and no folder was given for it.
+    /// The recorded session has a project, but no folder was specified for the project.
     #[error("the recorded session has a project, but no folder was given for it")]
     NoProject,
     /// The daemon is stopping.
@@ -125,10 +125,11 @@ impl Player {
         }
     }
 
-    /// Records a session, with the requests that it produces under the current configuration. Secrets are redacted.
+    /// Records a session, with the requests that the session produces under the current configuration. Secrets are
+    /// redacted.
     ///
     /// # Errors
-    /// Fails if the journal cannot be read, or if the session cannot be replayed.
+    /// If the journal cannot be read, or if the session cannot be replayed.
     pub async fn record(&self, engine: &Engine, session: SessionId) -> Result<Recording, PlayError> {
         let captured = collect_events(engine, session).await?;
         let project = engine.session(session).await?.show().await?.session.settings.project;
@@ -143,7 +144,7 @@ impl Player {
         self.clean(outcome?.learned.unwrap_or(recording))
     }
 
-    /// Redacts secrets: by their form in all texts, and by their names in the arguments of approvals.
+    /// Redacts secrets: strings that look like secrets in all texts, and arguments of approvals with secret names.
     fn clean(&self, mut recording: Recording) -> Result<Recording, PlayError> {
         let clean = |text: &str| (self.redact)(text);
         for fact in recording.turns.iter_mut().flat_map(|turn| &mut turn.facts) {
@@ -161,7 +162,7 @@ impl Player {
     /// Replays a recording. Its events are sent to `events`. Closing `events` or cancelling `stop` ends the replay.
     ///
     /// # Errors
-    /// Fails if the replay could not start, or if the engine fails. Deviations from the recording are not errors.
+    /// If the replay cannot start, or if the engine fails. Deviations from the recording are not errors.
     pub async fn play(
         &self,
         engine: &Engine,
@@ -200,7 +201,7 @@ impl Player {
         let id = SessionId::generate();
         let settings = SessionSettings { project: mount(head.project, options)?, ..played.session_defaults() };
         let first = head.surroundings.map(|mut surroundings| {
-            // The project's folder may be another one than in the recording.
+            // The project's folder may differ from the recorded one.
             surroundings.project = settings.project.as_ref().map(|mount| mount.path.clone());
             let kind = EventKind::StateChanged { change: StateChange::Surroundings(surroundings) };
             Arc::new(Event { session_id: id, turn_id: None, seq: 1, at: head.began, kind })
@@ -253,7 +254,7 @@ impl Player {
     }
 }
 
-/// The project of a replay. With recorded results, tools change nothing, and the model sees the recorded setting.
+/// The project of a replay. With recorded results, tools change nothing, and the model receives the recorded setting.
 fn mount(recorded: Option<RecordedProject>, options: &PlayOptions) -> Result<Option<Mount>, PlayError> {
     match (recorded, &options.project) {
         (Some(recorded), Some(path)) => {
@@ -266,7 +267,7 @@ fn mount(recorded: Option<RecordedProject>, options: &PlayOptions) -> Result<Opt
     }
 }
 
-/// Opens a journal without durability, as it is discarded.
+/// Opens a journal without durability, as the journal is discarded.
 async fn open_store(path: PathBuf) -> Result<Arc<SqliteStore>, PlayError> {
     let config = StoreConfig { durable: false, readers: 1, ..StoreConfig::at(path) };
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(config)).await;
@@ -284,7 +285,7 @@ async fn collect_events(engine: &Engine, session: SessionId) -> Result<CapturedS
         if subagents.contains_key(&child) {
             continue;
         }
-        // A deleted subagent only has its result.
+        // A deleted subagent only has a result.
         let events = read(engine, child, &mut remaining).await.unwrap_or_default();
         pending.extend(children(&events));
         subagents.insert(child, events);
@@ -300,7 +301,7 @@ async fn collect_events(engine: &Engine, session: SessionId) -> Result<CapturedS
     })
 }
 
-/// The models of the slots, as used by their last turns: an imported session may have used other models.
+/// The models of the slots, as used by the last turns of the session: an imported session may have used other models.
 fn models(mut models: Vec<SlotInfo>, events: &[Arc<Event>], origin: Option<&ImportOrigin>) -> Vec<SlotInfo> {
     let context = origin.and_then(|origin| origin.context.as_ref());
     let mut reported: HashMap<Slot, &str> = HashMap::new();

@@ -3,8 +3,8 @@
 //! - [`Retention`]: the interface for the schedule and for clients. One cleanup runs at a time.
 //! - `due`: the schedule, the selection of expired data, and disk usage.
 //!
-//! The engine asks each session and skips those that are in use, waiting or pinned. Each kind of data is cleaned
-//! separately: if one fails, the failure is reported and the others continue.
+//! The engine asks each session and skips sessions that are in use, waiting or pinned. Each kind of data is cleaned
+//! separately: if the cleanup of one kind fails, the failure is reported and the others continue.
 
 mod schedule;
 #[cfg(test)]
@@ -37,7 +37,7 @@ pub use self::schedule::follow;
 use self::schedule::{Candidate, KeepSince};
 use crate::config::RetentionSettings;
 
-/// Client name of scheduled cleanups.
+/// Client name for scheduled cleanups.
 pub const SCHEDULE: &str = "schedule";
 
 /// Number of sessions read per page when pruning.
@@ -70,15 +70,15 @@ impl Retention {
         Self { engine, store, audit, clock, data, settings: watch::Sender::new(settings), running: Mutex::default() }
     }
 
-    /// Applies new settings from the next cleanup on.
+    /// Applies new settings, starting with the next cleanup.
     pub fn follow_settings(&self, settings: RetentionSettings) {
         self.settings.send_replace(settings);
     }
 
-    /// Sizes of everything in the data folder.
+    /// Sizes of all parts of the data folder.
     ///
     /// # Errors
-    /// Fails if the journal or the data folder cannot be read.
+    /// If the journal or the data folder cannot be read.
     pub async fn storage(&self) -> Result<StorageView, EngineError> {
         let size = self.store.size().await?;
         let data = self.data.clone();
@@ -96,10 +96,10 @@ impl Retention {
         })
     }
 
-    /// Removes expired data, or with `trial` only reports it. The report includes failed removals.
+    /// Removes expired data. With `trial`, only reports it. The report includes failed removals.
     ///
     /// # Errors
-    /// Fails if the sessions cannot be listed.
+    /// If the sessions cannot be listed.
     pub async fn clean(&self, by: &str, trial: bool) -> Result<CleanReport, EngineError> {
         let _guard = self.running.lock().await;
         let settings = self.settings.borrow().clone();
@@ -125,11 +125,11 @@ impl Retention {
         Ok(report)
     }
 
-    /// Removes the sessions that match `filter` and were not used since `unused_since`, or with `trial` only reports
-    /// them. Sessions that are in use, waiting or pinned are skipped.
+    /// Removes the sessions that match `filter` and have not been used since `unused_since`. With `trial`, only reports
+    /// these sessions. Sessions that are in use, waiting or pinned are skipped.
     ///
     /// # Errors
-    /// Fails if the sessions cannot be listed.
+    /// If the sessions cannot be listed.
     pub async fn prune(
         &self,
         filter: &SessionFilter,
@@ -182,7 +182,7 @@ impl Retention {
 
     /// Size of a session on disk in bytes.
     async fn bytes_of(&self, session: &SessionSummary) -> u64 {
-        // If the size is unknown, the session is removed all the same.
+        // If the size is unknown, the session is removed anyway.
         let mut bytes = self.store.event_bytes(session.id).await.unwrap_or_default();
         for folder in ["workspace", "undo", "traces"] {
             let content = schedule::content(self.data.join(folder).join(session.id.to_string())).await;
@@ -205,7 +205,7 @@ impl Cleanup<'_> {
     /// Deletes expired and excess sessions, and returns the others.
     async fn sessions(&mut self, sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
         let size = self.retention.store.size().await.ok();
-        // Removed sessions still take up space until they are overwritten. No further sessions are removed for that
+        // Removed sessions still take up space until they are overwritten. No further sessions are removed to free that
         // space.
         let size = size.filter(|size| size.removed_sessions == 0);
         let used = size.map_or(0, |size| size.bytes.saturating_sub(size.spare_bytes));
@@ -215,7 +215,7 @@ impl Cleanup<'_> {
             if !is_old && excess == 0 {
                 break;
             }
-            // Its files and undo contents are removed too. Their size is not measured.
+            // The session's files and undo contents are also removed. Their size is not measured.
             match self.retention.engine.expire_session(id, last_used, self.trial).await {
                 Ok(true) => {
                     excess = excess.saturating_sub(bytes);
@@ -225,7 +225,7 @@ impl Cleanup<'_> {
                 Ok(false) => self.report.kept_sessions += 1,
                 Err(error) => {
                     self.problem(&format!("could not delete session {id}"), &error);
-                    // The next cleanup removes the rest of it.
+                    // The next cleanup removes the rest of the session.
                     removed.push(id);
                 }
             }
@@ -238,7 +238,7 @@ impl Cleanup<'_> {
             .collect()
     }
 
-    /// Removes files of sessions that were not used for long.
+    /// Removes files of sessions that have not been used for a long time.
     async fn files(&mut self, sessions: &[SessionSummary]) {
         let mut children: HashMap<SessionId, Vec<&SessionSummary>> = HashMap::new();
         for session in sessions {
@@ -289,7 +289,7 @@ impl Cleanup<'_> {
         }
     }
 
-    /// Removes old logs and leftovers, and lets the journal's file shrink.
+    /// Removes old logs and leftovers, and shrinks the journal file if possible.
     async fn rest(&mut self, by: &str) {
         if let Some(before) = self.due.before(self.settings.logs) {
             let (logs, trial) = (self.retention.data.join("logs"), self.trial);
@@ -303,7 +303,7 @@ impl Cleanup<'_> {
             Ok(content) => self.report.add(CleanedPart::Leftovers, 0, content.files, content.bytes),
             Err(error) => self.problem("could not remove leftover workspaces", &error),
         }
-        // Shrinking may take long, so it only runs on request.
+        // Shrinking may take a long time, so it only runs on request.
         if !self.trial
             && by != SCHEDULE
             && let Err(error) = self.retention.store.let_shrink().await
@@ -325,7 +325,7 @@ fn part(area: WorkspaceArea) -> CleanedPart {
     }
 }
 
-/// Removes rotated log files that were last written before `before`. Never removes the current one.
+/// Removes rotated log files that were last written before `before`. Never removes the current log file.
 fn old_logs(folder: &Path, before: Timestamp, trial: bool) -> io::Result<(u64, u64)> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),

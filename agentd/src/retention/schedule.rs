@@ -1,4 +1,4 @@
-//! The schedule of cleanups, and the pure selection of data that is too old or exceeds a limit.
+//! The cleanup schedule, and the pure selection of data that is too old or exceeds a limit.
 //!
 //! Also disk usage of the data folder.
 
@@ -28,7 +28,7 @@ use crate::{
     retention::{Retention, SCHEDULE},
 };
 
-/// Start of the retention period for each kind of data. Data not used since then is expired.
+/// Start of the retention period for each kind of data. Data that has not been used since then is expired.
 pub(super) struct KeepSince {
     now: Timestamp,
     areas: Vec<(WorkspaceArea, Timestamp)>,
@@ -58,8 +58,8 @@ impl KeepSince {
         ago(self.now, limit)
     }
 
-    /// Folders of a session whose files may be cleaned, with the start of their period. Neither the session nor a
-    /// subagent, which shares its files, may be active or used since then.
+    /// Folders of a session whose files may be cleaned, with the start of their retention period. Neither the session
+    /// nor a subagent, which shares the session's files, may be active or have been used since then.
     pub(super) fn areas(
         &self,
         session: &SessionSummary,
@@ -86,7 +86,7 @@ impl KeepSince {
         };
         let candidate = |session: &SessionSummary| {
             let children = || sessions.iter().filter(|child| child.parent == Some(session.id));
-            // Users can also talk to subagents directly.
+            // Users can also send messages to subagents directly.
             let last_used = children().map(|child| child.updated_at).fold(session.updated_at, Timestamp::max);
             Candidate {
                 id: session.id,
@@ -108,13 +108,14 @@ pub(super) struct Candidate {
     pub(super) id: SessionId,
     /// Last use of the session or one of its subagents.
     pub(super) last_used: Timestamp,
-    /// Size in the journal in bytes, estimated by the session's share of the events.
+    /// Size in the journal in bytes, estimated from the session's share of the events.
     pub(super) bytes: u64,
     /// True if the session is expired, regardless of the journal's size.
     pub(super) is_old: bool,
 }
 
-/// Returns true if no turn of the session runs or waits. Only the session itself knows whether clients use it.
+/// Returns true if no turn of the session is running or waiting. Only the session itself can report whether clients use
+/// it.
 fn is_inactive(session: &SessionSummary) -> bool {
     matches!(session.status, SessionStatus::Idle | SessionStatus::Interrupted)
 }
@@ -124,9 +125,9 @@ fn ago(now: Timestamp, limit: Limit<Span>) -> Option<Timestamp> {
     now.checked_sub(limit.0?.0).ok()
 }
 
-/// Delay of the first cleanup after the start, so that it does not slow down a user's first turns.
+/// Delay of the first cleanup after the start, so that the cleanup does not slow down a user's first turns.
 const FIRST_DELAY: Duration = Duration::from_secs(5 * 60);
-/// Interval of the check. Due times follow the clock, not the sleeps, as the machine may be suspended.
+/// Interval between checks. Due times follow the clock, not the sleeps, as the host may be suspended.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time that a due cleanup waits for the daemon to become idle.
 const MAX_DELAY: Duration = Duration::from_secs(60 * 60);
@@ -157,7 +158,7 @@ impl NextCleanup {
         Self(now.saturating_add(FIRST_DELAY).unwrap_or(now))
     }
 
-    /// Returns true if a cleanup is due, and then schedules the next one.
+    /// Returns true if a cleanup is due, and schedules the next one.
     fn advance_if_due(&mut self, now: Timestamp, every: Option<Duration>, is_quiet: bool) -> bool {
         let Some(every) = every else { return false };
         let following = now.saturating_add(every).unwrap_or(now);
@@ -223,7 +224,8 @@ fn part(name: &str) -> StoragePart {
     }
 }
 
-/// Measures without following links. Files that disappear meanwhile or are not accessible count as empty.
+/// Measures without following links. Files that disappear during the measurement or are not accessible are treated as
+/// empty.
 fn measure(path: PathBuf) -> Content {
     let mut content = Content::default();
     let mut stack = vec![path];
@@ -241,7 +243,7 @@ fn measure(path: PathBuf) -> Content {
     content
 }
 
-/// Free space for this user on the disk of a folder in bytes, or 0 if it is unknown.
+/// Free space for this user on the disk that contains `folder`, in bytes, or 0 if unknown.
 pub(super) fn free_bytes(folder: &Path) -> u64 {
     nix::sys::statvfs::statvfs(folder).map_or(0, |disk| {
         let free: u64 = disk.blocks_available();
@@ -360,7 +362,7 @@ mod tests {
             assert_eq!(candidates, [Candidate { id: parent.id, last_used: day(used), bytes: 1000, is_old }]);
         };
         check(10, true);
-        // A session is retained as long as a subagent of it is used.
+        // A session is retained as long as one of its subagents is in use.
         check(90, false);
     }
 
@@ -385,7 +387,7 @@ mod tests {
         check(186, hour, false, true);
         check(400, None, true, false);
         check(401, hour, true, true);
-        // The machine was suspended, and then its clock was set back.
+        // The host was suspended, and then its clock was set back.
         check(9000, hour, true, true);
         check(100, hour, true, false);
         check(161, hour, true, true);

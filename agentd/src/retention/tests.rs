@@ -1,4 +1,4 @@
-//! Tests of cleanups over thirty days of work. [`schedule_task`] tests the schedule.
+//! Tests for cleanups over thirty days of work. [`schedule_task`] tests the schedule.
 
 mod schedule_task;
 
@@ -85,7 +85,7 @@ impl World {
         model.respond_with(|_| says(&"What was said that day. ".repeat(4000)));
         let store = Arc::new(SqliteStore::open(StoreConfig::at(data.join("agentd.db"))).unwrap());
         let mut log = AuditConfig::new(&data, str::to_owned, clock.clone());
-        // A few lines per file, so that trimming has something to remove. A trim adds a line of its own.
+        // A few lines per file, so that trimming has lines to remove. A trim itself adds a line.
         log.rotate_at = 2_000;
         let audit = Arc::new(AuditLog::open(log).unwrap());
         let snapshots = Arc::new(FileSnapshots::new(data.join("undo"), SnapshotConfig::default()));
@@ -119,7 +119,7 @@ impl World {
         let (session, _) =
             self.engine.start_session_with(SessionSettings::default(), start, Default::default()).await.unwrap();
         let id = session.id();
-        // An idle session is unloaded at once, so it is looked up again each time.
+        // An idle session is unloaded immediately, so it is looked up again each time.
         drop(session);
         until("the turn has ended", async || {
             let view = self.engine.session(id).await.ok()?.show().await.ok()?;
@@ -145,7 +145,7 @@ impl World {
         id
     }
 
-    /// Context of a call that may change anything.
+    /// Context for a call that may change anything.
     fn call(&self, session_id: SessionId) -> ToolContext {
         ToolContext {
             session_id,
@@ -201,7 +201,7 @@ impl World {
         self.path(&format!("workspace/{id}/{file}")).exists()
     }
 
-    /// Notices of removed files in the history.
+    /// Notices about removed files in the history.
     async fn notices(&self, id: SessionId) -> Vec<String> {
         let items = self.engine.ports().store.items_between(id, 0, None, 100).await.unwrap();
         let notice = |item: agentd_core::item::Item| match item.body {
@@ -233,11 +233,11 @@ async fn data_folder_stops_growing_within_thirty_days() {
     };
     for part in [StoragePart::Workspaces, StoragePart::Audit] {
         let (before, now) = (bytes(14, part), bytes(29, part));
-        // One file more or less is not growth.
+        // A difference of one file is not growth.
         assert!(now <= before + before / 4 + 8_192, "{part:?} has grown from {before} to {now}");
         assert!(now > 0, "{part:?}");
     }
-    // Overwritten sessions leave space in the journal that is reused.
+    // Removed sessions leave space in the journal that is reused.
     assert!(bytes(29, StoragePart::Journal) < 2 * bytes(14, StoragePart::Journal), "{sizes:#?}");
     // Nine days and the pinned session.
     assert_eq!(world.engine.sessions(100).await.unwrap().len(), 10);
@@ -289,7 +289,7 @@ async fn sessions_in_use_are_not_cleaned() {
     assert_eq!(world.engine.sessions(10).await.unwrap().len(), 1);
 }
 
-/// A cleanup does not count as use of the session, although it adds a notice to the history.
+/// A cleanup does not count as a use of the session, although it adds a notice to the history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cleaning_does_not_count_as_use() {
     let world = World::new(settings());

@@ -1,6 +1,6 @@
 //! Export and import of sessions.
 //!
-//! Also recording and replaying sessions, and the logged requests to models with their answers.
+//! Also recording and replaying sessions, and logged model requests with their answers.
 
 use std::{
     io::{self, Write as _},
@@ -103,7 +103,7 @@ fn write(exporter: &Exporter, form: ExportForm, sink: &BlockingSender<Piece>) ->
     } else {
         exporter.archive(PieceWriter::new(sink, |data| Ok(piece(export_piece::Part::Data(data)))))?
     };
-    // Without a summary, the client knows that the export is incomplete.
+    // Without a summary, the client detects that the export is incomplete.
     Ok(sink.send(Ok(piece(export_piece::Part::Summary((&content).into()))))?)
 }
 
@@ -112,7 +112,7 @@ fn piece(part: export_piece::Part) -> v1::ExportPiece {
 }
 
 /// Forwards the client's pieces until there are no more or the import ends. If the client disconnects, this future is
-/// dropped, and the import sees no end marker.
+/// dropped, and the import receives no end marker.
 async fn forward_pieces(
     mut pieces: impl Stream<Item = Result<v1::ImportPiece, Status>> + Unpin,
     queue: mpsc::Sender<SourcePiece>,
@@ -137,7 +137,7 @@ async fn forward_pieces(
 /// Maximum number of queued events of a replay.
 const QUEUE: usize = 64;
 
-/// Bytes of a recording per message.
+/// Size of one message of a recording, in bytes.
 const PIECE: usize = if MAX_CHUNK_BYTES < 256 << 10 { MAX_CHUNK_BYTES } else { 256 << 10 };
 
 service! { Replays:
@@ -159,7 +159,7 @@ service! { Replays:
         let (sender, events) = mpsc::channel(QUEUE);
         let engine = self.engine.clone();
         let shutdown = self.shutdown.clone();
-        // Ends with the replay, which ends when the client disconnects or the daemon stops.
+        // This task ends with the replay, which ends when the client disconnects or the daemon stops.
         tokio::spawn(async move {
             let stop = shutdown.child_token();
             let playing = play(player, engine, recording, options, update, sender.clone(), stop.clone());
@@ -167,7 +167,7 @@ service! { Replays:
             let status = tokio::select! {
                 playing = &mut playing => playing.err(),
                 () = sender.closed() => {
-                    // The replay must end in order before its folder is removed.
+                    // The replay must stop in an orderly way before its folder is removed.
                     stop.cancel();
                     playing.await.err()
                 }
@@ -231,7 +231,7 @@ fn options(start: v1::PlayStart) -> Result<PlayOptions, Status> {
     Ok(PlayOptions { play, project, writable: start.writable, approve: start.approve })
 }
 
-/// Receives a recording. Nothing is replayed unless it is complete.
+/// Receives a recording. A recording is only replayed if it is complete.
 async fn receive(
     mut parts: impl Stream<Item = Result<v1::PlayRequest, Status>> + Unpin,
 ) -> Result<(v1::PlayStart, Recording), Status> {
@@ -285,10 +285,10 @@ impl From<PlayError> for Refusal {
     }
 }
 
-/// Maximum number of exchanges in one request.
+/// Maximum number of model exchanges in one request.
 const MAX_NUMBERS: usize = 16;
 
-/// Hint on how to enable the log of requests.
+/// Hint on how to enable request logging.
 const RECORD_HINT: &str = "record future requests with `agentctl run --trace` for a session, or with \
                    `trace: {requests: true}` in agentd.yaml for all";
 
@@ -322,7 +322,7 @@ fn write_exchanges(stored: &StoredExchanges, sink: &BlockingSender<Result<v1::Tr
         writer.write_all(b"\n")?;
     }
     writer.flush()?;
-    // Without a summary, the client knows that the output is incomplete.
+    // Without a summary, the client detects that the output is incomplete.
     let summary = v1::TraceSummary { remarks: stored.remarks.clone() };
     sink.send(Ok(v1::TracePiece { part: Some(trace_piece::Part::Summary(summary)) }))
 }

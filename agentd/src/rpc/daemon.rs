@@ -1,8 +1,8 @@
 //! The daemon itself, its storage, and the tokens and cost of its model calls.
 //!
-//! Also `Watch`, one client's stream of events of all sessions. Events are pulled when the connection has capacity for
-//! them. Changes of a session are coalesced: its summary is read from the journal once for all of them. A slow client
-//! loses the oldest events and is notified of it; nothing waits for it.
+//! Also `Watch`, one client's event stream for all sessions. Events are pulled when the connection has capacity.
+//! Changes of a session are coalesced: the session's summary is read from the journal once for all of them. A slow
+//! client loses the oldest events and is notified of the loss; nothing waits for the client.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -41,10 +41,10 @@ use crate::{
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Name of the slot of a request in errors.
+/// Name of a request's slot in errors.
 const SLOT: &str = "the model slot";
 
-/// Maximum length of a client's name in characters. The rest is truncated.
+/// Maximum length of a client name in characters. The rest is truncated.
 const MAX_CLIENT_NAME: usize = 60;
 
 service! { Daemon:
@@ -198,13 +198,13 @@ const DEFAULT_SESSIONS: usize = 100;
 /// Maximum number of sessions in a snapshot.
 const MAX_SESSIONS: usize = 1000;
 
-/// Maximum number of questions and answers that a watch remembers to report each once.
+/// Maximum number of questions and answers that a watch remembers in order to report each only once.
 const MAX_SENT: usize = 1024;
 
-/// Event stream of one call of `Watch`.
+/// Event stream of one `Watch` call.
 pub(super) type WatchStream = ReplyStream<v1::WatchEvent>;
 
-/// State of a watch, with the events that are ready to send.
+/// State of a watch, with the events that are ready to be sent.
 pub(super) struct Watch {
     engine: Engine,
     news: NewsReader,
@@ -212,14 +212,14 @@ pub(super) struct Watch {
     ready: VecDeque<Kind>,
     /// Sessions that have changed since they were last sent.
     changed: BTreeSet<SessionId>,
-    /// Questions (false) and answers (true) that were already sent, oldest first. A subagent's parent session repeats
-    /// both.
+    /// Questions (false) and answers (true) that have already been sent, oldest first. A subagent's parent session
+    /// repeats both.
     sent: VecDeque<(InterruptId, bool)>,
     shutdown: CancellationToken,
 }
 
 impl Watch {
-    /// Starts a watch that reports events from now on.
+    /// Starts a watch for events from now on.
     pub(super) async fn start(
         engine: Engine,
         request: v1::WatchRequest,
@@ -233,7 +233,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Converts the watch into the stream for the client.
+    /// Converts the watch into the client's stream.
     pub(super) fn into_stream(self) -> WatchStream {
         stream::unfold(Some(self), |watch| async move {
             let mut watch = watch?;
@@ -307,7 +307,7 @@ impl Watch {
                 self.changed.remove(&session);
                 self.ready.push_back(Kind::SessionDeleted(SessionDeleted { session_id: session.to_string() }));
             }
-            // The parent session repeats the questions of a subagent.
+            // The parent session repeats a subagent's questions.
             SessionNews::Fact { is_child: true, .. } if !self.request.children => {}
             SessionNews::Fact { session, seq, is_event, .. } => {
                 if is_event && let Some(event) = self.engine.stored_event(session, seq).await? {
@@ -320,7 +320,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Adds the event, unless it repeats one that was already sent.
+    /// Adds the event, unless it repeats an event that has already been sent.
     fn queue(&mut self, event: &Event) {
         let question = match &event.kind {
             EventKind::InterruptRaised { interrupt } => Some((interrupt.id, false)),
@@ -339,7 +339,7 @@ impl Watch {
         self.ready.extend(dedicated_event(event));
     }
 
-    /// Current summary of a session. `None` if it was deleted or is filtered out.
+    /// Current summary of a session. `None` if the session was deleted or is filtered out.
     async fn summary(&self, session: SessionId) -> Result<Option<v1::SessionSummary>, Refusal> {
         let summary = self.engine.summary(session).await?;
         let shown = summary.filter(|summary| self.request.children || summary.parent.is_none());
@@ -347,7 +347,7 @@ impl Watch {
     }
 }
 
-/// The dedicated watch event of a session's event, if any. The change of the session is reported in addition.
+/// The dedicated watch event for a session event, if any. The change of the session is reported in addition.
 fn dedicated_event(event: &Event) -> Option<Kind> {
     let session_id = event.session_id.to_string();
     let turn_id = || event.turn_id.map(|turn| turn.to_string()).unwrap_or_default();

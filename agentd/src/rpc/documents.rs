@@ -1,4 +1,4 @@
-//! Documents of sessions: indexing, listing, reading and searching for users.
+//! Session documents: indexing, listing, reading and searching for users.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -20,15 +20,16 @@ use tonic::Status;
 
 use super::{Context, Refusal, ReplyStream};
 
-/// Capacity for progress that the client has not read yet. Further progress is dropped, as later messages supersede it.
+/// Capacity for progress messages that the client has not read yet. Further messages are dropped, as later messages
+/// supersede them.
 const PROGRESS_QUEUE: usize = 32;
-/// Maximum number of paths of one request.
+/// Maximum number of paths in one request.
 const MAX_PATHS: usize = 10_000;
 /// Maximum number of open documents for one request.
 const MAX_OPEN_DOCUMENTS: usize = 300;
 /// Time after which a search starts no further documents.
 const SEARCH_TIME_LIMIT: Duration = Duration::from_secs(120);
-/// Maximum number of results of one request.
+/// Maximum number of results for one request.
 const MAX_RESULTS: usize = 200;
 /// Maximum size of a query in bytes.
 const MAX_QUERY_BYTES: usize = 2000;
@@ -42,7 +43,7 @@ service! { Documents:
         // Errors of the first page are reported before the stream starts.
         let mut page = pages.next(&self.engine).await?;
         let progress = |step: DocumentProgress| part(Part::Progress((&step).into()));
-        // Documents that were read completely stay indexed if the client disconnects.
+        // Completely read documents stay indexed if the client disconnects.
         Ok(self.steps(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
@@ -119,7 +120,8 @@ impl Context {
         &*self.parts().library
     }
 
-    /// Runs work that reports progress, and streams its progress and result. Cancelled when the client disconnects.
+    /// Runs work that reports progress, and streams the progress and the result. The work is cancelled when the client
+    /// disconnects.
     fn steps<T: Send + 'static, F: Future<Output = Result<T, Refusal>> + Send + 'static>(
         &self,
         step: impl Fn(DocumentProgress) -> T + Send + Sync + 'static,
@@ -152,7 +154,7 @@ impl Context {
         Ok(Pages { session, paths: paths.into(), offset: 0, names: HashSet::new(), notes: Vec::new() })
     }
 
-    /// The documents and the query of a search.
+    /// Reads the documents and the query of a search request.
     async fn search_of(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
         let query = DocumentQuery::from(&request);
         if query.text.trim().is_empty() || query.text.len() > MAX_QUERY_BYTES {
@@ -173,7 +175,7 @@ impl Context {
 struct Pages {
     session: SessionId,
     paths: VecDeque<String>,
-    /// Number of documents already returned for the first path.
+    /// Number of documents already returned for the first remaining path.
     offset: usize,
     /// Names of all returned documents, as two paths may lead to the same one.
     names: HashSet<String>,

@@ -1,11 +1,11 @@
-//! One client's stream of a session's events.
+//! One client's event stream for a session.
 //!
-//! Events are pulled when the connection has capacity for them. A client that stops reading only stops the pulling: the
-//! engine has a bounded queue per reader, drops the deltas that do not fit, and reads the rest from the journal once
+//! Events are pulled when the connection has capacity. If a client stops reading, only the pulling stops: the engine
+//! has a bounded queue per reader, drops the deltas that do not fit, and reads the other events from the journal once
 //! the client continues.
 //!
-//! Also the requests to the client of a turn: calls of its tools, and questions about files that it holds. Pending
-//! requests are dropped when the client closes its half of the stream.
+//! Also the requests to the client of a turn: calls to the client's tools, and questions about files that the client
+//! has open. Pending requests are dropped when the client closes its half of the stream.
 
 use std::collections::HashMap;
 
@@ -36,14 +36,14 @@ use crate::rpc::{Refusal, ReplyStream};
 /// Event stream of one call.
 pub(super) type EventStream = ReplyStream<v1::Event>;
 
-/// Condition that ends a feed, unless the daemon stops first.
+/// Condition that ends a feed. A feed also ends when the daemon stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FeedEnd {
     /// When the client disconnects.
     Disconnect,
     /// When this turn ends.
     TurnEnd(TurnId),
-    /// When all stored events were sent.
+    /// When all stored events have been sent.
     CaughtUp,
 }
 
@@ -53,15 +53,15 @@ pub(super) enum FeedEnd {
 pub(super) enum ClientNotice {
     /// A command was refused. The turn continues.
     Refused(Box<Refusal>),
-    /// The client violated the protocol. Its stream ends, the turn continues.
+    /// The client violated the protocol. The client's stream ends, the turn continues.
     Broken(Box<Refusal>),
     /// The model calls a tool of the client.
     ToolRequested(Box<ClientToolCall>),
-    /// A tool asks about a file that the client holds.
+    /// A tool asks about a file that the client has open.
     FileRequested(Box<ClientFileRequest>),
 }
 
-/// Feed of one client, and everything that ends with it.
+/// Feed of one client, and the resources that are released with the feed.
 pub(super) struct Feed {
     pub(super) subscription: Subscription,
     pub(super) feed_end: FeedEnd,
@@ -69,9 +69,9 @@ pub(super) struct Feed {
     pub(super) turn_id: Option<TurnId>,
     pub(super) notices: mpsc::Receiver<ClientNotice>,
     pub(super) shutdown: CancellationToken,
-    /// Stops the reader of commands when the client disconnects.
+    /// Stops the command reader when the client disconnects.
     pub(super) _reader: Option<DropGuard>,
-    /// Sequence number of the last event sent. Notices get this number.
+    /// Sequence number of the last event sent. Notices have the same number.
     pub(super) seen: u64,
 }
 
@@ -106,7 +106,7 @@ impl Feed {
         }
         let end = |refusal: Refusal| Some((Err(refusal.into()), false));
         tokio::select! {
-            // Events that have occurred are sent before requests, errors and the end at a shutdown.
+            // Events that have occurred are sent before requests, errors and the end of the stream at a shutdown.
             biased;
             event = self.subscription.next() => match event? {
                 Ok(event) => Some(self.show(&event)),
@@ -131,7 +131,8 @@ impl Feed {
         (Ok(event.into()), !is_last)
     }
 
-    /// Event with a request to the client. It is not stored: the session records the call and its result.
+    /// Creates an event with a request to the client. The event is not stored: the session records the call and its
+    /// result.
     fn request_event(&self, kind: Kind) -> NextEvent {
         let event = v1::Event {
             session_id: self.subscription.session_id().to_string(),
@@ -143,7 +144,7 @@ impl Feed {
         (Ok(event), true)
     }
 
-    /// Warning about a refused command, for the client that sent it. It is not stored.
+    /// Warning about a refused command, for the client that sent the command. The warning is not stored.
     fn warning(&self, refusal: &Refusal) -> Event {
         let kind = EventKind::Warning { code: "command_refused".to_owned(), message: refusal.sentence() };
         let session_id = self.subscription.session_id();
@@ -162,7 +163,7 @@ impl<Q, A> PendingRequests<Q, A> {
         Self { requests, pending: HashMap::new() }
     }
 
-    /// The next request. Never returns if there is no line or the turn has ended.
+    /// The next request. Never returns if there is no channel or the turn has ended.
     async fn next(&mut self) -> Q {
         if let Some(requests) = &mut self.requests
             && let Some(request) = requests.recv().await
@@ -172,7 +173,7 @@ impl<Q, A> PendingRequests<Q, A> {
         std::future::pending().await
     }
 
-    /// Registers the channel for an answer. Channels whose other end is gone are removed.
+    /// Registers the channel for an answer. Channels with a closed receiver are removed.
     fn wait(&mut self, id: String, reply: oneshot::Sender<A>) {
         self.pending.retain(|_, pending| !pending.is_closed());
         self.pending.insert(id, reply);
@@ -187,7 +188,7 @@ impl<Q, A> PendingRequests<Q, A> {
         Err(Refusal::invalid(message.replace("{}", &format!("{shown:?}"))).with_hint(hint))
     }
 
-    /// Sends an answer to its request. A turn that has ended no longer needs it.
+    /// Sends an answer to the waiting request. A turn that has ended no longer needs the answer.
     fn reply(&mut self, id: &str, answer: A) {
         if let Some(reply) = self.pending.remove(id) {
             let _ = reply.send(answer);
@@ -197,21 +198,21 @@ impl<Q, A> PendingRequests<Q, A> {
 
 /// Request to the client of a turn.
 pub(super) enum ClientQuestion {
-    /// Call of one of the client's tools.
+    /// Call to one of the client's tools.
     Tool(ClientToolRequest),
-    /// Question about a file that the client holds.
+    /// Question about a file that the client has open.
     File(ClientFileQuestion),
 }
 
-/// Request lines to the client of one turn.
+/// Request channels to the client of one turn.
 pub(super) struct ClientCalls {
     tools: PendingRequests<ClientToolRequest, ClientToolAnswer>,
     files: PendingRequests<ClientFileQuestion, ClientFileAnswer>,
 }
 
 impl ClientCalls {
-    /// Creates the lines to a client that offers tools or holds files, and their engine ends. They must exist before
-    /// the turn, which may use them at once.
+    /// Creates the channels to a client that offers tools or has open files, and the engine's ends of these channels.
+    /// The channels must exist before the turn, which may use them immediately.
     pub(super) fn of(start: &Start) -> (Self, ClientLines) {
         let (tools, requests) = (!start.tools.is_empty()).then(ClientLine::new).unzip();
         let access = |writes| if writes { ClientFileAccess::ReadWrite } else { ClientFileAccess::Read };
@@ -227,8 +228,8 @@ impl ClientCalls {
         }
     }
 
-    /// Sends a request to the client. If the client leaves too much unread, a tool call ends at once and a file
-    /// question times out.
+    /// Sends a request to the client. If the client has too many unread requests, a tool call ends immediately and a
+    /// file question times out.
     pub(super) fn offer(&mut self, turn: TurnId, question: ClientQuestion, stream: &mpsc::Sender<ClientNotice>) {
         match question {
             ClientQuestion::Tool(ClientToolRequest { call, reply }) => {
@@ -250,7 +251,8 @@ impl ClientCalls {
     /// Passes an answer to the waiting call.
     ///
     /// # Errors
-    /// Fails if no call waits for it, or if its picture is invalid. In the latter case, the call keeps waiting.
+    /// If no call waits for the answer, or if the answer's picture is invalid. In the latter case, the call keeps
+    /// waiting.
     pub(super) async fn answer_tool(&mut self, engine: &Engine, answer: ToolAnswer) -> Result<(), Refusal> {
         let ToolAnswer { call_id, outcome, picture } = answer;
         let unknown = "no pending call {} of a tool of this client";
@@ -271,7 +273,7 @@ impl ClientCalls {
     /// Passes an answer to the waiting question.
     ///
     /// # Errors
-    /// Fails if no question waits for it.
+    /// If no question waits for the answer.
     pub(super) fn answer_file(&mut self, answer: FileAnswer) -> Result<(), Refusal> {
         let id = answer.request_id.clone();
         let unknown = "no pending file request {}";

@@ -1,15 +1,17 @@
-//! The gRPC services. Each method decodes, delegates to the engine and encodes; nothing is decided here.
+//! The gRPC services. Each method decodes the request, delegates to the engine and encodes the result; nothing is
+//! decided here.
 //!
-//! - `turns`: starting and controlling turns, and subscribing to sessions; `feed`: the event streams of both, and
-//!   requests to the client of a turn.
-//! - `sessions`: sessions, their files and worktrees; `documents`: the content of documents among them; `archives`:
-//!   export and import, recordings, and logged requests to models.
-//! - `policy`: pending questions, grants, verdicts of the rules, the audit log, and tests of other rules on its calls.
+//! - `turns`: starting and controlling turns, and subscribing to sessions; `feed`: the event streams for turns and
+//!   subscriptions, and requests to the client of a turn.
+//! - `sessions`: sessions, their files and worktrees; `documents`: the content of session documents; `archives`: export
+//!   and import, recordings, and logged model requests.
+//! - `policy`: pending questions, grants, rule verdicts, the audit log, and dry runs of other rules on logged calls.
 //! - `extensions`: projects, plugins, skills and MCP servers.
-//! - `daemon`: the daemon itself, its storage and cost, and events of all sessions.
+//! - `daemon`: the daemon itself, its storage and cost, and the events of all sessions.
 //!
-//! [`router`] combines the services with health and reflection. [`serve`] serves clients until the token is cancelled.
-//! The daemon drains its turns before it cancels, so that every stream shows the end of its turn before it closes.
+//! [`router`] combines the services with health checks and reflection. [`serve`] serves clients until the token is
+//! cancelled. The daemon drains its turns before it cancels the token, so that every stream reports the end of its turn
+//! before closing.
 
 /// Implements the methods of a service. Requests are unwrapped, answers are wrapped, and any error that converts to a
 /// [`Refusal`] is accepted.
@@ -68,14 +70,14 @@ use tonic::{
 
 use crate::{boot::Parts, control::DaemonControl, failure::Refusal, health::Health};
 
-/// Receive window of uploads on a connection, in bytes.
+/// Receive window for uploads on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
 
 type Reply<T> = Result<Response<T>, Status>;
 
 type ReplyStream<T> = BoxStream<'static, Result<T, Status>>;
 
-/// Error of a method: a status, or a refusal converted to one.
+/// Error of a method: a status, or a refusal converted to a status.
 struct MethodError(Status);
 
 impl<E> From<E> for MethodError
@@ -97,22 +99,22 @@ async fn reply<T>(work: impl Future<Output = Result<T, MethodError>>) -> Reply<T
     work.await.map(Response::new).map_err(|MethodError(status)| status)
 }
 
-/// Facts about the daemon at the time it starts to serve.
+/// Information about the daemon when it starts to serve.
 #[derive(Clone)]
 pub struct DaemonInfo {
-    /// Time of the daemon's start.
+    /// Time at which the daemon started.
     pub started: Instant,
-    /// Socket on which it listens. The path may change.
+    /// Socket on which the daemon listens. The path may change.
     pub socket: watch::Receiver<PathBuf>,
-    /// Folder of the journal and the workspaces.
+    /// Folder that contains the journal and the workspaces.
     pub data_dir: PathBuf,
     /// Health checks of the stored data.
     pub health: Arc<Health>,
-    /// Digests of the variables of models and keys at the start, for comparison by clients.
+    /// Digests of the variables for models and keys at the start, for comparison by clients.
     pub started_with: StartVariables,
 }
 
-/// State that all services share.
+/// State shared by all services.
 #[derive(Clone)]
 pub(crate) struct Context {
     engine: Engine,
@@ -131,7 +133,7 @@ impl Context {
 /// Creates all services. Their streams end with `UNAVAILABLE` when `shutdown` is cancelled.
 ///
 /// # Errors
-/// Fails if the descriptors for reflection cannot be read, which is a defect of the build.
+/// If the descriptors for reflection cannot be read, which is a defect of the build.
 pub async fn router(
     info: DaemonInfo,
     control: Arc<DaemonControl>,
@@ -163,7 +165,7 @@ pub async fn router(
     Ok(router)
 }
 
-/// Path of a folder. It must be absolute, as the daemon has another working directory than its client.
+/// Path of a folder. The path must be absolute, as the daemon and the client have different working directories.
 fn absolute(folder: String) -> Result<PathBuf, Refusal> {
     if Path::new(&folder).is_absolute() {
         return Ok(folder.into());
@@ -171,11 +173,11 @@ fn absolute(folder: String) -> Result<PathBuf, Refusal> {
     Err(Refusal::invalid("the path of the folder is not absolute").with_hint("use an absolute path"))
 }
 
-/// Serves until `shutdown` is cancelled. Then no new connections are accepted, and open ones have `grace` to close: a
-/// connection whose client stopped reading would never close.
+/// Serves until `shutdown` is cancelled. After that, no new connections are accepted, and open ones have `grace` to
+/// close: a connection whose client has stopped reading would never close.
 ///
 /// # Errors
-/// Fails if the transport fails. Errors of single connections are not reported.
+/// If the transport fails. Errors of single connections are not reported.
 pub async fn serve(
     router: Router,
     incoming: impl Stream<Item = io::Result<Io>> + Send + 'static,

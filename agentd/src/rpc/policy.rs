@@ -1,6 +1,6 @@
-//! Verdicts of the rules on calls, the effect of a proposed rule file, and reading the audit log.
+//! Rule verdicts for calls, the effect of a proposed rule file, and reading the audit log.
 //!
-//! Also the dry run of other rules on the calls in the audit log, which is pure: calls in, counted changes out. And
+//! Also the dry run of other rules on the calls in the audit log, which is pure: calls in, counted changes out. Also
 //! pending questions and grants.
 
 use std::{
@@ -115,7 +115,7 @@ service! { Audit:
     async fn list(&self, request: v1::ListAuditRequest) -> v1::ListAuditResponse {
         let session_id = match request.session.as_str() {
             "" => None,
-            // The log still has entries of deleted sessions, which are only found by their full ID.
+            // The log still contains entries of deleted sessions, which can only be found by their full ID.
             name => Some(match name.parse() {
                 Ok(id) => id,
                 Err(_) => self.session_id(name).await?,
@@ -138,7 +138,7 @@ impl Context {
         Ok(self.engine.dry_run_subject(self.named_session(session).await?).await?)
     }
 
-    /// The subject for a session's calls. For a deleted session, that of a new one.
+    /// The subject for calls in a session. For a deleted session, the subject for a new session.
     async fn subject_of_session(&self, session: Option<SessionId>) -> DryRunSubject {
         match self.engine.dry_run_subject(session).await {
             Ok(dry_run_subject) => dry_run_subject,
@@ -146,7 +146,7 @@ impl Context {
         }
     }
 
-    /// The compiled rules with this file in place of the user's.
+    /// The compiled rules with `rules` in place of the user's file.
     async fn proposed(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
@@ -157,9 +157,9 @@ impl Context {
     }
 }
 
-/// Maximum number of distinct kinds of changes. Further ones are merged by verdict.
+/// Maximum number of distinct kinds of changes. Further kinds are merged by verdict.
 const MAX_KINDS: usize = 200;
-/// Marker of a truncated text in the log.
+/// Marker for truncated text in the log.
 const TRUNCATION_MARK: &str = "[cut: ";
 
 /// Comparison of two sets of rules.
@@ -182,13 +182,13 @@ struct Kind {
 }
 
 impl<'a> PolicyDryRun<'a> {
-    /// Creates the comparison of two sets of rules for these tools.
+    /// Creates a comparison of two rule sets for these tools.
     pub(crate) fn new(now: &'a Rules, then: &'a Rules, tools: &'a [ToolSpec]) -> Self {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
     /// Evaluates a logged decision again, with the model's original arguments, the recorded link target, and the
-    /// session's current state. Lines of earlier versions do not record link targets.
+    /// session's current state. Lines from earlier versions do not record link targets.
     pub(crate) fn judge(&mut self, decision: &Decision, dry_run_subject: &DryRunSubject) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),
@@ -203,7 +203,7 @@ impl<'a> PolicyDryRun<'a> {
         let tool = self.tools.iter().find(|tool| tool.name == decision.tool);
         let tool = tool.map_or_else(|| Cow::Owned(unknown_tool(&decision.tool)), Cow::Borrowed);
         let followed = leads_to.and_then(|leads_to| FollowedLink::reconstruct(&arguments, leads_to));
-        // The log does not record where a command started.
+        // The log does not record the folder in which a command started.
         let looked_up = LookedUp { followed, start: None };
         let comparison = Comparison {
             now: dry_run_subject.judge(self.now, &tool, &arguments, &looked_up),
@@ -238,7 +238,7 @@ impl<'a> PolicyDryRun<'a> {
     }
 }
 
-/// Maximum size of a list in bytes. A single interrupt may exceed it.
+/// Maximum size of a list in bytes. A single interrupt may exceed this size.
 const MAX_LIST_BYTES: usize = MAX_MESSAGE_BYTES / 2;
 
 service! { Interrupts:
@@ -289,7 +289,7 @@ service! { Grants:
     }
 }
 
-/// Parses the answer of a request.
+/// Parses the answer in a request.
 pub(super) fn read_answer(id: &str, answer: Option<v1::Answer>) -> Result<(InterruptId, Answer), Refusal> {
     Ok((read_id(id)?, answer.ok_or(WireError::Missing("the answer"))?.try_into()?))
 }
@@ -300,7 +300,7 @@ fn read_id(id: &str) -> Result<InterruptId, Refusal> {
         .map_err(|error| Refusal::from(error).with_hint("`agentctl interrupts` lists the pending questions"))
 }
 
-/// As many interrupts as fit into one message, at least one.
+/// Returns as many interrupts as fit into one message, at least one.
 fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
     let mut page = v1::ListInterruptsResponse::default();
     let mut bytes = 0;
@@ -316,8 +316,8 @@ fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
     page
 }
 
-/// Limits pending interrupts for the view of a whole session. Previews that exceed the size of a message are left out;
-/// the list of interrupts contains them.
+/// Limits pending interrupts for the view of a whole session. Previews that exceed the message size limit are omitted.
+/// The list of interrupts contains them.
 pub(super) fn limit_previews(mut pending: Vec<Interrupt>) -> Vec<Interrupt> {
     let mut bytes = 0;
     for interrupt in &mut pending {
@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Many questions of one session must not hide those of another.
+    /// Many questions from one session must not hide those of another.
     #[test]
     fn interrupt_pages_fit_a_message_and_cover_all() {
         let pending: Vec<Interrupt> = (0..9).map(|_| interrupt(6 << 20)).chain([interrupt(1)]).collect();

@@ -27,7 +27,7 @@ const MAX_RESULTS: usize = 200;
 /// Maximum number of items.
 const MAX_ITEMS: usize = 10_000;
 
-/// Maximum size of the items in an answer in bytes, below what clients accept in one message.
+/// Maximum size of the items in an answer in bytes. Less than clients accept in one message.
 const MAX_ITEMS_BYTES: usize = 12 * 1024 * 1024;
 
 service! { Sessions:
@@ -186,7 +186,7 @@ service! { Worktrees:
 
     async fn apply(&self, request: v1::ApplyWorktreeRequest) -> v1::AppliedWorktree {
         let engine = self.engine.clone();
-        // Spawned, so that it completes even if the client disconnects.
+        // Spawned, so that the operation completes even if the client disconnects.
         let applied = tokio::spawn(async move { engine.apply_worktree(&request.worktree).await }).await;
         Ok((&applied.map_err(|error| Status::internal(error.to_string()))??).into())
     }
@@ -199,7 +199,7 @@ service! { Worktrees:
     }
 }
 
-/// Receives a file. Nothing is stored unless it is complete.
+/// Receives a file. An incomplete file is not stored.
 async fn receive(
     mut chunks: impl Stream<Item = Result<v1::UploadChunk, Status>> + Unpin,
 ) -> Result<(v1::UploadHeader, Vec<u8>), Status> {
@@ -248,7 +248,7 @@ async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     })
 }
 
-/// Cursor in the list of sessions, from `next` of an earlier answer.
+/// Cursor in the list of sessions, from `next` in an earlier answer.
 fn parse_cursor(after: &str) -> Result<Option<u64>, Refusal> {
     if after.is_empty() {
         return Ok(None);

@@ -23,7 +23,7 @@ use crate::rpc::{
     feed::{ClientCalls, ClientNotice, EventStream, Feed, FeedEnd},
 };
 
-/// Capacity for notices to a client. Further ones are dropped: a client that far behind does not read them.
+/// Capacity for notices to a client. Further notices are dropped, as a client that far behind does not read them.
 const NOTICE_QUEUE: usize = 64;
 
 #[tonic::async_trait]
@@ -45,7 +45,7 @@ impl Turns for Context {
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (notices, notice_receiver) = mpsc::channel(NOTICE_QUEUE);
         let disconnected = CancellationToken::new();
-        // A client that joined another client's turn does not affect it by leaving.
+        // A client that joined another client's turn does not affect the turn by leaving.
         let reports_disconnect = while_connected && !started.joined;
         let reader =
             CommandReader { engine: self.engine.clone(), session, turn_id, client, reports_disconnect, notices };
@@ -135,7 +135,8 @@ impl Context {
         if variables.is_empty() {
             return self.start_turn_here(start, lines).await;
         }
-        // The turn may call a server before its session is known. It then uses the latest lent values, which are these.
+        // The turn may call a server before the turn's session is registered. The turn then uses the most recently lent
+        // values, which are `variables`.
         self.control.set_client_values(None, variables.clone());
         let started = self.start_turn_here(start, lines).await?;
         self.control.set_client_values(Some(started.0.id()), variables);
@@ -149,7 +150,7 @@ impl Context {
     ) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let (texts, parts) = input_parts(std::mem::take(&mut start.parts))?;
         if !texts.is_empty() {
-            // One line per text.
+            // Each text becomes one line.
             let lines: Vec<String> = start.text.take().into_iter().chain(texts).collect();
             check_length(start.text.insert(lines.join("\n")))?;
         }
@@ -161,7 +162,7 @@ impl Context {
             settings.get_or_insert_default().folders.extend(folders.iter().cloned().map(unnamed));
         }
         let mut start = StartTurn::try_from(start)?;
-        // The daemon decides which variables pass, whatever a client sends.
+        // The daemon decides which variables are passed, regardless of what a client sends.
         start.environment = start.environment.allowed(&self.control.passed_variables());
         if start.text.is_none() && !parts.is_empty() {
             return Err(Refusal::invalid("the input has parts but no text")
@@ -206,7 +207,7 @@ impl Context {
 }
 
 /// Executes the commands that a client sends to its turn. Ends when the client closes its half of the stream or
-/// disconnects. A command that has started is always completed.
+/// disconnects. A command that has started always completes.
 struct CommandReader {
     engine: Engine,
     session: SessionHandle,
@@ -251,7 +252,7 @@ impl CommandReader {
                     let _ = self.notices.try_send(ClientNotice::Refused(Box::new(too_large())));
                     return;
                 }
-                // Any other error is the end of the connection. It cancels nothing.
+                // Any other error means that the connection has ended, which cancels nothing.
                 _ => return,
             };
             // Boxed, as most clients never send commands and need no memory for them.
@@ -313,7 +314,7 @@ fn parse_start(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
     Ok(start)
 }
 
-/// Refusal of a frame that is too large, after which the stream cannot be read.
+/// Refusal for a frame that is too large. The stream cannot be read after such a frame.
 fn too_large() -> Refusal {
     let limit = MAX_MESSAGE_BYTES >> 20;
     let message = format!(

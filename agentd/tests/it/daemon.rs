@@ -1,4 +1,4 @@
-//! Daemon with temporary folders, stopped at the end of the test.
+//! Daemon with temporary folders, stopped when the test ends.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use nix::{
     unistd::Pid,
 };
 
-/// Time limit of every wait. Never reached in a passing test.
+/// Time limit for every wait. Never reached in a passing test.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Home {
@@ -164,7 +164,7 @@ impl Drop for Daemon {
 }
 
 impl ExitOutput {
-    /// Checks the exit code, and that standard error contains each of these texts.
+    /// Checks the exit code, and that standard error contains each string in `parts`.
     #[track_caller]
     pub(crate) fn assert_exit(&self, code: i32, parts: &[&str]) {
         for part in parts {

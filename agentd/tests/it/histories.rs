@@ -1,8 +1,8 @@
-//! For any journal, the requests to a model follow the providers' rules. A history that violates one would be rejected
-//! in every turn from then on.
+//! For any journal, the model requests follow the providers' rules. A history that violates a rule would be rejected in
+//! every later turn.
 //!
-//! The test covers the whole path: from the journal through the engine and the adapter over HTTP to a server that
-//! validates.
+//! The test covers the whole path: from the journal through the engine and the adapter over HTTP to a validating
+//! server.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn text() -> impl Strategy<Value = String> {
         "<system_reminder>",
         "{\"tool\": \"look\", \"args\": {}}",
         "\u{feff}\u{202e}\u{2028}",
-        // A picture whose file is gone: it is described in text by its path.
+        // A picture whose file is gone: the request describes the picture in text, by its path.
         "![a picture](/large_tool_results/gone.png)",
     ];
     select(texts.to_vec()).prop_map(str::to_owned)
@@ -130,7 +130,7 @@ fn body() -> impl Strategy<Value = ItemBody> {
     ]
 }
 
-/// Content of the journal, and continuation of the session.
+/// Content of the journal, and parameters for continuing the session.
 #[derive(Debug, Clone)]
 struct History {
     turns: Vec<Vec<ItemBody>>,
@@ -138,7 +138,7 @@ struct History {
     limit: usize,
     /// True if a message is sent; otherwise the last turn is resumed.
     has_message: bool,
-    /// True if only one step is left, so that the final answer is requested without tools.
+    /// True if only one step remains, so that the final answer is requested without tools.
     is_last: bool,
 }
 
@@ -152,7 +152,7 @@ fn history() -> impl Strategy<Value = History> {
     })
 }
 
-/// Writes the turns into a journal. All have ended, none has completed.
+/// Writes the turns into a journal. All turns have ended, none has completed.
 async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::new());
     let mut events = Vec::new();
@@ -240,7 +240,7 @@ async fn run_next_turn(model: &Arc<dyn Model>, history: History) -> Option<Strin
 fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = runtime.block_on(ModelServer::start());
-    // The model calls once, so that the request after a call is checked too.
+    // The model makes one call, so that the request after a call is also checked.
     server.respond_with(|request| match request.body["tools"].is_null() {
         _ if request.body.to_string().contains("look is done") => Reply::text("I go on."),
         true => Reply::text(r#"{"tool": "look", "args": {}}"#),

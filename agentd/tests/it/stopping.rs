@@ -1,4 +1,4 @@
-//! Stop of a daemon while a turn runs.
+//! Stopping a daemon while a turn runs.
 
 use std::net::TcpListener;
 
@@ -34,7 +34,7 @@ impl StuckDaemon {
         Self { home, daemon, _model: model, runtime }
     }
 
-    /// Starts a turn and reads until it has started.
+    /// Starts a turn and reads the stream until the turn has started.
     fn start_turn(&self) -> TurnStream {
         self.runtime.block_on(async {
             let client = Client::connect(&self.home.socket()).await.unwrap();
@@ -111,7 +111,7 @@ fn second_signal_stops_immediately() {
     stuck.daemon.signal(Signal::SIGTERM);
     let (home, output) = stuck.wait();
     output.assert_exit(1, &["stopped immediately by a second signal", "hint: "]);
-    // The next start reports the turn that the stop cut off.
+    // The next start reports the turn that the stop interrupted.
     let next = home.start();
     wait_until("the interrupted turn is reported", || home.log().contains("when the daemon last stopped"));
     assert_eq!(next.stop().status.code(), Some(0));

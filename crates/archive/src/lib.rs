@@ -1,13 +1,13 @@
 //! Export and import of sessions as files.
 //!
-//! An archive is a gzipped tar that common tools can open. It contains `manifest.json` first, then the events of each
+//! An archive is a gzipped tar that common tools can open. The members are `manifest.json`, then the events of each
 //! session in parts (`journal/SESSION/000001.jsonl`), then files (`files/uploads/…`), and finally `SHA256SUMS` with the
 //! hash of every other member. Archives are untrusted: sizes, names, order and hashes are checked in one pass with
 //! bounded memory, and the receiver must not use the content before [`unpack`] returns.
 //!
-//! - [`Manifest`]: description at the start. [`ArchiveWriter`] writes archives, [`unpack`] reads them.
+//! - [`Manifest`]: description of the content. [`ArchiveWriter`] writes archives, [`unpack`] reads them.
 //! - [`ArchiveError`]: reasons to reject an archive.
-//! - [`foreign`]: conversion of histories of other programs to events.
+//! - [`foreign`]: conversion of histories from other applications to events.
 
 pub mod foreign;
 mod reader;
@@ -26,7 +26,7 @@ const SUMS: &str = "SHA256SUMS";
 const JOURNAL: &str = "journal/";
 const FILES: &str = "files/";
 
-/// Format version that is written, and the last one that can be read.
+/// Format version of written archives, and the latest version that can be read.
 pub const FORMAT: u32 = 1;
 /// Marker that distinguishes archives from other tars.
 const ARCHIVE: &str = "agentd-session";
@@ -51,7 +51,7 @@ pub struct Manifest {
     pub sessions: Vec<ArchivedSession>,
 }
 
-/// Fields that are read before the version is known.
+/// Fields that are read before the format version is checked.
 #[derive(Deserialize)]
 struct Probe {
     #[serde(default)]
@@ -75,7 +75,7 @@ impl Manifest {
     /// Parses a manifest.
     ///
     /// # Errors
-    /// If it is from another program, has a newer format, or is invalid.
+    /// If the manifest was written by another application, has a newer format, or is invalid.
     pub(crate) fn read(text: &[u8]) -> Result<Self, ArchiveError> {
         let probe: Probe =
             serde_json::from_slice(text).map_err(|_| ArchiveError::Foreign("its manifest is not agentd's"))?;

@@ -1,5 +1,5 @@
 //! Reads untrusted archives in one pass with bounded memory. Members of the tar must be regular files with bounded
-//! names. Nothing is allocated according to a size that the tar only declares.
+//! names. Sizes that the tar only declares never determine an allocation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,18 +22,18 @@ use crate::{
 
 /// Maximum size of the manifest in bytes.
 const MAX_MANIFEST: u64 = 8 << 20;
-/// Maximum size of the list of hashes in bytes.
+/// Maximum size of the hash list in bytes.
 const MAX_SUMS: u64 = 64 << 20;
 /// Maximum size of a journal part in bytes.
 const MAX_PART: u64 = 64 << 20;
-/// Maximum size of an event in bytes. Larger ones cannot be sent to clients.
+/// Maximum size of an event in bytes. Larger events cannot be sent to clients.
 const MAX_EVENT: usize = 16 << 20;
 /// Maximum total size of all events in bytes.
 const MAX_EVENTS: u64 = 4 << 30;
 const MAX_MEMBERS: usize = 40_000;
 
 /// Receives the content of an archive while it is read. The content must not be used before [`unpack`] returns, because
-/// only then it is known to be complete.
+/// only then is it known to be complete.
 pub trait Unpack {
     /// Error of the receiver.
     type Error: From<ArchiveError>;
@@ -41,26 +41,26 @@ pub trait Unpack {
     /// Receives the manifest.
     ///
     /// # Errors
-    /// If the receiver rejects it.
+    /// If the receiver rejects the manifest.
     fn manifest(&mut self, manifest: &Manifest) -> Result<(), Self::Error>;
 
     /// Receives the next events of a session, at least one.
     ///
     /// # Errors
-    /// If the receiver rejects them.
+    /// If the receiver rejects the events.
     fn events(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), Self::Error>;
 
-    /// Receives a file. Must read all of its content.
+    /// Receives a file. The implementation must read all of `content`.
     ///
     /// # Errors
-    /// If the receiver rejects it.
+    /// If the receiver rejects the file.
     fn file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), Self::Error>;
 }
 
 /// Reads an archive and verifies that it is complete.
 ///
 /// # Errors
-/// If the archive is invalid, or with the first error of `into`.
+/// If the archive is invalid, or the first error of `into`.
 pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error> {
     let mut source = BufReader::new(Source(source));
     let head = source.fill_buf().map_err(read_error)?;
@@ -84,12 +84,12 @@ pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error
     }
 }
 
-/// Members that were read so far.
+/// Members that have been read so far.
 #[derive(Default)]
 struct Members {
     /// Hash of each member by name.
     hashes: BTreeMap<String, String>,
-    /// Sessions of the manifest, with the number of the last part of each.
+    /// Sessions in the manifest, each with the number of its last part.
     parts: BTreeMap<SessionId, u32>,
     event_bytes: u64,
     files: u64,
@@ -97,7 +97,7 @@ struct Members {
 }
 
 impl Members {
-    /// Processes the next member. Returns true if it was the last one.
+    /// Processes the next member. Returns true if this was the last member.
     fn take<U: Unpack, R: Read>(
         &mut self,
         name: &str,
@@ -176,7 +176,7 @@ impl Members {
         if counted.read == file.bytes { Ok(()) } else { Err(ArchiveError::Cut.into()) }
     }
 
-    /// Compares all members with the list of hashes.
+    /// Compares all members with the hash list.
     fn verify(&self, sums: &[u8]) -> Result<(), ArchiveError> {
         let changed = |what: String| ArchiveError::Changed(what);
         let sums = std::str::from_utf8(sums).map_err(|_| changed("its list of hashes is not text".to_owned()))?;
@@ -207,7 +207,7 @@ impl Members {
     }
 }
 
-/// Counts the bytes that are read, and stores a read error.
+/// Counts the bytes read, and stores a read error.
 struct CountedReader<'a> {
     content: &'a mut dyn Read,
     read: u64,
@@ -243,7 +243,7 @@ fn read_member(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Re
 
 fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
     let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    // The message only names the position: events may be private.
+    // The message only contains the position: events may be private.
     let event = |(number, line): (usize, &[u8])| {
         if line.len() > MAX_EVENT {
             let (name, line) = (display_name(name), number + 1);
@@ -269,7 +269,7 @@ fn display_name(name: &str) -> String {
 /// Maximum length of a name in bytes.
 const MAX_NAME: u64 = 5000;
 
-/// Returns the next regular file with its name. `None` at the end of the tar.
+/// Returns the next regular file with its name, or `None` at the end of the tar.
 fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Entry<'t, R>)>, ArchiveError> {
     let mut long_name = None;
     loop {
@@ -304,7 +304,7 @@ fn text(name: Vec<u8>) -> Result<String, ArchiveError> {
     String::from_utf8(name).map_err(|_| ArchiveError::Hostile("a name in it is not plain text".to_owned()))
 }
 
-/// Converts an error of the underlying readers.
+/// Converts an error from the underlying readers.
 fn read_error(error: io::Error) -> ArchiveError {
     if let Some(inner) = error.get_ref()
         && let Some(reported) = inner.downcast_ref::<SourceBroke>()
@@ -325,12 +325,12 @@ fn message_line(error: &io::Error) -> String {
     error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
-/// Failure of the source itself, independent of the archive.
+/// Failure of the source itself, as opposed to the archive.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct SourceBroke(String);
 
-/// Marks errors of the source, so that they can be distinguished from those of the archive.
+/// Marks source errors, so that they can be distinguished from archive errors.
 struct Source<R>(R);
 
 impl<R: Read> Read for Source<R> {

@@ -9,7 +9,7 @@ use tar::{Builder, EntryType, Header};
 
 use crate::{FILES, JOURNAL, MANIFEST, Manifest, SUMS};
 
-/// Number of bytes of events after which a part ends.
+/// Number of event bytes after which a part ends.
 const PART_BYTES: usize = 1 << 20;
 
 /// Archive that is being written.
@@ -27,7 +27,7 @@ impl<W: Write> ArchiveWriter<W> {
     /// Starts an archive with its manifest.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the manifest cannot be written.
     pub fn begin(out: W, manifest: &Manifest) -> io::Result<Self> {
         let tar = Builder::new(GzEncoder::new(out, Compression::fast()));
         let mut writer = Self { tar, sums: String::new(), session: None, part: 0, gathered: Vec::new() };
@@ -40,7 +40,7 @@ impl<W: Write> ArchiveWriter<W> {
     /// Adds the next event. All events of a session must be consecutive.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the event cannot be written.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         if self.session != Some(event.session_id) {
             self.end_part()?;
@@ -51,11 +51,11 @@ impl<W: Write> ArchiveWriter<W> {
         if self.gathered.len() >= PART_BYTES { self.end_part() } else { Ok(()) }
     }
 
-    /// Adds a file, after all events. A file that was truncated meanwhile is padded with zeros, so that the rest of the
-    /// archive stays readable.
+    /// Adds a file, after all events. A file that has been truncated in the meantime is padded with zeros, so that the
+    /// rest of the archive stays readable.
     ///
     /// # Errors
-    /// If it cannot be read or written.
+    /// If the file cannot be read or written.
     pub fn file(&mut self, file: &TreeFile, content: &mut dyn Read) -> io::Result<()> {
         self.end_part()?;
         let mode = if file.executable { 0o700 } else { 0o600 };
@@ -66,7 +66,7 @@ impl<W: Write> ArchiveWriter<W> {
     /// Finishes the archive.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the archive cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         self.end_part()?;
         let sums = std::mem::take(&mut self.sums);
@@ -106,7 +106,7 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-/// Reader that hashes what it passes on.
+/// Reader that hashes the bytes it passes on.
 pub(crate) struct Hashing<R> {
     pub(crate) content: R,
     pub(crate) hash: Sha256,

@@ -1,4 +1,4 @@
-//! Code of one folder: an index that is kept current, and answers to questions.
+//! Code in one folder: an index that is kept current, and answers to questions.
 
 use std::{
     borrow::Cow,
@@ -32,9 +32,10 @@ pub struct FolderConfig {
     pub threads: usize,
     /// Maximum number of indexed files.
     pub max_files: usize,
-    /// Git ignore rules of the folders above.
+    /// Git ignore rules of the parent folders.
     pub outer: Vec<OuterRules>,
-    /// Predicate on paths below the folder: true for files that may be read. Files with secrets may not.
+    /// Predicate on paths relative to the folder: true for files that may be read. Files that contain secrets must not
+    /// be read.
     pub may_read: Box<MayRead>,
 }
 
@@ -45,14 +46,14 @@ impl FolderConfig {
     }
 }
 
-/// Code of one folder. Files are only read below its root and never through links.
+/// Code in one folder. Files are only read inside the root folder and never through links.
 pub struct CodeFolder {
     root: PathBuf,
     config: FolderConfig,
     outer: OuterIgnore,
     index: CodeIndex,
     skipped: SkippedFiles,
-    /// Listed folders as paths below the root. The root itself is empty.
+    /// Listed folders as paths relative to the root. The root itself is an empty path.
     folders: Vec<String>,
     is_truncated: bool,
     is_partial: bool,
@@ -61,7 +62,7 @@ pub struct CodeFolder {
 impl CodeFolder {
     /// Creates an empty index of a folder; [`refresh`](Self::refresh) fills it.
     pub fn new(root: &Path, config: FolderConfig) -> Self {
-        // Resolved once, so that a link in a file's path shows as a different real path.
+        // Resolved once, so that a link in a file's path leads to a different real path.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         Self {
             root,
@@ -80,12 +81,13 @@ impl CodeFolder {
         &self.root
     }
 
-    /// Returns the folders whose files belong to the index, as paths below the root. The root itself is an empty path.
+    /// Returns the folders whose files belong to the index, as paths relative to the root. The root itself is an empty
+    /// path.
     pub fn folders(&self) -> &[String] {
         &self.folders
     }
 
-    /// Updates the index: reads files that are new or whose time or size changed, and removes missing ones.
+    /// Updates the index: reads files that are new or whose time or size has changed, and removes missing files.
     pub fn refresh(&mut self) -> RefreshReport {
         self.refresh_with_progress(&mut |_| {})
     }
@@ -100,8 +102,8 @@ impl CodeFolder {
         report
     }
 
-    /// Updates the index for single files that were written or removed. Returns the number that are now indexed. Paths
-    /// are below the folder, with slashes.
+    /// Updates the index for single files that were written or removed. Returns the number of these files that are now
+    /// indexed. Paths are relative to the folder, with slashes.
     pub fn update(&mut self, paths: &[&str]) -> usize {
         let tree = FileTree { root: &self.root, outer: &self.outer, may_read: &*self.config.may_read };
         update(&mut self.index, &mut self.skipped, &tree, paths)
@@ -143,7 +145,7 @@ impl CodeFolder {
         CodeReply { answer, index }
     }
 
-    /// Finds code below a file or folder by words, symbols or a plain question, best first.
+    /// Finds code in a file or folder by words, symbols or a plain question, best first.
     pub fn search(&self, query: &str, below: &str, limit: usize) -> Vec<CodeHit> {
         let hits = self.index.search(&SearchQuery::new(query).within(below), limit);
         hits.into_iter().map(|hit| self.hit(hit)).collect()
@@ -161,7 +163,7 @@ impl CodeFolder {
         CodeHit { path, first_line, last_line, symbol, score, text, is_stale }
     }
 
-    /// Finds the definitions and uses of a symbol below a file or folder.
+    /// Finds the definitions and uses of a symbol in a file or folder.
     pub fn find_symbol(&self, name: &str, below: &str) -> SymbolLocations {
         self.index.find_symbol(name, below, &mut |path| self.text(path))
     }

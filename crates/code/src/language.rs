@@ -56,7 +56,7 @@ const LANGUAGES: [(Language, &[&str], Kinds); 13] = [
 ];
 
 impl Language {
-    /// Returns the language for a file extension, even if this build has no grammar for it.
+    /// Returns the language for a file extension, even if this build contains no grammar for the language.
     pub fn of_path(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let (_, ending) = name.rsplit_once('.')?;
@@ -74,7 +74,7 @@ impl Language {
         family(self) == family(other)
     }
 
-    /// Returns the grammar, built on first use. `None` if this build does not include it.
+    /// Returns the grammar, built on first use, or `None` if this build does not contain it.
     pub(crate) fn grammar(self) -> Option<&'static Grammar> {
         static GRAMMARS: [OnceLock<Option<Grammar>>; 13] = [const { OnceLock::new() }; 13];
         GRAMMARS.get(self as usize)?.get_or_init(|| Some(Grammar::new(self, self.parser_language()?))).as_ref()
@@ -118,7 +118,7 @@ pub(crate) enum Role {
     Identifier,
 }
 
-/// Grammar of a language with the role of each node kind.
+/// Grammar of a language, with the role of each node kind.
 pub(crate) struct Grammar {
     pub(crate) language: tree_sitter::Language,
     roles: Vec<Role>,
@@ -158,11 +158,11 @@ pub(crate) enum NameRule {
     Declarator,
     /// In the field `name`, and only with a body: `struct a { … }` but not `struct a *b`.
     NameWithBody,
-    /// On the left of an assignment whose right side is a function or a class.
+    /// On the left side of an assignment whose right side is a function or a class.
     Assigned,
-    /// In a variable that holds a function or a class, or that is outside functions.
+    /// In a variable that contains a function or a class, or that is outside functions.
     Variable,
-    /// On the left of an assignment outside functions.
+    /// On the left side of an assignment outside functions.
     OuterAssignment,
 }
 
@@ -271,7 +271,7 @@ const RUBY: Kinds =
 
 const BASH: Kinds = &[("function_definition", Function, Name)];
 
-/// Node kinds of names in most languages.
+/// Node kinds for names in most languages.
 const IDENTIFIERS: &str = "identifier type_identifier field_identifier property_identifier private_property_identifier \
     shorthand_property_identifier shorthand_field_identifier namespace_identifier package_identifier";
 

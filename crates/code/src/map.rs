@@ -1,6 +1,6 @@
 //! Map of a folder: the definitions on which the rest of the code depends, within a token budget.
 //!
-//! Files are ranked with PageRank. Further files of the same package or folder count less, so that the map covers the
+//! Files are ranked with PageRank. Further files in the same package or folder count less, so that the map covers the
 //! whole folder.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -28,10 +28,10 @@ const DAMPING: f32 = 0.85;
 /// Number of iterations, after which ranks hardly change.
 const ITERATIONS: usize = 10;
 
-/// Returns the rank of each slot. The sum is 1.
+/// Returns the rank of each slot. The ranks add up to 1.
 fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
     let slots = graph.edges.len();
-    // All files have an initial rank, tests a lower one.
+    // All files have an initial rank, which is lower for tests.
     let mut start: Vec<f32> = (0..count(slots)).map(|slot| graph.file_weight(slot)).collect();
     let sum: f32 = start.iter().sum();
     start.iter_mut().for_each(|start| *start /= sum.max(f32::MIN_POSITIVE));
@@ -66,11 +66,11 @@ pub(crate) const BYTES_PER_TOKEN: usize = 4;
 /// Maximum number of shown definitions.
 const MAX_SHOWN: usize = 2000;
 
-/// Renders as many definitions as fit, in the order of their ranks. Uses a binary search, because definitions of one
-/// file share its path line.
+/// Renders as many definitions as fit, in rank order. Uses a binary search, because definitions in the same file share
+/// a path line.
 fn render(index: &CodeIndex, ranked: &[RankedDefinition], max_tokens: usize, read: ReadFile<'_>) -> Vec<MapFile> {
     let budget = max_tokens.saturating_mul(BYTES_PER_TOKEN);
-    // Lines are rarely shorter than this, and every attempt may read files.
+    // Lines are rarely shorter than 24 bytes, and every attempt may read files.
     let limit = ranked.len().min(budget / 24 + 1);
     let mut texts: HashMap<u32, Vec<String>> = HashMap::new();
     let (mut fits, mut too_many) = (0, limit + 1);
@@ -118,7 +118,7 @@ fn render_files(
     drawn
 }
 
-/// Factor for each further file of the same group.
+/// Factor for each further file in the same group.
 const GROUP_FACTOR: f32 = 0.5;
 /// Folder with the sources of a package.
 const SOURCES: &str = "src";
@@ -156,18 +156,18 @@ fn group_of(path: &str) -> String {
     specific.take(2).copied().collect::<Vec<_>>().join("/")
 }
 
-/// Maximum number of definitions of a name. More common names, such as `new`, `main` or `fmt`, are ignored.
+/// Maximum number of definitions per name. More common names, such as `new`, `main` or `fmt`, are ignored.
 const MAX_DEFINERS: usize = 10;
-/// Number of definitions above which a name counts little.
+/// Number of definitions above which a name has little weight.
 const MANY_DEFINERS: usize = 5;
 /// Minimum length of a multi-word name that counts as specific.
 const MIN_SPECIFIC_LEN: usize = 8;
-/// Factor for a file of which neither a type nor the file name is used. Most of these uses are methods of the standard
-/// library with the same name as one in the file.
+/// Factor for a file if neither one of its types nor its file name is used. Most uses of such a file are standard
+/// library methods with the same name as one in the file.
 const DOUBTFUL_FACTOR: f32 = 0.05;
-/// Factor if [`MIN_PROBABLE_NAMES`] names of a file are used, which is unlikely to be a coincidence.
+/// Factor if [`MIN_PROBABLE_NAMES`] names from a file are used, which is unlikely to be a coincidence.
 const PROBABLE_FACTOR: f32 = 0.5;
-/// Weight that each file retains, so that one with few and doubtful uses does not pass all its rank on.
+/// Weight that each file retains, so that a file with few and doubtful uses does not pass on all its rank.
 const RETAINED_WEIGHT: f32 = 10.0;
 /// Minimum number of used names for [`PROBABLE_FACTOR`].
 const MIN_PROBABLE_NAMES: u32 = 3;
@@ -182,8 +182,8 @@ struct Definer {
     is_type: bool,
 }
 
-/// Returns the definitions that other files can use, by the number of their name. Excludes `impl` blocks, which are
-/// named after their types, and definitions inside functions.
+/// Returns the definitions that other files can use, by name number. Excludes `impl` blocks, which are named after
+/// their types, and definitions inside functions.
 fn definers(index: &CodeIndex) -> Vec<Vec<Definer>> {
     let mut definers = vec![Vec::new(); index.names().len()];
     for (slot, file) in index.live_files() {
@@ -205,7 +205,7 @@ fn definers(index: &CodeIndex) -> Vec<Vec<Definer>> {
     definers
 }
 
-/// Returns the weight of a use of a name with this number of definitions.
+/// Returns the weight for using a name with this number of definitions.
 fn name_weight(index: &CodeIndex, name: u32, definers: usize) -> f32 {
     if definers == 0 || definers > MAX_DEFINERS {
         return 0.0;
@@ -223,7 +223,7 @@ fn name_weight(index: &CodeIndex, name: u32, definers: usize) -> f32 {
     if definers > MANY_DEFINERS {
         weight *= 0.1;
     }
-    // Each definition gets its share, since a use refers to only one of them.
+    // Each definition gets an equal share, since a use only refers to one of them.
     weight / definers as f32
 }
 
@@ -240,7 +240,7 @@ pub(super) struct Edge {
     pub(super) to: u32,
     /// Total weight of all uses.
     pub(super) weight: f32,
-    /// Factor for each use, by the likelihood that it refers to the file.
+    /// Factor for each use, by the likelihood that the use refers to the file.
     trust: f32,
 }
 
@@ -249,11 +249,11 @@ pub(super) struct Graph<'index> {
     index: &'index CodeIndex,
     definers: Vec<Vec<Definer>>,
     pub(super) edges: Vec<Vec<Edge>>,
-    /// Divisor for the rank of each slot: the weight of its edges plus what it retains.
+    /// Divisor for the rank of each slot: the weight of the slot's edges plus the retained weight.
     pub(super) totals: Vec<f32>,
 }
 
-/// Uses of one file's definitions in another.
+/// Uses of one file's definitions in another file.
 #[derive(Clone, Copy, Default)]
 struct Evidence {
     weight: f32,
@@ -304,7 +304,7 @@ impl<'index> Graph<'index> {
         }
     }
 
-    /// Returns the number of the file's name, by which others import it.
+    /// Returns the number of the file's name, by which other files import it.
     fn stem(&self, slot: u32) -> Option<u32> {
         let path = &self.index.file(slot)?.path;
         let name = path.rsplit('/').next()?;
@@ -330,8 +330,8 @@ impl<'index> Graph<'index> {
         }
     }
 
-    /// Passes the rank of each file on to the definitions that it uses. Returns at most `limit` of them, highest rank
-    /// first.
+    /// Passes the rank of each file on to the definitions that the file uses. Returns at most `limit` definitions,
+    /// highest rank first.
     pub(super) fn definition_ranks(&self, ranks: &[f32], limit: usize) -> Vec<RankedDefinition> {
         let mut found = self.propagate(ranks);
         found.retain(|ranked| ranked.rank > 0.0);
@@ -380,7 +380,7 @@ impl<'index> Graph<'index> {
         (0..).zip(found).flat_map(ranked).collect()
     }
 
-    /// Returns the weight of a slot's file by its kind, or 0 for a free slot.
+    /// Returns the weight of a slot's file by file kind, or 0 for a free slot.
     pub(super) fn file_weight(&self, slot: u32) -> f32 {
         self.index.file(slot).map_or(0.0, |file| file.weight)
     }

@@ -19,13 +19,13 @@ pub const MAX_HITS: usize = 100;
 /// Result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// Path below the folder, with slashes.
+    /// Path relative to the folder, with slashes.
     pub path: String,
     /// First line, starting at 1.
     pub first_line: u32,
     /// Last line, starting at 1.
     pub last_line: u32,
-    /// Symbol defined in these lines, or around them.
+    /// Symbol that is defined in these lines or encloses them.
     pub symbol: Option<HitSymbol>,
     /// Score, comparable within one search.
     pub score: f32,
@@ -68,7 +68,7 @@ impl CodeIndex {
         Some(Hit { path: file.path.to_string(), first_line, last_line, symbol, score })
     }
 
-    /// Returns the symbol of a chunk. Prefers one that the query names.
+    /// Returns the symbol of a chunk. Prefers a symbol that the query names.
     fn symbol(&self, file: &IndexedFile, chunk: &IndexedChunk, named: &[u32]) -> Option<HitSymbol> {
         let asked = file.definitions.iter().find(|definition| {
             (chunk.first_line..=chunk.last_line).contains(&definition.first_line)
@@ -90,7 +90,7 @@ const MAX_TERMS: usize = 48;
 #[derive(Debug, Clone)]
 pub struct SearchQuery {
     terms: Vec<(String, f32)>,
-    /// Words of the query written like symbols.
+    /// Query words that are written like symbols.
     symbols: Vec<String>,
     is_symbol: bool,
     below: String,
@@ -132,7 +132,7 @@ impl SearchQuery {
     }
 }
 
-/// Bonus for the sum of a file's chunks, as a share of the best score.
+/// Bonus for the score sum of a file's chunks, as a share of the best score.
 const COHERENCE_BONUS: f32 = 0.5;
 /// Bonus for the definition of a symbol that is the whole query, as a share of the best score.
 const QUERY_SYMBOL_BONUS: f32 = 2.0;
@@ -207,7 +207,7 @@ fn file_scores(index: &CodeIndex, scores: &Scores) -> HashMap<u32, FileScore, De
     files
 }
 
-/// Returns the chunks that define symbols of the query, with the bonus for each.
+/// Returns the chunks that define symbols in the query, each with its bonus.
 fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
     let names: Vec<u32> = query.symbols.iter().filter_map(|name| index.names().get(name)).collect();
     let mut chunks = Vec::new();
@@ -217,7 +217,7 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
     let last = query.symbols.last().and_then(|name| index.names().get(name));
     for (_, file) in index.live_files().filter(|(_, file)| is_within(&file.path, &query.below)) {
         for definition in file.definitions.iter().filter(|definition| names.contains(&definition.name)) {
-            // `Type::method` means the method.
+            // `Type::method` refers to the method.
             let is_meant = query.is_symbol && Some(definition.name) == last;
             let mut share = if is_meant { QUERY_SYMBOL_BONUS } else { SYMBOL_BONUS };
             if definition.kind == crate::tags::SymbolKind::Impl {

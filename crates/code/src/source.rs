@@ -14,13 +14,13 @@ use crate::{
     text::MAX_PARSED,
 };
 
-/// Time limit for parsing a file, after which it is split by lines. A file of 1 MiB takes a tenth of it.
+/// Time limit for parsing a file, after which the file is split by lines. A 1 MiB file takes a tenth of this time.
 pub const MAX_PARSE_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum nesting of macros around items whose content is parsed.
 const MAX_NESTED_MACROS: usize = 4;
 
-/// Parsers of all languages, one set per thread.
+/// Parsers for all languages, one set per thread.
 #[derive(Default)]
 pub struct Parser {
     parsers: BTreeMap<Language, tree_sitter::Parser>,
@@ -51,9 +51,9 @@ impl Parser {
         SourceFile { path, text, language, tags, spans, lines }
     }
 
-    /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`: the call is
-    /// replaced by blanks and its content stays, which the grammar would otherwise see as tokens. Macros with their own
-    /// syntax are left unchanged.
+    /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`. The call is
+    /// replaced by blanks and the content, which the grammar would otherwise treat as tokens, stays. Macros with their
+    /// own syntax are left unchanged.
     fn reparse_macros(&mut self, grammar: &Grammar, text: &str, mut tree: Tree) -> Tree {
         let mut expanded = text.as_bytes().to_vec();
         for _ in 0..MAX_NESTED_MACROS {
@@ -97,14 +97,14 @@ impl Parser {
             Some(ParseOptions::new().progress_callback(&mut is_late)),
         );
         if tree.is_none() {
-            // Otherwise the next call would resume this file.
+            // Without a reset, the next call would resume this file.
             parser.reset();
         }
         tree
     }
 }
 
-/// Returns the macros with braces in item position: the range of each, and of its content.
+/// Returns the macros with braces in item position: the range of each macro, and of its content.
 fn item_macros(tree: &Tree) -> Vec<(Range<usize>, Range<usize>)> {
     const AROUND_ITEMS: [&str; 6] =
         ["source_file", "mod_item", "impl_item", "trait_item", "declaration_list", "expression_statement"];
@@ -132,20 +132,20 @@ fn item_macros(tree: &Tree) -> Vec<(Range<usize>, Range<usize>)> {
 /// Parsed source file with its chunks.
 #[derive(Debug)]
 pub struct SourceFile<'text> {
-    /// Path below the folder, with slashes.
+    /// Path relative to the folder, with slashes.
     pub path: &'text str,
     /// Text of the file.
     pub text: &'text str,
     /// Language by file extension.
     pub language: Option<Language>,
-    /// Definitions and references. Empty if the file was not parsed, and then chunks are split by lines.
+    /// Definitions and references. Empty if the file was not parsed, in which case the chunks are split by lines.
     pub tags: Tags,
     pub(crate) spans: Vec<ChunkSpan>,
     lines: Lines<'text>,
 }
 
 impl SourceFile<'_> {
-    /// Iterates over the chunks in order. They do not overlap, and together contain all lines with letters or digits.
+    /// Iterates over the chunks in order. Chunks do not overlap, and together contain all lines with letters or digits.
     pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
         self.spans.iter().map(|span| Chunk {
             path: self.path,
@@ -159,7 +159,7 @@ impl SourceFile<'_> {
 
 /// Maximum size of a chunk in bytes, unless a single line is longer.
 pub const MAX_CHUNK: usize = 1500;
-/// Maximum nesting of definitions at which files are split. Deeper ones are split by lines.
+/// Maximum nesting of definitions at which files are split. Deeper definitions are split by lines.
 const MAX_NESTING: u32 = 24;
 
 /// Part of a file.
@@ -171,7 +171,7 @@ pub struct Chunk<'text> {
     pub first_line: u32,
     /// Last line, starting at 1.
     pub last_line: u32,
-    /// Largest definition that starts in the chunk, otherwise the innermost one around its first line.
+    /// Largest definition that starts in the chunk, otherwise the innermost definition around the first line.
     pub symbol: Option<&'text Definition>,
     /// Text including its line ends.
     pub text: &'text str,
@@ -242,7 +242,7 @@ impl<'text> Lines<'text> {
 /// First and last line, both included.
 type LineRange = (u32, u32);
 
-/// Splits lines into chunks at definitions, outer ones first. Neighbours stay together while they fit.
+/// Splits lines into chunks at definitions, outer definitions first. Neighbours stay together while they fit.
 pub(crate) fn split_at_definitions(lines: &Lines<'_>, definitions: &[Definition]) -> Vec<ChunkSpan> {
     let count = lines.count();
     if count == 0 {
@@ -267,12 +267,12 @@ pub(crate) fn split_at_definitions(lines: &Lines<'_>, definitions: &[Definition]
             );
             ChunkSpan { first_line, last_line, symbol }
         })
-        // Blank lines and lone brackets would only match by the name of their file.
+        // Blank lines and lone brackets would only match by their file name.
         .filter(|span| lines.text(span.first_line, span.last_line).contains(char::is_alphanumeric))
         .collect()
 }
 
-/// Returns the index of the definition with the most lines, the first of several.
+/// Returns the index of the definition with the most lines. If there are several, returns the first.
 fn largest(definitions: &[Definition], range: Range<usize>) -> Option<usize> {
     let lines = |index: &usize| {
         definitions.get(*index).map_or(0, |definition| definition.last_line.saturating_sub(definition.first_line))

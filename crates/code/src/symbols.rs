@@ -12,7 +12,7 @@ use crate::{
 pub const MAX_SYMBOL_DEFINITIONS: usize = 100;
 /// Maximum number of references to a name.
 pub const MAX_SYMBOL_REFERENCES: usize = 200;
-/// Maximum number of files that are read for the references to a name.
+/// Maximum number of files that are read to find the references to a name.
 const MAX_REFERENCE_FILES: usize = 100;
 /// Maximum number of entries in an outline.
 pub const MAX_OUTLINE: usize = 2000;
@@ -23,8 +23,8 @@ const MAX_SHOWN: usize = 200;
 pub(crate) type ReadFile<'reader> = &'reader mut dyn FnMut(&str) -> Option<String>;
 
 impl CodeIndex {
-    /// Finds the definitions and uses of a symbol. The name may be a path such as `Type::method` or `module.name`: its
-    /// last part is looked up, and definitions inside the part before come first.
+    /// Finds the definitions and uses of a symbol. The name may be a path such as `Type::method` or `module.name`: the
+    /// last part is looked up, and definitions inside the preceding part come first.
     pub fn find_symbol(&self, name: &str, below: &str, read: ReadFile<'_>) -> SymbolLocations {
         let mut parts =
             name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).filter(|part| !part.is_empty());
@@ -66,7 +66,7 @@ impl CodeIndex {
     }
 }
 
-/// Adds the lines of a file that contain a name as a whole word, except its definitions.
+/// Adds the lines of a file that contain a name as a whole word, except for the name's definitions.
 fn references(index: &CodeIndex, file: &IndexedFile, name: &str, read: ReadFile<'_>, found: &mut SymbolLocations) {
     let names = index.names();
     let Some(number) = names.get(name) else { return };
@@ -108,7 +108,7 @@ fn source_line(path: &str, line: u32, text: &str) -> SourceLine {
     SourceLine { path: path.to_owned(), line, text: start_of(row.trim(), MAX_SHOWN).to_owned() }
 }
 
-/// Returns true if the file is `below` or is inside it.
+/// Returns true if the file is equal to or inside `below`.
 pub(crate) fn is_within(file: &str, below: &str) -> bool {
     let below = below.trim_matches('/');
     below.is_empty()
@@ -116,7 +116,7 @@ pub(crate) fn is_within(file: &str, below: &str) -> bool {
         || file.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Lists the definitions of a file, or of all files below a folder, by path and line.
+/// Lists the definitions of a file, or of all files in a folder, by path and line.
 pub(crate) fn outline_of(index: &CodeIndex, path: &str, read: ReadFile<'_>) -> Vec<OutlineEntry> {
     let mut files: Vec<&IndexedFile> =
         index.live_files().map(|(_, file)| file).filter(|file| is_within(&file.path, path)).collect();

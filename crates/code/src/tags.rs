@@ -1,4 +1,4 @@
-//! Definitions and references of a file, from its syntax tree.
+//! Definitions and references in a file, from its syntax tree.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub struct Definition {
     pub depth: u32,
 }
 
-/// Definitions and references of a file, in text order.
+/// Definitions and references in a file, in text order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tags {
     /// Symbols defined in the file.
@@ -42,8 +42,8 @@ pub struct Tags {
 pub(crate) fn tags(tree: &Tree, grammar: &Grammar, text: &str) -> Tags {
     let mut tags = Tags::default();
     let mut cursor = tree.walk();
-    // End offsets of the enclosing definitions, and offsets of names that are not references because they are defined
-    // there.
+    // End offsets of the enclosing definitions, and offsets of names that are not references because they are the names
+    // of definitions.
     let mut around: Vec<(usize, SymbolKind)> = Vec::new();
     let mut names: Vec<usize> = Vec::new();
     loop {
@@ -118,7 +118,7 @@ fn line(row: usize) -> u32 {
     u32::try_from(row).unwrap_or(u32::MAX - 1) + 1
 }
 
-/// Returns the node of the name, and the symbol kind.
+/// Returns the node of the name, and the kind of the symbol.
 fn name_of<'tree>(
     node: Node<'tree>,
     kind: SymbolKind,
@@ -154,7 +154,7 @@ fn name_of<'tree>(
     }
 }
 
-/// Returns the symbol kind of a variable with such a value.
+/// Returns the symbol kind for a variable with this value.
 fn value_kind(value: &str) -> Option<SymbolKind> {
     match value {
         "arrow_function" | "function_expression" | "generator_function" | "function" => Some(SymbolKind::Function),

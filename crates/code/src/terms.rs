@@ -1,4 +1,4 @@
-//! Terms for the search in code, from identifiers and plain questions alike.
+//! Terms for code search, from identifiers and plain questions alike.
 //!
 //! Splits text into identifiers and their parts, stems words, and counts the terms of each chunk in a file.
 
@@ -23,12 +23,12 @@ impl Stems {
     }
 }
 
-/// Maximum length of an identifier that is a term as a whole, in characters.
+/// Maximum length of an identifier that is indexed as a whole, in characters.
 const MAX_WHOLE: usize = 64;
-/// Maximum number of parts of an identifier that are indexed. Base64 data has hundreds.
+/// Maximum number of indexed parts per identifier. Base64 data has hundreds.
 const MAX_PARTS: usize = 24;
 
-/// Returns true if the byte may be part of an identifier, including bytes of non-ASCII characters.
+/// Returns true if the byte may be part of an identifier. Bytes of non-ASCII characters may.
 pub(crate) fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
@@ -46,7 +46,7 @@ pub(crate) fn words<'text>(text: &'text str, emit: &mut dyn FnMut(&'text str)) {
         while bytes.get(at).is_some_and(|byte| is_identifier_byte(*byte)) {
             at += 1;
         }
-        // Both ends are next to an ASCII byte or an end of the text, so they are character boundaries.
+        // Both ends are next to an ASCII byte or an end of the text, so both are character boundaries.
         if let Some(word) = text.get(start..at) {
             emit(word);
         }
@@ -88,7 +88,7 @@ pub(super) fn parts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns true if a new part starts at this byte, which is not the first one.
+/// Returns true if a new part starts at this byte, which must not be the first byte.
 fn starts_part(bytes: &[u8], at: usize) -> bool {
     let (Some(before), Some(byte)) = (bytes.get(at - 1), bytes.get(at)) else { return false };
     match (before, byte) {
@@ -102,8 +102,7 @@ fn starts_part(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Handles words that are not ASCII. They are not stemmed. In scripts without spaces, each pair of characters is a
-/// term.
+/// Handles non-ASCII words, which are not stemmed. In scripts without spaces, each pair of characters is a term.
 fn other_scripts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
     let is_spaced = |letter: char| letter < '\u{2e80}';
     let mut rest = word;
@@ -145,7 +144,7 @@ fn pairs(run: &str, emit: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Maximum number of cached words. Code repeats a few of them very often.
+/// Maximum number of cached words. Code repeats a few words very often.
 const MAX_CACHED: usize = 50_000;
 
 /// Stemmer with a cache.
@@ -188,7 +187,7 @@ impl Stems {
     }
 }
 
-/// Stop words of questions about code.
+/// Stop words in questions about code.
 const STOP_WORDS: [&str; 78] = [
     "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",
     "code", "could", "did", "do", "does", "done", "during", "each", "file", "find", "for", "from", "get", "has",
@@ -203,18 +202,18 @@ pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Interned texts, numbered from 0.
+/// Interned strings, numbered from 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interner {
     hasher: DefaultHashBuilder,
     table: HashTable<u32>,
     bytes: String,
-    /// End offset of each text.
+    /// End offset of each string.
     ends: Vec<u32>,
 }
 
 impl Interner {
-    /// Returns the number of a text. Stores it if it is new.
+    /// Returns the number of a string. Stores the string if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
         if let Some(number) = self.get(text) {
             return number;
@@ -228,13 +227,13 @@ impl Interner {
         number
     }
 
-    /// Returns the number of a stored text.
+    /// Returns the number of a stored string.
     pub(crate) fn get(&self, text: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         self.table.find(hash, |number| self.text(*number) == text).copied()
     }
 
-    /// Returns the text with this number. Empty if there is none.
+    /// Returns the string with this number, or an empty string if it does not exist.
     pub(crate) fn text(&self, number: u32) -> &str {
         text_of(&self.bytes, &self.ends, number)
     }
@@ -251,10 +250,10 @@ fn text_of<'all>(bytes: &'all str, ends: &[u32], number: u32) -> &'all str {
     bytes.get(start as usize..end as usize).unwrap_or_default()
 }
 
-/// Weights of the terms in a chunk, by their number in the file's [`TermTable`].
+/// Weights of the terms in a chunk, by term number in the file's [`TermTable`].
 pub(crate) type TermCounts = Vec<(u32, u32)>;
 
-/// Terms of one file. Identifiers repeat, so each is split and stemmed once.
+/// Terms in one file. Identifiers repeat, so each is only split and stemmed once.
 #[derive(Debug, Default)]
 pub(crate) struct TermTable<'text> {
     /// Terms by their numbers.
@@ -289,7 +288,7 @@ impl<'text> TermTable<'text> {
     }
 }
 
-/// Converts a length to an index number. Limits on files and terms keep it far below the maximum.
+/// Converts a length to an index number. Limits on files and terms keep the number far below the maximum.
 pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

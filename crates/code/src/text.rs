@@ -7,9 +7,9 @@ use agentd_core::{charset, code::SkipReason};
 
 /// Maximum size of a file that is read, in bytes.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Maximum size of a file that is parsed, in bytes. Larger ones are split by lines.
+/// Maximum size of a file that is parsed, in bytes. Larger files are split by lines.
 pub const MAX_PARSED: usize = 1 << 20;
-/// Number of bytes of a line that are indexed.
+/// Number of indexed bytes per line.
 pub const MAX_LINE: usize = 4096;
 /// Mean line length in bytes above which a file counts as minified.
 const MINIFIED_MEAN: usize = 400;
@@ -25,7 +25,7 @@ pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, SkipReason> {
         return Err(SkipReason::TooLarge);
     }
     let mut text = charset::text(bytes).map_err(|_| SkipReason::Binary)?;
-    // Grammars treat it as the end of the file.
+    // Grammars treat a null character as the end of the file.
     if text.contains('\0') {
         text = text.replace('\0', " ").into();
     }
@@ -44,7 +44,7 @@ pub(crate) fn start_of(text: &str, bytes: usize) -> &str {
 /// Factor for the scores of tests.
 pub(crate) const TEST_WEIGHT: f32 = 0.3;
 
-/// Returns the factor for the score of a file by its path. 1 for the product's own code.
+/// Returns the factor for a file's score by its path. The factor is 1 for the product's own code.
 pub(crate) fn weight(path: &str) -> f32 {
     let path = path.to_ascii_lowercase();
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -99,7 +99,7 @@ pub(crate) fn is_generated_name(path: &str) -> bool {
     LOCK_FILES.split(' ').any(|file| name == file) || GENERATED_SUFFIXES.split(' ').any(|ending| name.ends_with(ending))
 }
 
-/// Returns true if a comment at the start says that the file is generated.
+/// Returns true if a comment at the start states that the file is generated.
 pub(crate) fn is_generated_text(text: &str) -> bool {
     let comments = start_of(text, NOTICE_BYTES).lines().take(12).filter(|line| {
         ["//", "#", "/*", "*", "--", "<!--", ";", "\"\"\""].iter().any(|mark| line.trim_start().starts_with(mark))

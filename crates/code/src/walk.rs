@@ -1,4 +1,4 @@
-//! Listing of a folder's source files, and updates of the index from them.
+//! Listing of the source files in a folder, and updates of the index from these files.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,10 +33,10 @@ pub const MAX_FILES: usize = 100_000;
 pub const MAX_TOTAL_BYTES: u64 = 256 << 20;
 const MAX_DEPTH: usize = 64;
 
-/// Predicate on paths below the folder, with slashes: true for files that may be read.
+/// Predicate on paths relative to the folder, with slashes: true for files that may be read.
 pub type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
-/// Folder with the rules for what may be read.
+/// Folder with the rules that determine which files may be read.
 #[derive(Clone, Copy)]
 pub(crate) struct FileTree<'a> {
     pub(crate) root: &'a Path,
@@ -44,10 +44,10 @@ pub(crate) struct FileTree<'a> {
     pub(crate) may_read: &'a MayRead,
 }
 
-/// Listed file of a folder.
+/// Listed file in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListedFile {
-    /// Path below the folder, with slashes.
+    /// Path relative to the folder, with slashes.
     pub(crate) path: String,
     pub(crate) stamp: FileStamp,
 }
@@ -76,7 +76,7 @@ pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshRe
         if !may_index(&path, may_read) {
             continue;
         }
-        // The file disappeared after it was listed. The next listing will notice.
+        // The file disappeared after it was listed. The next listing will detect that.
         let Ok(metadata) = entry.metadata() else { continue };
         let stamp = stamp(&metadata);
         // Larger files are not read.
@@ -92,7 +92,7 @@ pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshRe
 
 fn walk(root: &Path) -> WalkBuilder {
     let mut walk = WalkBuilder::new(root);
-    // The worker has no access to folders above.
+    // The worker has no access to parent folders.
     walk.follow_links(false).require_git(false).parents(false).git_global(false).max_depth(Some(MAX_DEPTH));
     walk
 }
@@ -113,29 +113,29 @@ pub(crate) fn is_listed(tree: &FileTree<'_>, path: &str) -> bool {
     found.any(|entry| entry.path() == real_path && entry.file_type().is_some_and(|kind| kind.is_file()))
 }
 
-/// Returns true if the path may be indexed, judged by its name.
+/// Returns true if the path may be indexed, judged only by its name.
 pub(crate) fn may_index(path: &str, may_read: &MayRead) -> bool {
     !is_generated_name(path) && may_read(path)
 }
 
-/// Returns the path below a folder, with slashes. `None` if a name is not valid UTF-8.
+/// Returns the path relative to a folder, with slashes, or `None` if a name is not valid UTF-8.
 fn relative(root: &Path, path: &Path) -> Option<String> {
     let below = path.strip_prefix(root).ok()?;
     let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();
     parts.map(|parts| parts.join("/")).filter(|path| !path.is_empty())
 }
 
-/// Returns the location of an indexed file. `None` if the path would lead out of the folder.
+/// Returns the absolute path of an indexed file, or `None` if the path would lead out of the folder.
 pub(crate) fn absolute(root: &Path, path: &str) -> Option<PathBuf> {
     is_below(path).then(|| root.join(path))
 }
 
-/// Returns true if the path is normalised and stays below its folder.
+/// Returns true if the path is normalised and stays inside its folder.
 pub(crate) fn is_below(path: &str) -> bool {
     path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
-/// Returns the location of a regular file. `None` if any part of its path is a link.
+/// Returns the absolute path of a regular file, or `None` if any part of the path is a link.
 pub(crate) fn regular_file(root: &Path, path: &str) -> Option<(PathBuf, Metadata)> {
     let real_path = absolute(root, path)?;
     let metadata = real_path.symlink_metadata().ok().filter(Metadata::is_file)?;
@@ -162,8 +162,8 @@ pub struct OuterRules {
     pub rules: String,
 }
 
-/// Reads the ignore rules above a folder, up to the root of its repository. Empty if the folder is a repository root or
-/// is in no repository.
+/// Reads the ignore rules of the parent folders, up to the root of the repository. Empty if the folder is a repository
+/// root or is in no repository.
 pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
     let is_root = |folder: &Path| folder.join(".git").exists();
     let mut found = Vec::new();
@@ -180,7 +180,7 @@ pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
             return found;
         }
     }
-    // Without a repository, files above are unrelated.
+    // Without a repository, files in parent folders are unrelated.
     Vec::new()
 }
 
@@ -191,7 +191,7 @@ fn read(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&rules).into_owned())
 }
 
-/// Compiled ignore rules above a folder.
+/// Compiled ignore rules of the parent folders.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OuterIgnore(Vec<Gitignore>);
 
@@ -215,9 +215,9 @@ impl OuterIgnore {
     }
 }
 
-/// Number of files per thread that may wait for the index.
+/// Number of files per thread that may be queued for the index.
 const QUEUE_PER_THREAD: usize = 16;
-/// Maximum number of changed files that are read by the calling thread alone.
+/// Maximum number of changed files that the calling thread reads alone.
 const MAX_SINGLE_THREADED: usize = 8;
 
 /// Result of a refresh.
@@ -229,20 +229,20 @@ pub struct RefreshReport {
     pub removed: usize,
     /// Number of unchanged files.
     pub unchanged: usize,
-    /// Files that are not indexed, with the reason.
+    /// Files that are not indexed, each with a reason.
     pub skipped: Vec<(String, SkipReason)>,
-    /// True if the folder exceeds the limits, so that some files are missing.
+    /// True if the folder exceeds the limits, so that some files are not indexed.
     pub is_truncated: bool,
-    /// True if a part of the folder could not be listed. Its files stay in the index.
+    /// True if part of the folder could not be listed. The files in that part stay in the index.
     pub is_partial: bool,
-    /// Listed folders as paths below the root.
+    /// Listed folders as paths relative to the root.
     pub(crate) folders: Vec<String>,
 }
 
 /// Step of a refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefreshStep<'path> {
-    /// A file is read next. Only reported if a single thread reads.
+    /// A file is about to be read. Only reported if a single thread reads.
     Reading(&'path str),
     /// Progress through the changed files.
     Done {
@@ -253,10 +253,11 @@ pub enum RefreshStep<'path> {
     },
 }
 
-/// Files that were read and skipped, with their stamp and the reason.
+/// Files that were read and skipped, each with its stamp and a reason.
 pub(crate) type SkippedFiles = HashMap<String, (FileStamp, SkipReason)>;
 
-/// Updates an index from its folder. `skipped` holds the stamps of skipped files, so that they are not read each time.
+/// Updates an index from its folder. `skipped` contains the stamps of skipped files, so that they are not read each
+/// time.
 pub(crate) fn refresh(
     index: &mut CodeIndex,
     skipped: &mut SkippedFiles,
@@ -300,7 +301,8 @@ pub(crate) fn refresh(
     report
 }
 
-/// Updates the index for single files that were changed, added or removed. Returns the number that are now indexed.
+/// Updates the index for single files that were changed, added or removed. Returns the number of these files that are
+/// now indexed.
 pub(crate) fn update(index: &mut CodeIndex, skipped: &mut SkippedFiles, tree: &FileTree<'_>, paths: &[&str]) -> usize {
     let mut reader = Reader::default();
     let mut report = RefreshReport::default();
@@ -390,8 +392,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads, parses and analyses a file. The stamp is taken before reading, so that a concurrent change is noticed
-    /// next time.
+    /// Reads, parses and analyses a file. The stamp is taken before reading, so that a concurrent change is detected by
+    /// the next refresh.
     pub(crate) fn read(&mut self, root: &Path, path: &str) -> AnalysisResult {
         let Some((real_path, metadata)) = regular_file(root, path) else {
             return (FileStamp::default(), Err(SkipReason::Unreadable));

@@ -1,5 +1,5 @@
-//! Minimal worker program for the tests of this crate. With the argument `probe` it drops its privileges as a worker
-//! does and then tries to use them.
+//! Minimal worker binary for the tests of this crate. With the argument `probe`, it drops its privileges like a worker
+//! and then tries to use them.
 
 use std::{
     fs::File,

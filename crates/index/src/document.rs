@@ -1,4 +1,4 @@
-//! Format-independent model of a document: parts in reading order, each at a place that can be cited.
+//! Format-independent model of a document: parts in reading order, each with a location that can be cited.
 
 use std::fmt::{self, Write as _};
 
@@ -9,7 +9,7 @@ use crate::failure::UnreadReason;
 /// Page, sheet, slide or section, or a whole text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Position in the document.
+    /// Location in the document.
     pub place: DocumentPlace,
     /// Text or cells of the part.
     pub body: Body,
@@ -59,7 +59,7 @@ impl Part {
         (body + self.notes.as_ref().map_or(0, String::len)) as u64
     }
 
-    /// Appends the next part if it continues this one. Otherwise returns it unchanged.
+    /// Appends the next part if it continues this part. Otherwise returns it unchanged.
     pub fn join(&mut self, next: Part) -> Option<Part> {
         if self.notes.is_some() || !self.place.is_same(&next.place) {
             return Some(next);
@@ -90,7 +90,7 @@ pub enum Body {
     Table(Table),
 }
 
-/// Maximum number of consecutive empty rows that are printed. A longer gap is replaced by one line with its row
+/// Maximum number of consecutive empty rows that are printed. A longer gap is replaced by one line with the row
 /// numbers.
 const EMPTY_ROWS: u32 = 2;
 
@@ -99,7 +99,7 @@ const EMPTY_ROWS: u32 = 2;
 pub struct Table {
     /// Zero-based column of the first cell of every row.
     pub first_column: u32,
-    /// Column names. They are repeated above each excerpt of the rows.
+    /// Column names, which are repeated above each excerpt of the rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<Row>,
     /// Rows in order, without the empty ones.
@@ -137,7 +137,7 @@ impl Table {
         text
     }
 
-    /// Returns the cells that `rows` cover. `None` if there are no cells.
+    /// Returns the cells that `rows` span, or `None` if there are no cells.
     pub fn range_of(&self, rows: &[Row]) -> Option<CellRange> {
         let width = rows.iter().map(|row| row.cells.len()).max().filter(|width| *width > 0)?;
         let last_column = self.first_column.saturating_add(u32::try_from(width - 1).unwrap_or(u32::MAX));
@@ -148,7 +148,7 @@ impl Table {
 /// Row of a sheet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Row number, starting at 1, as shown by spreadsheet programs.
+    /// Row number as shown by spreadsheet programs, starting at 1.
     pub number: u32,
     /// Displayed text of the cells, up to the last non-empty one.
     pub cells: Vec<String>,
@@ -179,7 +179,7 @@ impl Row {
     }
 }
 
-/// Position of a part in its document, as it is cited.
+/// Location of a part in its document, as it is cited.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentPlace {
@@ -216,17 +216,17 @@ pub enum DocumentPlace {
     },
     /// Whole document, which has no pages and is short.
     Whole,
-    /// Place in a document inside an archive.
+    /// Location in a document inside an archive.
     Inner {
         /// Path of the document in the archive.
         path: String,
-        /// Place in that document.
+        /// Location in the inner document.
         place: Box<DocumentPlace>,
     },
 }
 
 impl DocumentPlace {
-    /// Returns true if both are in the same page, sheet, slide, section or text.
+    /// Returns true if both locations are in the same page, sheet, slide, section or text.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sheet { number, .. }, Self::Sheet { number: other, .. }) => number == other,
@@ -239,7 +239,7 @@ impl DocumentPlace {
         }
     }
 
-    /// Formats the place as a suffix of the document's name: `report.pdf p. 12`, `notes.md:120-134`.
+    /// Formats the location as a suffix of the document's name: `report.pdf p. 12`, `notes.md:120-134`.
     pub fn behind(&self, name: &str) -> String {
         match self {
             Self::Inner { path, place } => place.behind(&format!("{name}!/{path}")),
@@ -249,7 +249,7 @@ impl DocumentPlace {
         }
     }
 
-    /// Extends the place by that of a part that continues it.
+    /// Extends the location by the location of a part that continues this part.
     fn extend(&mut self, next: Self) {
         match (self, next) {
             (Self::Sheet { range, .. }, Self::Sheet { range: more, .. }) => {
@@ -303,7 +303,7 @@ pub struct CellRange {
 }
 
 impl CellRange {
-    /// Returns the smallest range that contains both.
+    /// Returns the smallest range that contains both ranges.
     pub fn around(self, other: Self) -> Self {
         Self {
             first: (self.first.0.min(other.first.0), self.first.1.min(other.first.1)),
@@ -323,7 +323,7 @@ impl fmt::Display for CellRange {
     }
 }
 
-/// Returns the letters of a zero-based column: `A` to `Z`, then `AA`.
+/// Returns the letters for a zero-based column: `A` to `Z`, then `AA`.
 pub fn column_name(column: u32) -> String {
     let mut letters = Vec::new();
     let mut rest = u64::from(column) + 1;

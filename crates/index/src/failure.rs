@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::Kind;
 
-/// Reason why a document was not read, or only in part. Parts that were returned before the failure remain valid.
+/// Reason why a document was not read, or only partly. Parts that were returned before the failure remain valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
     /// The document needs a password.
     #[error("could not read the {0}: it is encrypted and requires a password")]
     Encrypted(Kind),
-    /// The document is encrypted in a way that cannot be opened here even with a password.
+    /// The document is encrypted with a method that is not supported, even with a password.
     #[error("could not read the {kind}: {how}")]
     Protected {
         /// Type of the document.
@@ -21,8 +21,8 @@ pub enum Failure {
         /// Description of the protection.
         how: String,
     },
-    /// Some pages are images that were not recognised. All other pages were returned, as was any text layer of these
-    /// pages.
+    /// Some pages are images that were not recognised. All other pages were returned, and so was any text layer on
+    /// these pages.
     #[error(
         "could not read {}the {kind}: {}{}{}",
         if .unread.scans() < *.pages { "all of " } else { "" },
@@ -41,7 +41,7 @@ pub enum Failure {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         besides: Option<String>,
     },
-    /// The document is damaged. Unreadable parts were returned without text or left out.
+    /// The document is damaged. Unreadable parts were returned without text or omitted.
     #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
     Broken {
         /// Type of the document.
@@ -54,20 +54,20 @@ pub enum Failure {
     /// The file extension contradicts the content.
     #[error("could not read the file as a {named}: {found}")]
     Mismatch {
-        /// Kind by file name.
+        /// Kind indicated by the file name.
         named: Kind,
         /// Description of the actual format.
         found: String,
     },
-    /// Some text was left out because one place holds too much. The rest was returned.
+    /// Some text was omitted because one location contains too much. The rest was returned.
     #[error("could not read all of the {kind}: {what}; the rest was left out")]
     Truncated {
         /// Type of the document.
         kind: Kind,
-        /// Places with the amount that exceeds the limit.
+        /// Locations, with the amount that exceeds the limit.
         what: String,
     },
-    /// Some files of an archive were not read. The others were returned.
+    /// Some files in an archive were not read. The others were returned.
     #[error("could not read all of the {kind}: {failed} of its {entries} files were not read ({why})")]
     Entries {
         /// Kind of the archive.
@@ -76,7 +76,7 @@ pub enum Failure {
         failed: u32,
         /// Number of all files.
         entries: u32,
-        /// Unread files, each with its reason.
+        /// Unread files, each with a reason.
         why: String,
     },
     /// The archive contains no such file.
@@ -104,7 +104,7 @@ pub enum Failure {
     /// Reading exceeded the time limit.
     #[error("could not read the file{}: it took longer than {} seconds", progress_suffix(*.parts), limit.as_secs_f32())]
     TookTooLong {
-        /// Time limit of the reading.
+        /// Time limit for reading.
         limit: Duration,
         /// Number of pages, sheets or slides that were read.
         parts: u32,
@@ -117,7 +117,7 @@ pub enum Failure {
         /// Number of pages, sheets or slides that were read.
         parts: u32,
     },
-    /// A page needs recognition, which a quick pass does not do. The caller starts a full pass instead.
+    /// A page needs recognition, which a quick pass does not perform. The caller starts a full pass instead.
     #[error("could not read the file: its text has to be recognised first")]
     NeedsRecognition,
     /// The caller no longer waits for the result.
@@ -174,22 +174,22 @@ impl Failure {
         }
     }
 
-    /// Returns true if the document exceeded time or memory, which may be due to a busy machine.
+    /// Returns true if the document exceeded time or memory, which may be due to a busy host.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::TookTooLong { .. } | Self::OutOfMemory { .. })
     }
 
-    /// Returns true if a password is all that is missing.
+    /// Returns true if only a password is missing.
     pub const fn needs_password(&self) -> bool {
         matches!(self, Self::Encrypted(kind) if kind.opens_with_password())
     }
 
-    /// Returns true if pages were not recognised that other models or settings could recognise.
+    /// Returns true if some pages were not recognised that other models or settings could recognise.
     pub const fn could_be_recognised(&self) -> bool {
         matches!(self, Self::Scanned { unread, .. } if !matches!(unread.why, UnreadReason::Undrawn))
     }
 
-    /// Adds a description of truncated text to a [`Scanned`](Self::Scanned) failure. Other failures stay as they are.
+    /// Adds a description of truncated text to a [`Scanned`](Self::Scanned) failure. Other failures are unchanged.
     pub fn with_truncated(mut self, what: &str) -> Self {
         if let Self::Scanned { besides, .. } = &mut self {
             let before = besides.take().map(|before| format!("{before}; ")).unwrap_or_default();
@@ -215,14 +215,14 @@ impl Failure {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnreadReason {
-    /// The program was built without recognition.
+    /// The binary was built without recognition.
     #[default]
     NotBuilt,
     /// Recognition is disabled in the configuration.
     Off,
     /// The model files are missing or damaged.
     NoModels,
-    /// The maximum number of pages was recognised.
+    /// The maximum number of pages has been recognised.
     Spent {
         /// First page that was not recognised.
         first: u32,
@@ -282,9 +282,9 @@ impl UnreadReason {
 pub struct UnreadPages {
     /// Number of these pages.
     pub pictures: u32,
-    /// Number of these pages that have a text layer, such as a stamp or the output of another OCR program.
+    /// Number of these pages with a text layer, such as a stamp or the output of another OCR program.
     pub with_text: u32,
-    /// Reason why they were not recognised.
+    /// Reason why these pages were not recognised.
     pub why: UnreadReason,
 }
 
@@ -294,7 +294,7 @@ impl UnreadPages {
         Self { pictures: 1, with_text: u32::from(has_text), why }
     }
 
-    /// Adds the pages that follow.
+    /// Adds the pages that follow these pages.
     pub const fn and(self, next: Self) -> Self {
         Self {
             pictures: self.pictures.saturating_add(next.pictures),
@@ -308,7 +308,7 @@ impl UnreadPages {
         self.pictures.saturating_sub(self.with_text)
     }
 
-    /// Formats problem and advice for the pages that are shown.
+    /// Formats problem and advice for the displayed pages.
     pub(crate) fn describe_shown(&self) -> String {
         let problem = self.problem(|pages| format!("{pages} of the pages shown"));
         format!("{problem}; {}", self.why.hint())
@@ -322,7 +322,7 @@ impl UnreadPages {
         self.problem(|some| page_count(some, pages))
     }
 
-    /// Describes the problem of some pages. `which` formats their number.
+    /// Describes the problem for some pages. `which` formats the number of pages.
     fn problem(&self, which: impl Fn(u32) -> String) -> String {
         match (self.scans(), self.with_text) {
             (scans, 0) => format!("{} {}", which(scans), scan_clause(scans)),
@@ -361,7 +361,7 @@ fn progress_suffix(parts: u32) -> String {
     }
 }
 
-/// Limits on the cost of reading one document. Exceeding one ends the reading with the matching [`Failure`].
+/// Limits on the cost of reading one document. Exceeding a limit ends the reading with the matching [`Failure`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Maximum size of the file in bytes.
@@ -372,9 +372,9 @@ pub struct Limits {
     pub parts: u32,
     /// Maximum number of cells in all sheets, including empty ones before the last cell of each row.
     pub cells: u64,
-    /// Time limit from start to end.
+    /// Time limit for the whole reading.
     pub time: Duration,
-    /// Address space of the worker in bytes, including its program and the file.
+    /// Address space of the worker in bytes, including its binary and the file.
     pub memory: u64,
 }
 
@@ -394,7 +394,7 @@ impl Default for Limits {
     }
 }
 
-/// Default amounts of a document that one call returns, if the caller gives no count.
+/// Default amount of a document that one call returns, if the caller specifies no count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadingLimits {
     /// Limit for documents with pages.

@@ -15,8 +15,8 @@ use crate::{
 /// Maximum size of the text in one frame, in bytes. Larger parts are split into several frames.
 pub(crate) const PIECE_BYTES: usize = 512 * 1024;
 
-/// Maximum size of a frame, in bytes. JSON keeps most characters as they are; quotes, line ends and the like take two
-/// bytes.
+/// Maximum size of a frame, in bytes. JSON leaves most characters unchanged; quotes, line ends and similar characters
+/// take two bytes.
 pub(crate) const FRAME_BYTES: usize = 4 * PIECE_BYTES;
 
 /// Job of a worker, passed as its second argument.
@@ -26,7 +26,7 @@ pub(crate) struct Job {
     pub wanted: WantedParts,
     /// Limits on the cost of reading.
     pub limits: Limits,
-    /// True if [`PrivateData`] data precedes the document on standard input, because arguments are visible in the process
+    /// True if [`PrivateData`] precedes the document on standard input, because arguments are visible in the process
     /// list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
@@ -53,14 +53,14 @@ pub(super) const PRIVATE_BYTES: usize = 64 * 1024;
 pub struct WantedParts {
     /// Kind by file name, see [`Kind::of_name`].
     pub named: Option<Kind>,
-    /// First page or sheet, starting at 1; 0 means the same. Earlier pages of a PDF are not read. Other documents are
-    /// read from the beginning, because the start of a part is only known after reading what precedes it.
+    /// First page or sheet, starting at 1; 0 is equivalent. Earlier pages of a PDF are not read. Other documents are
+    /// read from the beginning, because the start of a part is only known after reading the preceding content.
     pub first: u32,
     /// Last page of a PDF, starting at 1. `None` for all pages.
     pub last: Option<u32>,
     /// Rows of sheets to return. `None` for all rows.
     pub window: Option<Window>,
-    /// True if only the names of an archive's files are wanted.
+    /// True if only the file names in an archive are requested.
     pub listing: bool,
     /// Path of the document inside the archive.
     #[serde(skip)]
@@ -144,8 +144,7 @@ impl Tally {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Frame {
-    /// Type of the document, sent before its content is parsed: if the worker dies, the daemon knows which format did
-    /// it.
+    /// Type of the document, sent before its content is parsed. If the worker dies, the daemon can report the format.
     Recognised(Kind),
     Piece(Piece),
     /// Error that ended the reading.

@@ -1,4 +1,4 @@
-//! Asynchronous interface of the index. [`LazyIndex`] opens it on first use and closes it after an idle timeout.
+//! Asynchronous interface of the index. [`LazyIndex`] opens the index on first use and closes it after an idle timeout.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,7 +25,7 @@ use crate::{
     search::{self, Answer, Query, Request, Stop},
 };
 
-/// Number of concurrent lookups. A query takes about a millisecond, so more would only contend with each other.
+/// Number of concurrent lookups. A query takes about a millisecond, so more lookups would only contend with each other.
 const MAX_QUERIES: usize = 4;
 /// Number of concurrent scans of whole documents.
 const MAX_SCANS: usize = 1;
@@ -35,17 +35,17 @@ const MAX_SCANS: usize = 1;
 pub struct IndexHandle {
     shared: Arc<IndexState>,
     queue: mpsc::Sender<Command>,
-    /// Locks of the documents being indexed, so that no document is indexed twice at the same time.
+    /// Locks for the documents being indexed, so that no document is indexed twice at the same time.
     locks: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
     queries: Arc<Semaphore>,
     scans: Arc<Semaphore>,
 }
 
 impl IndexHandle {
-    /// Opens the index. Creates it if it is missing or damaged.
+    /// Opens the index. If the index is missing or damaged, creates a new one.
     ///
     /// # Errors
-    /// If its folder cannot be used.
+    /// If the index folder cannot be used.
     pub async fn open(config: IndexConfig) -> Result<Self, IndexError> {
         let (queue, is_open) = writer::start(config)?;
         let shared = is_open.await.map_err(|_| IndexError::Closed)??;
@@ -63,12 +63,12 @@ impl IndexHandle {
         &self.shared.config.folder
     }
 
-    /// Returns those of `ids` that are not indexed. If the index was deleted, starts a new one and returns all of them.
+    /// Returns the `ids` that are not indexed. If the index was deleted, starts a new one and returns all `ids`.
     ///
     /// # Errors
     /// If the index was deleted and a new one cannot be created.
     pub async fn missing(&self, ids: &[DocumentId]) -> Result<Vec<DocumentId>, IndexError> {
-        // The caller is about to use them, so protect them from the next sweep.
+        // The caller is about to use these documents, so protect them from the next sweep.
         self.shared.uses.touch(ids.iter(), (self.shared.config.now)());
         let mut view = self.shared.view();
         let snapshot = Arc::clone(&view);
@@ -79,8 +79,8 @@ impl IndexHandle {
         Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
     }
 
-    /// Returns true if all these documents are indexed and none is outdated. Does not check the disk: a search detects
-    /// by itself that the index was deleted.
+    /// Returns true if all these documents are indexed and none is outdated. Does not check the disk: a search itself
+    /// detects that the index was deleted.
     pub(crate) fn has_all<'a>(
         &self,
         mut ids: impl Iterator<Item = &'a DocumentId>,
@@ -90,8 +90,8 @@ impl IndexHandle {
         ids.all(|id| view.entries.get(id).is_some_and(|entry| !entry.about.is_outdated(recognition)))
     }
 
-    /// Returns the indexed documents that are not among `documents` but were read from the path of one of them, and so
-    /// were replaced by it.
+    /// Returns the indexed documents that are not among `documents` but were read from the path of one of them, and
+    /// were therefore replaced.
     pub(crate) fn replaced(&self, documents: impl Iterator<Item = (DocumentId, Option<u64>)>) -> Vec<DocumentId> {
         let (ids, places): (HashSet<DocumentId>, HashSet<Option<u64>>) = documents.unzip();
         let is_replaced = |entry: &&Arc<Entry>| {
@@ -105,8 +105,8 @@ impl IndexHandle {
         self.shared.view().entries.get(id).cloned()
     }
 
-    /// Claims the exclusive right to index a document. `None` if it is already indexed and not outdated. Waits while
-    /// another task indexes the same document.
+    /// Claims the exclusive right to index a document. Returns `None` if the document is already indexed and not
+    /// outdated. Waits while another task indexes the same document.
     ///
     /// # Errors
     /// If the index was deleted and a new one cannot be created.
@@ -127,8 +127,8 @@ impl IndexHandle {
         request(&self.queue, move |writer, reply| drop(reply.send(writer.remove(&id)))).await
     }
 
-    /// Removes documents that have not been used for a long time and returns their number. This also happens when a
-    /// document is indexed, at most once an hour.
+    /// Removes documents that have not been used for a long time and returns the number of removed documents. Indexing
+    /// a document also triggers this, at most once an hour.
     ///
     /// # Errors
     /// If the index cannot be written.
@@ -139,7 +139,7 @@ impl IndexHandle {
     /// Searches only the documents that the request names.
     ///
     /// # Errors
-    /// If cancelled, or if the index is damaged or was deleted. In the last two cases a new index is created and the
+    /// If cancelled, or if the index is damaged or was deleted. In the last two cases, a new index is created and the
     /// caller can retry after indexing.
     pub async fn search(&self, request: Request, cancel: CancellationToken) -> Result<Answer, IndexError> {
         // A regular expression may need to scan whole texts.
@@ -190,7 +190,7 @@ impl IndexHandle {
         .map_err(|_| IndexError::Closed)
     }
 
-    /// Returns true if closing would not have to wait for anything.
+    /// Returns true if closing the index would not have to wait.
     pub(crate) fn is_idle(&self) -> bool {
         self.shared.is_idle() || self.queue.is_closed()
     }
@@ -250,7 +250,8 @@ impl LazyIndex {
         &self.config
     }
 
-    /// Returns the index and opens it if necessary. It stays open at least as long as the caller holds the handle.
+    /// Returns the index, opening it if necessary. The index stays open at least as long as the caller holds the
+    /// handle.
     pub(super) async fn take(&self) -> Result<Arc<IndexHandle>, IndexError> {
         let mut state = Arc::clone(&self.state).lock_owned().await;
         if state.is_closed {
@@ -262,12 +263,12 @@ impl LazyIndex {
         }
         let (config, shared) = (IndexConfig::clone(&self.config), Arc::downgrade(&self.state));
         // Opened in a separate task that is not cancelled with the caller: a cancelled open would leave the files
-        // locked for the next one.
+        // locked for the next caller.
         let opened = tokio::spawn(async move {
             let after = config.rest_after;
             let index = Arc::new(IndexHandle::open(config).await?);
             state.index = Some(Arc::clone(&index));
-            // Ends with the index and holds only a weak reference to it.
+            // This task ends with the index and only holds a weak reference to it.
             tokio::spawn(close_when_idle(shared, after));
             Ok(index)
         });
@@ -278,7 +279,7 @@ impl LazyIndex {
         self.state.lock().await.index.is_some()
     }
 
-    /// Commits pending writes and closes the index for good.
+    /// Commits pending writes and closes the index permanently.
     pub(super) async fn close(&self) {
         let mut state = self.state.lock().await;
         state.is_closed = true;
@@ -300,7 +301,7 @@ async fn close_when_idle(state: Weak<tokio::sync::Mutex<State>>, after: Duration
             // Not closed while segments are merged: the next caller would have to wait, or would find the files still
             // locked.
             Some(index) if is_idle && Arc::strong_count(&index) == 1 && index.is_idle() => {
-                // The lock prevents another `take` meanwhile: two open indexes would conflict.
+                // The lock prevents a concurrent `take`: two open indexes would conflict.
                 close(index).await;
                 return;
             }
@@ -317,15 +318,15 @@ async fn close(index: Arc<IndexHandle>) {
     release_memory();
 }
 
-/// Returns freed memory to the system, here after the index has closed.
+/// Returns freed memory to the system, used after the index has closed.
 ///
 /// The allocator keeps freed blocks for later allocations, some tens of megabytes for the dictionary and the writer. A
-/// daemon that idles for days would never reuse them.
+/// daemon that is idle for days would never reuse these blocks.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
 pub fn release_memory() {
-    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and affects only
-    // pages that hold no allocation.
+    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and only affects
+    // pages that contain no allocation.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 

@@ -1,4 +1,4 @@
-//! Document types, detected by content first and by name second.
+//! Document types, detected first by content and second by name.
 
 use std::fmt;
 
@@ -36,9 +36,9 @@ pub enum Kind {
     Epub,
     /// RFC 822 mail message.
     Eml,
-    /// Mail message of Outlook.
+    /// Mail message in Outlook's format.
     Msg,
-    /// Notebook of Jupyter with its output.
+    /// Jupyter notebook with its output.
     Ipynb,
     /// Comma- or tab-separated values.
     Csv,
@@ -84,7 +84,7 @@ const KINDS: [(Kind, &str, &str, &[&str]); 23] = [
 ];
 
 impl Kind {
-    /// Returns the kind for a file name, ignoring case. `None` if its extension is unknown.
+    /// Returns the kind for a file name, ignoring case, or `None` if the extension is unknown.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let (_, ending) = name.rsplit_once('.')?;

@@ -1,25 +1,25 @@
 //! Document search: extraction of text with its pages, sheets and slides, and an index of chunks that can be cited.
 //!
-//! Documents may be hostile and the libraries that parse them are large, so the daemon never parses one itself. A
-//! sandboxed [`worker`], the daemon's own executable started again, reads the document and sends its content in frames.
-//! The daemon validates every frame.
+//! Documents may be hostile and the libraries that parse them are large, so the daemon never parses a document itself.
+//! Instead, it starts its own executable again as a sandboxed [`worker`], which reads the document and sends the
+//! content in frames. The daemon validates every frame.
 //!
 //! - [`document`]: data types of a document, [`Part`], [`DocumentPlace`] and [`Table`]; pure.
-//! - [`kind`]: detection of the document type, by content first and name second; pure.
+//! - [`kind`]: detection of the document type, first by content and second by name; pure.
 //! - [`failure`]: limits on reading, and the errors with their messages.
-//! - [`extract`](mod@extract): one file per format, from bytes to parts.
+//! - [`extract`](mod@extract): one module per format, from bytes to parts.
 //! - `frame`: protocol between daemon and worker.
 //! - [`worker`]: [`Extractor`] on the daemon's side, [`run_worker`] in the worker.
-//! - [`chunk`]: chunks of about a paragraph, each with the place by which it is cited; pure.
+//! - [`chunk`]: chunks of about a paragraph, each with the location by which it is cited; pure.
 //! - [`analyze`]: tokenizers for English, Chinese, Japanese and Korean; pure.
 //! - [`index`]: the index on disk, written by one thread. [`IndexHandle`] is its asynchronous interface.
 //! - [`library`]: [`Library`], the implementation of the core's port for the daemon's tools.
-//! - `picture`: [`PictureReader`], which prepares images for models in a worker of the same kind.
+//! - `picture`: [`PictureReader`], which prepares images for models in a similar worker.
 //! - [`recognition`]: OCR settings, model files and limits.
 //! - [`search`]: from a query to [`Hit`]s with their citations.
 //!
-//! Functions that read a document take an open file and no path, so that a path that changes meanwhile cannot redirect
-//! them.
+//! Functions that read a document take an open file and no path, so that a path that changes in the meantime cannot
+//! redirect them.
 
 pub mod analyze;
 pub mod chunk;

@@ -1,5 +1,5 @@
-//! Image preparation for models in a sandboxed worker. It decodes an image, rotates it upright, scales it down and
-//! encodes it again, without metadata such as the place where it was taken.
+//! Image preparation for models in a sandboxed worker. The worker decodes an image, rotates it upright, scales it down
+//! and encodes it again without metadata, such as the location where it was taken.
 
 use std::{
     ffi::OsString,
@@ -53,12 +53,12 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct PictureReader {
     program: PathBuf,
-    /// Admits one worker at a time, as it may use much memory.
+    /// Admits one worker at a time, as a worker may use much memory.
     turns: Arc<Semaphore>,
 }
 
 impl PictureReader {
-    /// Creates a reader without starting anything. `program` must call [`run_picture_worker`] if its first argument is
+    /// Creates a reader without starting anything. `program` must call [`run_picture_worker`] if the first argument is
     /// [`PICTURE_WORKER_ARGUMENT`].
     pub fn new(program: PathBuf) -> Self {
         Self { program, turns: Arc::new(Semaphore::new(1)) }
@@ -71,7 +71,7 @@ impl PictureReader {
             return Err("its reader has no streams".to_owned());
         };
         let feed = async {
-            // The worker may close its input before it has read everything.
+            // The worker may close its input before reading everything.
             let _ = input.write_all(content).await;
             drop(input);
         };
@@ -121,7 +121,7 @@ async fn receive(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
 
 impl Pictures for PictureReader {
     fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>> {
-        // This process inspects only the magic bytes.
+        // This process only inspects the magic bytes.
         if !image::guess_format(content).is_ok_and(|format| ACCEPTED_FORMATS.contains(&format)) {
             return std::future::ready(Ok(None)).boxed();
         }
@@ -133,14 +133,14 @@ impl Pictures for PictureReader {
     }
 }
 
-/// First argument of a process that is to run as the image worker.
+/// First argument of a process that runs as the image worker.
 pub const PICTURE_WORKER_ARGUMENT: &str = "picture-worker";
 
 /// Maximum length of the longer side, in pixels. Providers scale down larger images themselves.
 const MAX_OUTPUT_SIDE: u32 = 1568;
 /// Minimum length of the shorter side, in pixels. Some providers refuse the whole conversation for smaller images.
 const MIN_SIDE: u32 = 10;
-/// Maximum aspect ratio, for the same reason.
+/// Maximum aspect ratio. Some providers also refuse narrower images.
 const MAX_RATIO: u32 = 100;
 /// Maximum size of a PNG in the output, in bytes. Larger images are usually photographs, which JPEG compresses better.
 const MAX_PNG: usize = 1 << 20;
@@ -164,8 +164,8 @@ enum PictureHeader {
     Failed(String),
 }
 
-/// Entry point of the image worker: reads an image from standard input and writes the prepared one to standard output.
-/// `arguments` are those after [`PICTURE_WORKER_ARGUMENT`]. The process does nothing else.
+/// Entry point of the image worker: reads an image from standard input and writes the prepared image to standard
+/// output. `arguments` are the arguments after [`PICTURE_WORKER_ARGUMENT`]. The process does nothing else.
 pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(PICTURE_WORKER_ARGUMENT, "read a picture", arguments, |limits| {
         let limits: Limits = serde_json::from_slice(limits)?;

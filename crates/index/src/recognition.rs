@@ -1,4 +1,4 @@
-//! Text recognition (OCR) of images and scanned pages: location of its models and limits for one document.
+//! Text recognition (OCR) in images and scanned pages: location of the models and limits for one document.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::UnreadReason;
 
-/// Maximum number of threads for one document. The rest of the machine stays free for interactive work.
+/// Maximum number of threads for one document. The other cores stay free for interactive work.
 const MAX_THREADS: usize = 4;
 /// Time limit for loading the models and the first page; [`TIMEOUT_PER_PAGE`] is added for every page.
 const BASE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,15 +26,15 @@ pub(crate) const MEMORY: u64 = 768 * 1024 * 1024;
 /// Settings of text recognition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecognitionConfig {
-    /// Folders that may contain the model files. The first one with all of them is used.
+    /// Folders that may contain the model files. The first folder with all files is used.
     pub folders: Vec<PathBuf>,
-    /// Maximum number of pages of one document that are recognised at once. Zero disables recognition.
+    /// Maximum number of pages in one document that are recognised in one call. Zero disables recognition.
     pub pages: u32,
 }
 
 impl RecognitionConfig {
-    /// Returns the current availability of recognition. Not cached, because model files may come and go while the
-    /// daemon runs.
+    /// Returns the current availability of recognition. Not cached, because model files may be added or removed while
+    /// the daemon runs.
     pub fn now(&self) -> Recognition {
         if !cfg!(feature = "ocr") {
             return Recognition::Missing(UnreadReason::NotBuilt);
@@ -53,29 +53,29 @@ impl RecognitionConfig {
     }
 }
 
-/// Settings and model files on which the result of recognition depends.
+/// Settings and model files that determine the result of recognition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecognitionStamp {
     /// Maximum number of recognised pages per document. Zero if recognition is unavailable.
     pub pages: u32,
     /// Size in bytes and modification time in nanoseconds since 1970 of each model file.
     pub models: Vec<(u64, u128)>,
-    /// Identifier of this run of the program. In a document's entry, the run in which recognition timed out, or `None`
-    /// if it did not.
+    /// Identifier of this daemon run. In a document's entry, the run in which recognition timed out, or `None` if it
+    /// did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_in: Option<u64>,
 }
 
 impl RecognitionStamp {
     /// Returns true if a document that was only partly recognised with `before` is worth reading again. A document that
-    /// timed out is retried once per run: the machine may have been busy, but it may also be as slow again.
+    /// timed out is retried once per run: the host may have been busy, but the document may also be as slow again.
     pub fn may_improve_on(&self, before: &Self) -> bool {
         let may_be_faster = before.late_in.is_some() && self.late_in != before.late_in;
         self.pages > 0 && (self.models != before.models || self.pages > before.pages || may_be_faster)
     }
 }
 
-/// Identifier of this run of the program.
+/// Identifier of this daemon run.
 static RUN: LazyLock<u64> = LazyLock::new(|| {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -85,10 +85,10 @@ static RUN: LazyLock<u64> = LazyLock::new(|| {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recognition {
-    /// Recognition is unavailable, for this reason.
+    /// Recognition is unavailable for this reason.
     Missing(UnreadReason),
-    /// Recognition is available, but this pass ends with [`NeedsRecognition`](crate::Failure::NeedsRecognition) at the
-    /// first page that needs it, because it has to wait for a turn.
+    /// Recognition is available but must wait for a turn. This pass ends with
+    /// [`NeedsRecognition`](crate::Failure::NeedsRecognition) at the first page that needs recognition.
     Deferred,
     /// Recognition with the models in a folder.
     Ready {
@@ -149,10 +149,10 @@ mod tests {
         assert!(stamp(9, 1).may_improve_on(&RecognitionStamp::default()));
         assert!(stamp(9, 1).may_improve_on(&stamp(8, 1)) && stamp(9, 1).may_improve_on(&stamp(9, 2)));
         assert!(!stamp(9, 1).may_improve_on(&stamp(9, 1)) && !stamp(8, 1).may_improve_on(&stamp(9, 1)));
-        // A timeout is retried once in each later run of the program.
+        // A timeout is retried once in each later daemon run.
         let late = |run| RecognitionStamp { late_in: run, ..stamp(9, 1) };
         assert!(stamp(9, 1).may_improve_on(&late(Some(6))) && !stamp(9, 1).may_improve_on(&late(None)));
-        // Without recognition nothing is read again, so that recognised text stays in the index.
+        // Without recognition, nothing is read again, so that recognised text stays in the index.
         assert!(!RecognitionStamp::default().may_improve_on(&stamp(9, 1)));
     }
 }

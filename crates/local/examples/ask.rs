@@ -1,5 +1,5 @@
-//! Command line for the embedded model with simulated tools: `ask MODEL.gguf [PROMPT…]`. Each prompt is a turn of one
-//! session. Without arguments, prompts are read from standard input. Prints the model's output and its duration.
+//! Command line for the embedded model with simulated tools: `ask MODEL.gguf [PROMPT…]`. Each prompt is one turn in the
+//! same session. Without arguments, prompts are read from standard input. Prints the model's output and its duration.
 
 use std::{
     error::Error,

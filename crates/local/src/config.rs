@@ -1,4 +1,4 @@
-//! Settings of the embedded model, and its status as seen from outside.
+//! Settings of the embedded model, and its status for callers.
 
 use std::{
     num::NonZero,
@@ -10,13 +10,13 @@ use std::{
 
 use futures_util::future::BoxFuture;
 
-/// Context length for which SmolLM2 was trained, and the maximum used for any model.
+/// Context length for which SmolLM2 was trained, and the maximum for any model.
 pub const DEFAULT_CONTEXT: u32 = 8192;
 
 /// Settings of the embedded model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddedConfig {
-    /// Path of the GGUF file. It is not opened before the first request.
+    /// Path of the GGUF file, which is not opened before the first request.
     pub path: PathBuf,
     /// Maximum number of positions. The model's own limit also applies.
     pub context: u32,
@@ -26,7 +26,7 @@ pub struct EmbeddedConfig {
     pub max_tokens: u32,
 }
 
-/// Model server that listens on this machine.
+/// Model server that listens on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// Name for `agentctl models add`.
@@ -37,7 +37,7 @@ pub struct Neighbour {
     pub url: String,
 }
 
-/// Looks for model servers on this machine.
+/// Looks for model servers on this host.
 pub type Neighbours = fn() -> BoxFuture<'static, Vec<Neighbour>>;
 
 impl EmbeddedConfig {
@@ -48,7 +48,7 @@ impl EmbeddedConfig {
     }
 
     /// Returns the display name of the model: the file name without its quantisation, as in `SmolLM2-135M-Instruct
-    /// (built in)`. It is derived from the path alone, so that it is known without loading.
+    /// (built in)`. The name is derived from the path alone, so that it is known without loading the model.
     pub fn model_id(&self) -> String {
         format!("{} (built in)", self.name())
     }
@@ -75,8 +75,8 @@ fn is_quantisation(suffix: &str) -> bool {
 ///
 /// The number is read once from `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS` when the first model is loaded. Both must
 /// be in the environment before any thread starts, so `main` sets them unless the user has. One core is left to the
-/// daemon because the workers wait in spin loops: with one busy thread next to as many workers as cores, the model
-/// falls to a sixth of its speed.
+/// daemon because the workers wait in spin loops: if a busy thread runs next to as many workers as cores, the model
+/// drops to a sixth of its speed.
 pub fn recommended_threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).saturating_sub(1).max(1)
 }
@@ -96,7 +96,7 @@ pub struct EmbeddedStatus {
     pub generated_tokens: u64,
 }
 
-/// Status as counted by the worker.
+/// Status as updated by the worker.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<EmbeddedStatus>);
 

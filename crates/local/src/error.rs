@@ -1,4 +1,4 @@
-//! Errors of the embedded model with advice for the user.
+//! Errors of the embedded model, with advice for the user.
 
 use std::{io, path::PathBuf};
 
@@ -37,7 +37,7 @@ impl From<LoadError> for ModelError {
     }
 }
 
-/// Reason why running the model stopped.
+/// Reason for ending a model run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     /// The reader of the answer is gone.

@@ -1,7 +1,7 @@
-//! Validated access to a GGUF file: its metadata, and its tensors in the form used for computation.
+//! Validated access to a GGUF file: the metadata, and the tensors in the form used for computation.
 //!
-//! The file is untrusted. Every number is checked against bounds before anything is allocated from it. Every tensor
-//! must have the shape that the numbers imply, otherwise loading fails.
+//! The file is untrusted. Every number is checked against bounds before it determines an allocation. Every tensor must
+//! have the shape that the numbers imply, otherwise loading fails.
 
 use std::{
     fs::File,
@@ -35,7 +35,7 @@ pub(crate) struct Sizes {
     /// Width inside the feed-forward network.
     pub(crate) feed_forward: usize,
     pub(crate) heads: usize,
-    /// Number of key and value heads. Each serves `heads / kv_heads` query heads.
+    /// Number of key and value heads. Each of these serves `heads / kv_heads` query heads.
     pub(crate) kv_heads: usize,
     /// Width of one attention head.
     pub(crate) head: usize,
@@ -127,7 +127,7 @@ impl Gguf {
         })
     }
 
-    /// Returns a list of integers. Empty if the key is missing.
+    /// Returns a list of integers, or an empty list if the key is missing.
     pub(crate) fn numbers(&self, key: &str) -> Result<Vec<i64>, LoadError> {
         if self.content.metadata.contains_key(key) { self.list(key, "not a number", integer) } else { Ok(Vec::new()) }
     }
@@ -188,7 +188,7 @@ impl Gguf {
         self.content.tensor_infos.contains_key(name)
     }
 
-    /// Loads a tensor in full precision, for norms and other small ones.
+    /// Loads a tensor in full precision, for norms and other small tensors.
     pub(crate) fn vector(&mut self, name: &str, length: usize) -> Result<Tensor, LoadError> {
         self.tensor(name, &[length])?.dequantize(&Device::Cpu).map_err(|error| self.damaged(first_line(&error)))
     }
@@ -243,7 +243,7 @@ fn integer(value: &Value) -> Option<i64> {
     }
 }
 
-/// Returns the first line of an error. The rest may be a backtrace, if enabled in the environment.
+/// Returns the first line of an error. The other lines may be a backtrace, if enabled in the environment.
 fn first_line(error: &candle_core::Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }

@@ -1,7 +1,7 @@
 //! Inference with a loaded model: evaluates a prompt and decodes greedily.
 //!
-//! Everything is deterministic. The [`Stop`] callback is checked before every token and every chunk of a prompt, so
-//! that an answer ends soon after it is cancelled.
+//! Inference is deterministic. The [`Stop`] callback is checked before every token and every chunk of a prompt, so that
+//! an answer ends soon after it is cancelled.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,20 +15,21 @@ use crate::{
     vocabulary::{TextJoiner, Vocabulary},
 };
 
-/// Number of prompt tokens evaluated at once. Larger chunks are hardly faster, their memory grows with the square, and
-/// a cancelled request waits for the end of its chunk.
+/// Number of prompt tokens evaluated in one step. Larger chunks are hardly faster, their memory grows with the square
+/// of the size, and a cancelled request waits for the end of its chunk.
 const CHUNK: usize = 128;
 
 /// Number of recent answer tokens to which the repetition penalty applies.
 const PENALTY_WINDOW: usize = 48;
 
-/// Repetition penalty. Measured from 1 to 1.2: this value ends most loops, and higher ones make the answers stranger.
+/// Repetition penalty. Measured from 1 to 1.2: this value ends most loops, and higher values make the answers less
+/// coherent.
 const REPEAT_PENALTY: f32 = 1.05;
 
-/// System message with which this family of models answers best. Any persona makes it talk nonsense.
+/// System message with which this family of models answers best. With a persona, the models produce nonsense.
 const SYSTEM_MESSAGE: &str = "You are a helpful assistant.";
 
-/// Returns true if the answer is no longer wanted.
+/// Returns true once the answer is no longer wanted.
 pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
 
 /// Loaded model with its cache.
@@ -38,7 +39,7 @@ pub(crate) struct Inference {
     counters: Arc<Counters>,
     /// Evaluated tokens, which a later prompt may reuse as its prefix.
     tokens: Vec<u32>,
-    /// Keys and values of these tokens.
+    /// Keys and values for `tokens`.
     cache: Vec<LayerCache>,
 }
 
@@ -61,7 +62,7 @@ impl Inference {
         self.vocabulary.prompt(SYSTEM_MESSAGE, text)
     }
 
-    /// Evaluates the part of `prompt` that is not cached. Returns the logits of the next token, and the number of
+    /// Evaluates the part of `prompt` that is not cached. Returns the logits for the next token, and the number of
     /// reused tokens.
     fn evaluate(&mut self, prompt: &[u32], stop: Stop<'_>) -> Result<(Vec<f32>, usize), RunError> {
         if prompt.len() > self.context() {
@@ -70,7 +71,7 @@ impl Inference {
         let shared = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let reused = shared.min(prompt.len().saturating_sub(1));
         self.tokens.truncate(reused);
-        // Also restores equal lengths if an earlier step failed between layers.
+        // Also restores equal lengths if an earlier step failed between two layers.
         for layer in &mut self.cache {
             layer.truncate(self.tokens.len());
         }
@@ -79,8 +80,8 @@ impl Inference {
             if stop() {
                 return Err(RunError::Cancelled);
             }
-            // Cache and list only differ while this runs. After an error the list is authoritative, and the next call
-            // truncates the cache to it.
+            // Cache and list only differ during this call. After an error, the list is authoritative, and the next call
+            // truncates the cache to its length.
             let rows = self.llama.forward(chunk, &mut self.cache)?;
             self.tokens.extend_from_slice(chunk);
             self.counters.status().evaluated_tokens += chunk.len() as u64;
@@ -156,14 +157,14 @@ fn best(logits: &[f32]) -> Result<u32, RunError> {
 
 /// Maximum length of a repeated phrase in tokens.
 const MAX_PHRASE: usize = 160;
-/// Length in tokens above which a phrase, such as a verse, counts as a loop when repeated once.
+/// Length in tokens above which a phrase, such as a verse, counts as a loop after one repetition.
 const LONG_PHRASE: usize = 32;
 /// Minimum total length of the repetitions in tokens.
 const MIN_REPEATED_TOKENS: usize = 32;
 /// Minimum number of consecutive occurrences of a shorter phrase.
 const MIN_REPEATS: usize = 3;
 
-/// Tokens of an answer so far.
+/// Tokens of the current answer.
 #[derive(Debug, Default)]
 struct Repetition {
     tokens: Vec<u32>,

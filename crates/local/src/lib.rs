@@ -9,13 +9,13 @@
 //! - `inference`: evaluation of prompts and greedy decoding with loop detection.
 //! - `gguf`: validated model file. `llama`: weights, forward pass, and a key-value cache that can be truncated.
 //!   `vocabulary`: tokenization and chat formats.
-//! - `config`, which includes the status, and `error`.
+//! - `config`: settings and status. `error`: errors with advice.
 //!
 //! # Threads
 //!
-//! The arithmetic uses as many threads as `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS` specify. These are read once,
-//! when the first model is loaded. The daemon's `main` sets both to [`recommended_threads`] before any thread starts,
-//! unless the user has set them.
+//! The arithmetic uses as many threads as `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS` specify. Both variables are read
+//! once, when the first model is loaded. The daemon's `main` sets both to [`recommended_threads`] before any thread
+//! starts, unless the user has set them.
 
 mod config;
 mod error;

@@ -1,7 +1,7 @@
 //! Llama model: weights and forward pass.
 //!
 //! Written for one sequence on the CPU. Rows are tokens. The caller owns a [`LayerCache`] per layer with the keys and
-//! values of all earlier tokens, so that a prefix can be reused, truncated and continued.
+//! values for all earlier tokens, so that a prefix can be reused, truncated and continued.
 
 use candle_core::{D, DType, Device, Result, Tensor, quantized::QMatMul};
 use candle_nn::{
@@ -66,8 +66,9 @@ impl Llama {
         self.layers.iter().map(|_| LayerCache::default()).collect()
     }
 
-    /// Evaluates tokens that follow those in the cache, and appends them to it. Returns one row per token without the
-    /// output matrix, which is only needed for few of them. The caller must keep the total within [`Sizes::context`].
+    /// Evaluates tokens that follow the cached tokens, and appends them to the cache. Returns one row per token without
+    /// the output matrix, which is only needed for a few rows. The caller must keep the total within
+    /// [`Sizes::context`].
     pub(crate) fn forward(&self, tokens: &[u32], cache: &mut [LayerCache]) -> Result<Tensor> {
         let (start, count) = (cache.first().map_or(0, |layer| layer.length), tokens.len());
         let rotation = (self.rotation.0.narrow(0, start, count)?, self.rotation.1.narrow(0, start, count)?);
@@ -79,7 +80,7 @@ impl Llama {
         rms_norm(&stream, &self.norm, self.sizes.norm_epsilon)
     }
 
-    /// Returns the logits of the next token, one row per row of [`Self::forward`].
+    /// Returns the logits for the next token, one row per row of [`Self::forward`].
     pub(crate) fn logits(&self, rows: &Tensor) -> Result<Tensor> {
         rows.apply(&self.output)?.to_dtype(DType::F32)
     }
@@ -135,7 +136,7 @@ impl Layer {
         let value = split(normed.apply(&self.value)?, sizes.kv_heads)?;
         let (keys, values) = cache.append(&key, &value)?;
 
-        // The query heads of a key head are adjacent, so they are multiplied as one taller matrix and keys need not be
+        // The query heads for a key head are adjacent, so they are multiplied as one taller matrix and keys need not be
         // repeated.
         let group = sizes.heads / sizes.kv_heads;
         let query = (query.reshape((sizes.kv_heads, group * count, sizes.head))? / (sizes.head as f64).sqrt())?;
@@ -151,7 +152,7 @@ impl Layer {
     }
 }
 
-/// Returns zero for visible tokens and minus infinity for later ones. Not cached, because a cache by pairs of lengths
+/// Returns zero for visible tokens and minus infinity for later tokens. Not cached, because a cache by pairs of lengths
 /// would grow without bound in a daemon.
 fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
     let all = start + count;
@@ -194,7 +195,7 @@ impl LayerCache {
         self.length = self.length.min(length);
     }
 
-    /// Appends keys and values, each heads × tokens × width. Returns all of them.
+    /// Appends keys and values, each heads × tokens × width. Returns all keys and values.
     fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
         let all = self.length + keys.dim(1)?;
         let (room_keys, room_values) = match self.room.take() {
@@ -211,7 +212,7 @@ impl LayerCache {
     }
 
     fn grow(&self, old: &Tensor, min_capacity: usize) -> Result<Tensor> {
-        // Growing by half keeps the copying linear in the length.
+        // Growing by half keeps the total copying cost linear in the length.
         let new = zeros(old, min_capacity.max(self.length * 3 / 2))?;
         if self.length > 0 {
             new.slice_set(&old.narrow(1, 0, self.length)?.contiguous()?, 1, 0)?;

@@ -34,9 +34,9 @@ const PIECE_QUEUE: usize = 32;
 
 /// Model that runs in this process on the CPU.
 ///
-/// Most requests are answered without it. Nothing is loaded before the first free text, and one thread writes all texts
-/// one after the other. Dropping a stream cancels its request within a token, or within a chunk of 128 tokens while the
-/// prompt is evaluated.
+/// Most requests are answered without running the model. Nothing is loaded before the first free text, and one thread
+/// writes all texts one after the other. Dropping a stream cancels its request within a token, or within a chunk of 128
+/// tokens while the prompt is evaluated.
 pub struct EmbeddedModel {
     info: ModelInfo,
     path: PathBuf,
@@ -51,7 +51,7 @@ pub struct EmbeddedModel {
 
 impl EmbeddedModel {
     /// Creates a model that loads the configured file on first use. Requests fail while the file is missing.
-    /// `neighbours` looks for model servers on this machine for the instructions to connect one.
+    /// `neighbours` looks for model servers on this host, which the instructions to connect a model mention.
     pub fn new(config: EmbeddedConfig, neighbours: Neighbours) -> Arc<Self> {
         let info = ModelInfo {
             id: config.model_id(),
@@ -129,7 +129,7 @@ impl Model for EmbeddedModel {
     }
 }
 
-/// Stream of an answer that is complete at once. It costs nothing, as it is produced here.
+/// Stream with a complete answer. The answer costs nothing, as it is produced locally.
 fn single(chunk: ModelChunk) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
     let usage = Usage { cost_microusd: Some(0), ..Usage::default() };
     stream::iter([Ok(chunk), Ok(ModelChunk::Usage(usage)), Ok(ModelChunk::End(Finish::Stop))]).boxed()
@@ -137,8 +137,8 @@ fn single(chunk: ModelChunk) -> BoxStream<'static, Result<ModelChunk, ModelError
 
 type Pieces = mpsc::Receiver<Result<ModelChunk, ModelError>>;
 
-/// Returns the next piece. `None` after the regular end or an error. If the worker is gone before that, returns an
-/// error.
+/// Returns the next piece, or `None` after the regular end or an error. If the worker is gone before the end, returns
+/// an error.
 async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelError>, Option<Pieces>)> {
     let mut pieces = pieces?;
     let piece = pieces.recv().await.unwrap_or_else(|| {
@@ -149,11 +149,12 @@ async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelE
     Some((piece, (!is_last).then_some(pieces)))
 }
 
-/// Maximum number of answer bytes that are recorded.
+/// Maximum number of recorded answer bytes.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Recording of an answer for the request's tap, from the request to its end. There is no wire, so it contains the
-/// input of the harness and its result. Dropping it before the end records the answer as abandoned.
+/// Recording of an answer for the request's tap, from the request to the end of the answer. As no data is sent over a
+/// wire, it contains the harness input and the result. Dropping the recording before the end records the answer as
+/// abandoned.
 struct Recording(Option<OpenRecording>);
 
 struct OpenRecording {

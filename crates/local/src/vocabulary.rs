@@ -1,7 +1,7 @@
 //! Tokenization and chat formats of a model.
 //!
-//! Everything is built from the metadata of the GGUF file. Text from users and tools is always encoded as plain text.
-//! Control tokens only enter through [`Prompt::control`], so that no document can end or start a turn.
+//! Everything is built from the metadata in the GGUF file. Text from users and tools is always encoded as plain text.
+//! Control tokens are only added by [`Prompt::control`], so that no document can end or start a turn.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use crate::{
     gguf::Gguf,
 };
 
-/// Word pattern of Llama 3 for byte pair encoding, which the file only names.
+/// Word pattern of Llama 3 for byte pair encoding. The file only contains the name of the pattern.
 const LLAMA_3_WORDS: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -33,7 +33,7 @@ const SPACE_MARK: &str = "\u{2581}";
 
 pub(crate) struct Vocabulary {
     tokenizer: Tokenizer,
-    /// Bytes of each token. For control tokens, the name.
+    /// Bytes of each token. For control tokens, the name of the token.
     bytes: Vec<Vec<u8>>,
     /// True for control tokens.
     is_control: Vec<bool>,
@@ -48,7 +48,7 @@ pub(crate) struct Vocabulary {
 struct Prompt<'a> {
     vocabulary: &'a Vocabulary,
     tokens: Vec<u32>,
-    /// Text that is not encoded yet, because adjacent pieces are encoded together.
+    /// Text that has not been encoded yet, because adjacent pieces are encoded together.
     pending: String,
 }
 
@@ -81,7 +81,7 @@ impl Vocabulary {
         Ok(Self { tokenizer, bytes, is_control, controls, start: start.filter(|_| wants_start), end, format })
     }
 
-    /// Returns the bytes of a token. Empty for control tokens.
+    /// Returns the bytes of a token, or an empty slice for control tokens.
     pub(crate) fn bytes(&self, token: u32) -> &[u8] {
         let index = token as usize;
         if self.ends_answer(token) { &[] } else { self.bytes.get(index).map_or(&[], Vec::as_slice) }
@@ -183,7 +183,7 @@ fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Pa
         })
         .collect();
     let vocabulary: HashMap<&str, usize> = names.iter().enumerate().map(|(id, name)| (*name, id)).collect();
-    // Every pair of tokens that form another token is a merge. Better scores come first.
+    // Every pair of tokens that forms another token is a merge. Better scores come first.
     let mut merges: Vec<(f32, usize, usize)> = Vec::new();
     for (name, score) in names.iter().zip(&scores) {
         for (at, _) in name.char_indices().skip(1) {
@@ -217,7 +217,7 @@ fn byte_token(name: &str) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok().filter(|_| is_byte)
 }
 
-/// Returns the byte for each character of the printable alphabet. Printable Latin-1 characters represent themselves;
+/// Returns the byte for each character in the printable alphabet. Printable Latin-1 characters represent themselves;
 /// characters from U+0100 on represent the other bytes in order.
 fn byte_letters() -> HashMap<char, u8> {
     let mut next = 0x100;
@@ -231,7 +231,7 @@ fn byte_letters() -> HashMap<char, u8> {
         .collect()
 }
 
-/// Joins the bytes of tokens to text, and buffers incomplete characters.
+/// Joins token bytes to text, and buffers incomplete characters.
 #[derive(Debug, Default)]
 pub(crate) struct TextJoiner {
     pending: Vec<u8>,
@@ -274,9 +274,9 @@ impl TextJoiner {
 
 /// Chat format of a model.
 ///
-/// The template in the file is not executed. SmolLM2's would insert a system message ("You are a helpful AI assistant
-/// named SmolLM, …") with which the model answers plain questions with nonsense. The family uses four formats, and the
-/// template only serves to tell them apart.
+/// The template in the file is not executed. SmolLM2's template would insert a system message ("You are a helpful AI
+/// assistant named SmolLM, …") with which the model answers plain questions with nonsense. The model family uses four
+/// formats, and the template only serves to distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChatFormat {
     /// `<|im_start|>user … <|im_end|>`: SmolLM2 and many others.
@@ -303,7 +303,7 @@ impl ChatFormat {
         }
     }
 
-    /// Returns true if prompts begin with the start token by default, unless the file specifies it.
+    /// Returns true if prompts in this format begin with the start token, unless the file specifies otherwise.
     fn wants_start(self) -> bool {
         self != Self::ChatMl
     }

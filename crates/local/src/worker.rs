@@ -1,5 +1,5 @@
-//! Worker thread that owns the model. It loads the weights on first use, answers requests one after the other, and
-//! releases the weights when idle.
+//! Worker thread that owns the model. The thread loads the weights on first use, answers requests one after the other,
+//! and releases the weights when idle.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -28,9 +28,9 @@ pub(crate) const QUEUE: usize = 8;
 
 pub(crate) type Reply = mpsc::Sender<Result<ModelChunk, ModelError>>;
 
-/// Text to be written.
+/// Request for a text.
 pub(crate) struct WriteRequest {
-    /// Notice above the text about its reliability.
+    /// Notice about the reliability of the text, shown above it.
     pub(crate) mark: String,
     /// Text of the request.
     pub(crate) text: String,
@@ -38,7 +38,7 @@ pub(crate) struct WriteRequest {
     pub(crate) max_tokens: Option<usize>,
 }
 
-/// Order with the channel for its text.
+/// Request with the channel for the generated text.
 pub(crate) struct Job {
     pub(crate) write_request: WriteRequest,
     pub(crate) reply: Reply,
@@ -46,7 +46,7 @@ pub(crate) struct Job {
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
-/// Starts the thread. It ends when the sender is dropped.
+/// Starts the thread, which ends when the sender is dropped.
 pub(crate) fn start(config: EmbeddedConfig, counters: Arc<Counters>) -> std::io::Result<SyncSender<Job>> {
     let (sender, jobs) = sync_channel(QUEUE);
     thread::Builder::new()
@@ -83,7 +83,7 @@ impl Worker {
             return;
         }
         self.counters.status().busy = true;
-        // Damaged weights or a bug in the arithmetic may panic. This must end only the request and not the daemon.
+        // Damaged weights or a bug in the arithmetic may panic. A panic must only end the request and not the daemon.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&write_request, &reply))).unwrap_or_else(|_| {
             self.release("a request failed");
             let error = ModelError::new(ErrorKind::Internal, "the built-in model failed while answering");
@@ -124,7 +124,7 @@ fn write(inference: &mut Inference, write_request: &WriteRequest, limit: usize, 
     send(ModelChunk::Text(format!("*{}*\n\n", write_request.mark)))?;
     let (stop, say) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
     let (finish, usage) = inference.answer(&prompt, max_tokens, &stop, say)?;
-    // A text in a loop, or at the model's limit, ends as if complete, since it was never reliable.
+    // A text that loops, or that reaches the model's limit, ends as if complete, since it was never reliable.
     let is_cut = finish == Finish::Runaway || finish == Finish::Length && max_tokens == limit;
     if is_cut {
         send(ModelChunk::Text(" …".to_owned()))?;
@@ -145,15 +145,15 @@ fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<Inference, 
     Ok(inference)
 }
 
-/// Returns the freed memory of the weights to the system.
+/// Returns memory freed by the weights to the system.
 ///
-/// The allocator keeps freed blocks for later allocations, 160 MB of 200 MB of weights. A daemon that idles for days
-/// would never reuse them.
+/// The allocator keeps freed blocks for later allocations, 160 MB of 200 MB of weights. A daemon that is idle for days
+/// would never reuse these blocks.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
 fn release_memory() {
-    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and affects only
-    // pages that hold no allocation.
+    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and only affects
+    // pages that contain no allocation.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-/// Configured servers with their limits.
+/// Configured servers and their limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanguageConfig {
     /// Servers in order of preference. For each kind of file, the first installed one is used.
@@ -14,7 +14,7 @@ pub struct LanguageConfig {
 /// Limits of each server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanguageLimits {
-    /// Idle time after which a server is stopped. `None` for never.
+    /// Idle time after which a server is stopped, or `None` to never stop it.
     pub idle_stop: Option<Duration>,
     /// Time limit for the start of a server.
     pub start_timeout: Duration,
@@ -24,7 +24,7 @@ pub struct LanguageLimits {
     pub wait: Duration,
     /// Maximum time that a step waits for a server that has not answered yet.
     pub cold_wait: Duration,
-    /// Limit on the writable memory of each server process, in bytes. `None` for the limit of commands.
+    /// Limit on the writable memory of each server process, in bytes, or `None` for the limit of commands.
     pub memory_bytes: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Returns the protocol's language identifier for a file. `None` if this server does not handle it.
+    /// Returns the protocol's language identifier for a file, or `None` if this server does not handle the file.
     pub(crate) fn language_of(&self, below: &Path) -> Option<&str> {
         let extension = below.extension()?.to_str()?.to_lowercase();
         self.languages.get(&extension).map(String::as_str)

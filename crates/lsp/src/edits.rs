@@ -20,13 +20,13 @@ use crate::{
 /// Maximum number of files per session between two steps.
 const MAX_FILES: usize = 100;
 
-/// Text of a file before it was edited. `None` if it was not read.
+/// Text of a file before it was edited, or `None` if it was not read.
 type PriorText = Option<Content>;
 
-/// Server of each file.
+/// Server for each file.
 pub(crate) type ServersOfFiles = BTreeMap<SourceFile, Arc<ServerHandle>>;
 
-/// Edits of one session that have not been reported on.
+/// Edits in one session that have not been reported.
 #[derive(Default)]
 pub(crate) struct SessionEdits {
     /// Files as they were before the first edit since the last report.
@@ -39,7 +39,7 @@ pub(crate) struct SessionEdits {
 struct Comparison {
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, PriorText>,
-    /// Files edited since the comparison began. They are compared after it.
+    /// Files edited since the comparison began. These files are compared afterwards.
     queued: BTreeMap<SourceFile, PriorText>,
     task: AbortOnDropHandle<Result<Vec<Diagnostic>, ServerError>>,
 }
@@ -50,11 +50,11 @@ impl Comparison {
         Self { server, files, queued: BTreeMap::new(), task }
     }
 
-    /// Starts the comparison of files that were edited meanwhile. `None` if there are none.
+    /// Starts the comparison of files that were edited in the meantime. Returns `None` if there are none.
     fn successor(self) -> Option<Self> {
         let Self { server, mut files, mut queued, .. } = self;
         for (file, before) in &mut queued {
-            // The text before the first of the edits counts.
+            // The text before the first edit is the baseline.
             *before = files.remove(file).unwrap_or(before.take());
         }
         (!queued.is_empty()).then(|| Self::begin(server, queued))
@@ -62,8 +62,8 @@ impl Comparison {
 }
 
 impl SessionEdits {
-    /// Returns true if nothing was edited since the last report. In that case forgets the files that were about to be
-    /// edited.
+    /// Returns true if nothing has been edited since the last report. In that case, forgets the files that were about
+    /// to be edited.
     pub(crate) fn are_settled(&mut self) -> bool {
         let are_settled = self.edited.is_empty() && self.comparisons.is_empty();
         if are_settled {
@@ -72,7 +72,7 @@ impl SessionEdits {
         are_settled
     }
 
-    /// Aborts comparisons of an earlier turn, whose results would be outdated. Their files are compared again.
+    /// Aborts comparisons from an earlier turn, whose results would be outdated. The files are compared again.
     pub(crate) fn begin_turn(&mut self) {
         for Comparison { files, queued, .. } in std::mem::take(&mut self.comparisons) {
             for (file, before) in queued.into_iter().chain(files) {
@@ -84,14 +84,14 @@ impl SessionEdits {
         }
     }
 
-    /// Returns those files whose earlier text is not stored, up to the limit.
+    /// Returns the files whose earlier text is not stored, up to the limit.
     pub(crate) fn unknown(&self, mut files: Vec<SourceFile>) -> Vec<SourceFile> {
         files.retain(|file| !self.before.contains_key(file));
         files.truncate(MAX_FILES.saturating_sub(self.before.len()));
         files
     }
 
-    /// Stores the text of files that are about to be edited, and lets their servers check it.
+    /// Stores the text of files that are about to be edited, and lets their servers check the text.
     pub(crate) async fn before(&mut self, files: ServersOfFiles) {
         for (content, file) in read(files.keys().cloned().collect()).await {
             if let (Some(server), Some(text)) = (files.get(&file), OpenText::of(&file.below, &content)) {
@@ -112,8 +112,8 @@ impl SessionEdits {
         self.edited.iter().cloned().collect()
     }
 
-    /// Starts to compare the edited files. If a comparison with the same server is running, they are compared after it.
-    /// Returns true if there were any.
+    /// Starts comparing the edited files. If a comparison with the same server is running, they are compared
+    /// afterwards. Returns true if there were any edited files.
     pub(crate) fn begin(&mut self, servers: &ServersOfFiles) -> bool {
         let mut of_servers: Vec<(Arc<ServerHandle>, BTreeMap<SourceFile, PriorText>)> = Vec::new();
         let mut before = std::mem::take(&mut self.before);
@@ -149,14 +149,14 @@ impl SessionEdits {
         self.comparisons.iter().filter(|comparison| !comparison.server.may_wait_long()).count() == 0
     }
 
-    /// Returns the results of comparisons that finish within `wait`. The others continue.
+    /// Returns the results of comparisons that finish within `wait`. The other comparisons continue.
     pub(crate) async fn news(&mut self, wait: Duration) -> LanguageNews {
         let (mut news, deadline) = (LanguageNews::default(), Instant::now() + wait);
         let mut left = std::mem::take(&mut self.comparisons);
         while let Some(mut comparison) = left.pop() {
             match timeout_at(deadline, &mut comparison.task).await {
                 Ok(Ok(Ok(errors))) => {
-                    // Results for a file that was edited again are outdated.
+                    // Results for a file that has been edited again are outdated.
                     let edited: Vec<String> = comparison.queued.keys().map(SourceFile::name).collect();
                     news.errors.extend(errors.into_iter().filter(|error| !edited.contains(&error.file)));
                 }
@@ -175,7 +175,7 @@ impl SessionEdits {
     }
 }
 
-/// Reads files and returns each with its content.
+/// Reads files and returns their content.
 async fn read(files: Vec<SourceFile>) -> Vec<(Content, SourceFile)> {
     let read = |file: SourceFile| (source::read(&file.folder, &file.below), file);
     tokio::task::spawn_blocking(move || files.into_iter().map(read).collect()).await.unwrap_or_default()
@@ -218,7 +218,7 @@ async fn compare(
     Ok(errors)
 }
 
-/// Returns the findings in texts, in batches no larger than the limit of open files.
+/// Returns the findings in texts, in batches that do not exceed the limit of open files.
 async fn check(
     server: &ServerHandle,
     texts: Vec<OpenText>,
@@ -232,7 +232,8 @@ async fn check(
     Ok(all)
 }
 
-/// Returns errors that occur more often than before. Compared by code and message, because lines shift with every edit.
+/// Returns errors that occur more often than before. Errors are compared by code and message, because lines shift with
+/// every edit.
 fn new_errors<'a>(before: &[Finding], now: &'a [Finding]) -> Vec<&'a Finding> {
     let is_error = |finding: &&Finding| finding.severity == Severity::Error;
     let mut left: Vec<&Finding> = before.iter().filter(is_error).collect();

@@ -1,4 +1,4 @@
-//! JSON-RPC messages and their framing. Parameters and results stay unparsed until they are needed.
+//! JSON-RPC messages and their framing. Parameters and results stay unparsed until needed.
 //!
 //! A frame consists of headers, an empty line, and as many bytes as `Content-Length` specifies.
 
@@ -13,11 +13,11 @@ const UNKNOWN_METHOD: i32 = -32601;
 pub(crate) enum IncomingMessage {
     /// Answer to one of our requests.
     Answer { id: i64, result: Result<Option<Box<RawValue>>, RpcError> },
-    /// Request by the server.
+    /// Request from the server.
     Request { id: Value, method: String, params: Option<Box<RawValue>> },
     /// Notification from the server.
     Notification { method: String, params: Option<Box<RawValue>> },
-    /// Error without a request id.
+    /// Error without a request ID.
     Meaningless,
 }
 
@@ -39,7 +39,7 @@ struct Envelope {
     error: Option<RpcError>,
 }
 
-/// Parses a message body. `None` if it is not a message.
+/// Parses a message body. Returns `None` if the body is not a message.
 pub(crate) fn parse(body: &[u8]) -> Option<IncomingMessage> {
     let Envelope { id, method, params, result, error } = serde_json::from_slice(body).ok()?;
     match (method, id) {
@@ -64,7 +64,7 @@ pub(crate) fn notification(method: &str, params: &Value) -> Vec<u8> {
     framed(json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string().as_bytes())
 }
 
-/// Builds a framed answer. `None` reports an unknown method.
+/// Builds a framed answer. If `result` is `None`, the answer reports an unknown method.
 pub(crate) fn answer(id: &Value, result: Option<&Value>) -> Vec<u8> {
     let unknown = json!({"code": UNKNOWN_METHOD, "message": "not supported"});
     let message = match result {
@@ -101,7 +101,7 @@ pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(crate) struct FrameDecoder {
     buffer: Vec<u8>,
-    /// Length of the body, once the headers are read.
+    /// Length of the body, once the headers have been read.
     body: Option<usize>,
 }
 
@@ -110,10 +110,10 @@ impl FrameDecoder {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// Returns the next complete body. `None` if more bytes are needed.
+    /// Returns the next complete body, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If the bytes are not a frame. Nothing after them can be decoded.
+    /// If the bytes are not a frame. No later bytes can be decoded.
     pub(crate) fn next_body(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let length = match self.body {
             Some(length) => length,
@@ -133,7 +133,7 @@ impl FrameDecoder {
     fn head(&mut self) -> Result<Option<usize>, FrameError> {
         let looked_at = &self.buffer[..self.buffer.len().min(MAX_HEAD)];
         let Some(end) = looked_at.windows(HEADER_END.len()).position(|window| window == HEADER_END) else {
-            // Reject output that can never become a frame early: every header line has a colon.
+            // Reject output early that can never become a frame: every header line has a colon.
             let whole_lines = looked_at.rsplit(|byte| *byte == b'\n').skip(1);
             let is_head = whole_lines.into_iter().all(|line| line.contains(&b':'));
             return if looked_at.len() < MAX_HEAD && is_head { Ok(None) } else { Err(FrameError::Nonsense) };

@@ -27,21 +27,21 @@ use crate::{
     server::{CheckPurpose, DiskChange, ServerHandle, ServerParts},
 };
 
-/// Maximum number of running servers. The least recently used one is stopped to make room.
+/// Maximum number of running servers. To stay within the limit, the least recently used server is stopped.
 const MAX_SERVERS: usize = 6;
 /// Maximum number of sessions whose edits are tracked.
 const MAX_SESSIONS: usize = 1000;
-/// Maximum number of messages that are remembered as reported.
+/// Maximum number of messages remembered as reported.
 const MAX_REPORTED: usize = 4000;
 
-/// Server that was found on this machine.
+/// Server that is installed on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundServer {
     /// Name of the server.
     pub name: String,
-    /// Path of the program. `None` if only a rustup proxy exists and no toolchain has the program.
+    /// Path of the program, or `None` if only a rustup proxy exists and no toolchain contains the program.
     pub program: Option<PathBuf>,
-    /// Advice for the installation, if the program is missing.
+    /// Installation advice, if the program is missing.
     pub hint: Option<String>,
 }
 
@@ -90,8 +90,8 @@ impl LanguagePool {
         lock(&self.state)
     }
 
-    /// Applies another configuration. Servers whose settings changed are stopped and started again on demand, as are
-    /// those that were given up. The others keep running.
+    /// Applies another configuration. Servers whose settings changed, and servers that were given up, are stopped and
+    /// started again on demand. Other servers keep running.
     pub fn reconfigure(&self, config: LanguageConfig) {
         self.programs.cache().clear();
         let mut state = self.state();
@@ -103,7 +103,7 @@ impl LanguagePool {
         state.reported.clear();
     }
 
-    /// Returns the servers that are installed, or that have only a rustup proxy. May block.
+    /// Returns the servers that are installed, or for which only a rustup proxy exists. May block.
     pub fn found(&self) -> Vec<FoundServer> {
         let config = Arc::clone(&self.state().config);
         let found = |server: &ServerConfig| {
@@ -121,7 +121,7 @@ impl LanguagePool {
         config.servers.iter().filter_map(found).collect()
     }
 
-    /// Stops all servers for good.
+    /// Stops all servers permanently.
     pub async fn close(&self) {
         let servers: Vec<_> = {
             let mut state = self.state();
@@ -132,7 +132,7 @@ impl LanguagePool {
         join_all(servers.iter().map(|server| server.stop())).await;
     }
 
-    /// Returns the servers of files. Files without a server are omitted.
+    /// Returns the servers for files. Files without a server are omitted.
     async fn servers_of(&self, files: Vec<SourceFile>) -> ServersOfFiles {
         let (config, programs) = (Arc::clone(&self.state().config), Arc::clone(&self.programs));
         let needed = tokio::task::spawn_blocking(move || {
@@ -170,7 +170,7 @@ impl LanguagePool {
         Arc::clone(state.sessions.entry(session).or_default())
     }
 
-    /// Returns the messages that this session has not seen yet.
+    /// Returns the messages that have not been reported to this session.
     fn filter_new(&self, session: SessionId, messages: Vec<String>) -> Vec<String> {
         let mut state = self.state();
         let mut new_messages = Vec::new();
@@ -199,7 +199,7 @@ impl LanguagePool {
         let has_started = edits.begin(&servers);
         let wait = match patience {
             Patience::End if edits.deserve_time() => limits.wait,
-            // Comparisons that were already running were waited for in an earlier step.
+            // An earlier step already waited for comparisons that were running.
             Patience::Step if !has_started => Duration::ZERO,
             Patience::Step if edits.are_warm() => limits.wait,
             Patience::Step | Patience::End => limits.cold_wait.min(limits.wait),
@@ -208,7 +208,7 @@ impl LanguagePool {
         LanguageNews { words: self.filter_new(session, news.words), ..news }
     }
 
-    /// Notifies running servers of changed files of other kinds, such as settings and inputs of code generators.
+    /// Notifies running servers of changes to files of other kinds, such as settings and inputs of code generators.
     async fn notify_changed(&self, files: Vec<(SourceFile, DiskChange)>) {
         if files.is_empty() {
             return;

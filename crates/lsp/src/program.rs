@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// Time for which a lookup is cached.
 const CACHE_TIME: Duration = Duration::from_secs(10);
-/// Name of the program to which proxies of Rust tools link, even for tools that no toolchain has.
+/// Program to which proxies of Rust tools link, even for tools that no toolchain contains.
 const RUSTUP: &str = "rustup";
 
 /// Locations where programs are searched.
@@ -22,7 +22,7 @@ const RUSTUP: &str = "rustup";
 pub struct ProgramPlaces {
     /// Folders in the format of `PATH`.
     pub search_path: OsString,
-    /// Folder of rustup with Rust's toolchains.
+    /// Folder of rustup, which contains Rust's toolchains.
     pub rustup: Option<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum FoundProgram {
     /// Absolute path of the program.
     Installed(PathBuf),
     Absent,
-    /// There is a rustup proxy, but no toolchain has the program.
+    /// A rustup proxy exists, but no toolchain contains the program.
     NotInToolchains,
 }
 
@@ -84,7 +84,7 @@ fn find(command: &str, places: &ProgramPlaces) -> FoundProgram {
     found
 }
 
-/// Returns true if the program is installed, and not only a rustup proxy for it.
+/// Returns true if the program is installed, as opposed to only a rustup proxy for it.
 fn is_installed(path: &Path, command_path: &Path, places: &ProgramPlaces) -> bool {
     let is_rustup = |real: &Path| real.file_name() == Some(OsStr::new(RUSTUP));
     if !path.canonicalize().is_ok_and(|real| is_rustup(&real)) {

@@ -1,7 +1,7 @@
 //! The few LSP types that are needed.
 //!
-//! Text from servers is sanitised for display: one line without control sequences or our own markup, and of bounded
-//! length.
+//! Text from servers is sanitised for display: one line of bounded length, without control sequences or agentd's own
+//! markup.
 
 use std::{
     collections::BTreeMap,
@@ -95,14 +95,14 @@ pub(crate) struct PublishedFindings {
     pub(crate) diagnostics: Vec<WrittenFinding>,
 }
 
-/// Answer to a request for the findings of a file.
+/// Answer to a request for a file's findings.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FindingReport {
     #[serde(default)]
     pub(crate) items: Vec<WrittenFinding>,
 }
 
-/// Location in either of its two forms.
+/// Location in either of the two protocol forms.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum WrittenLocation {
@@ -117,7 +117,7 @@ pub(crate) enum WrittenLocation {
     },
 }
 
-/// No location, one, or several.
+/// No location, one location, or several.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum WrittenLocations {
@@ -148,7 +148,7 @@ pub(crate) struct WorkspaceEdit {
     pub(crate) document_changes: Option<Vec<DocumentChange>>,
 }
 
-/// Change of a document, or of files, which has another form.
+/// Change of a document, or of files, which have a different form.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum DocumentChange {
@@ -207,7 +207,7 @@ pub(crate) fn initialize(root: &Path) -> Value {
 
 /// Returns the text as one line of at most `limit` characters.
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
-    // First of all, so that a long text costs nothing.
+    // Truncated first, so that a long text costs nothing.
     let begin: String = text.chars().take(limit.saturating_mul(4)).collect();
     let harmless = untrusted::sanitize(&begin);
     let visible = harmless.chars().map(|letter| if untrusted::is_unseen(letter) { ' ' } else { letter });
@@ -232,7 +232,7 @@ pub(crate) fn uri_of_path(path: &Path) -> String {
     address
 }
 
-/// Returns the absolute path of a file URI. `None` if it is not a file on this machine.
+/// Returns the absolute path of a file URI, or `None` if the URI is not a file on this host.
 pub(crate) fn uri_to_path(address: &str) -> Option<PathBuf> {
     let rest = address.strip_prefix("file://")?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest).as_bytes();

@@ -1,4 +1,4 @@
-//! Queries of tools about places in source code.
+//! Queries from tools about positions in source code.
 
 use std::{
     path::{Component, Path},
@@ -22,7 +22,7 @@ use crate::{
 
 /// Maximum number of locations in an answer.
 const MAX_LOCATIONS: usize = 1000;
-/// Limits of a rename: number of files, number of edits, and bytes of new text.
+/// Limits for a rename: number of files, number of edits, and bytes of new text.
 const MAX_FILES: usize = 200;
 const MAX_EDITS: usize = 5000;
 const MAX_TEXT: usize = 1 << 20;
@@ -50,8 +50,8 @@ pub(crate) async fn references(of: ServerOfFile, at: SourcePosition) -> Result<V
     locations(&of.file, ask(&of, &at, "textDocument/references", more).await?)
 }
 
-/// Returns the edits of a rename. Also checks the affected files for at most `wait`, so that their earlier findings are
-/// known.
+/// Returns the edits for a rename. Also checks the affected files for at most `wait`, so that their earlier findings
+/// are known.
 pub(crate) async fn rename(
     of: ServerOfFile,
     at: SourcePosition,

@@ -1,4 +1,4 @@
-//! File access below a project that never follows links, because commands in the sandbox may have created some.
+//! File access in a project that never follows links, because commands in the sandbox may have created links.
 
 use std::{
     fs::{File, Metadata},
@@ -19,7 +19,7 @@ const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLL
 /// Content of a file, as far as it can be sent to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Text with the stamp from when the file was opened, so that a concurrent change is detected later.
+    /// Text with the stamp from the time when the file was opened, so that a concurrent change is detected later.
     Text(Arc<str>, Stamp),
     /// The file does not exist.
     Absent,
@@ -27,14 +27,14 @@ pub(crate) enum Content {
     Unreadable,
 }
 
-/// Metadata by which a change of a file is detected.
+/// Metadata that reveals a change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     modified: Option<SystemTime>,
     size: u64,
 }
 
-/// Returns the current stamp of a file. `None` if it does not exist.
+/// Returns the current stamp of a file, or `None` if the file does not exist.
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     path.symlink_metadata().ok().map(|found| Stamp::of(&found))
 }
@@ -46,7 +46,7 @@ impl Stamp {
     }
 }
 
-/// Reads a file below a folder. May block.
+/// Reads a file in a folder. May block.
 pub(crate) fn read(folder: &Path, below: &Path) -> Content {
     match open(folder, below) {
         Ok(Some(file)) => whole(file).unwrap_or(Content::Unreadable),

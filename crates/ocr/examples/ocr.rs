@@ -1,4 +1,4 @@
-//! Prints the lines of images: `ocr FOLDER-OF-THE-MODELS THREADS PICTURE...`.
+//! Prints the text lines in images: `ocr FOLDER-OF-THE-MODELS THREADS PICTURE...`.
 
 use std::{
     num::NonZeroUsize,

@@ -14,9 +14,9 @@ pub(crate) type Point = (f32, f32);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SlantedBox {
     pub(crate) centre: Point,
-    /// Length along its direction.
+    /// Length along the box's direction.
     pub(crate) length: f32,
-    /// Height across its direction.
+    /// Height perpendicular to the box's direction.
     pub(crate) height: f32,
     /// Clockwise rotation of the direction from the x axis in radians, from -π/2 to π/2.
     pub(crate) angle: f32,
@@ -34,7 +34,7 @@ impl SlantedBox {
         Self { centre: (self.centre.0 + x, self.centre.1 + y), ..self }
     }
 
-    /// Returns the rectangle in an image of another scale.
+    /// Returns the rectangle in an image with another scale.
     pub(crate) fn scaled(self, x: f32, y: f32) -> Self {
         let scale = f32::midpoint(x, y);
         Self {
@@ -46,7 +46,7 @@ impl SlantedBox {
     }
 }
 
-/// Passes groups of at least `min_pixels` connected pixels to `take`, as positions in the map, until it breaks.
+/// Passes groups of at least `min_pixels` connected pixels to `take`, as positions in the map, until `take` breaks.
 pub(crate) fn groups(
     is_set: &[bool],
     width: usize,
@@ -83,14 +83,14 @@ fn mark(is_seen: &mut [bool], at: usize) {
     }
 }
 
-/// Returns the positions of a pixel and its neighbours, without wrapping at the sides of the map. Those below the map
-/// match no pixel.
+/// Returns the positions of a pixel and its neighbours, without wrapping at the sides of the map. Positions below the
+/// map match no pixel.
 fn neighbours(row: usize, column: usize, width: usize) -> impl Iterator<Item = usize> {
     let columns = column.saturating_sub(1)..=(column + 1).min(width - 1);
     (row.saturating_sub(1)..=row + 1).flat_map(move |row| columns.clone().map(move |column| row * width + column))
 }
 
-/// Returns the smallest rectangle around the pixels. `None` if there are none.
+/// Returns the smallest rectangle around the pixels, or `None` if there are no pixels.
 pub(crate) fn smallest_box(group: &[usize], width: usize) -> Option<SlantedBox> {
     let points: Vec<Point> = edges(group, width).into_iter().map(|(x, y)| (x as f32, y as f32)).collect();
     let hull = hull(points);
@@ -106,7 +106,7 @@ fn area(of: &SlantedBox) -> f32 {
     of.length * of.height
 }
 
-/// Returns the first and last pixel of each row, as no others can be on the hull.
+/// Returns the first and last pixel in each row, as no other pixel can be on the hull.
 fn edges(group: &[usize], width: usize) -> Vec<(usize, usize)> {
     let mut rows: std::collections::BTreeMap<usize, (usize, usize)> = std::collections::BTreeMap::new();
     for at in group {
@@ -160,7 +160,7 @@ fn bounding_box(hull: &[Point], angle: f32) -> SlantedBox {
 /// Returns the same rectangle with its angle within ±45 degrees.
 fn level(of: SlantedBox) -> SlantedBox {
     use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
-    // A rectangle is symmetric under half a turn.
+    // A rectangle is symmetric under a half turn.
     let angle = (of.angle + FRAC_PI_2).rem_euclid(PI) - FRAC_PI_2;
     if angle.abs() <= FRAC_PI_4 {
         return SlantedBox { angle, ..of };
@@ -171,10 +171,10 @@ fn level(of: SlantedBox) -> SlantedBox {
 
 /// Maximum length of the longer side of the network's input, in pixels.
 const MAX_SIDE: usize = 1024;
-/// The network halves its input repeatedly, so both sides must be a multiple of this.
+/// Divisor of both input sides, as the network halves its input repeatedly.
 const STEP: usize = 32;
 /// Range of the brightness difference between a pixel and the next but one that counts as an edge. The lower end
-/// applies to even paper, the upper one to grainy paper.
+/// applies to even paper, the upper end to grainy paper.
 const EDGE_THRESHOLDS: Range<u8> = 8..24;
 /// Multiple of the median difference that counts as an edge.
 const EDGE_FACTOR: usize = 6;
@@ -192,23 +192,23 @@ const MIN_LINE_PROBABILITY: f32 = 0.6;
 pub const MAX_LINES: usize = 5000;
 /// Minimum number of pixels in a line.
 const MIN_LINE_PIXELS: usize = 12;
-/// Factor for the growth of boxes: the network marks only the middle of a line, which is larger by this factor times
-/// area over perimeter.
+/// Factor by which boxes grow. The network only marks the middle of a line, which is larger by this factor times area
+/// over perimeter.
 const GROWTH: f32 = 1.5;
 
 /// Box that may contain a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TextBox {
     pub(crate) text_box: SlantedBox,
-    /// Mean probability of its pixels.
+    /// Mean probability of the box's pixels.
     pub(crate) score: f32,
 }
 
-/// Boxes of an image, from top to bottom.
+/// Boxes in an image, from top to bottom.
 #[derive(Debug, Default)]
 pub(crate) struct TextBoxes {
     pub(crate) boxes: Vec<TextBox>,
-    /// True if there are more.
+    /// True if there are more boxes.
     pub(crate) is_cut: bool,
 }
 
@@ -234,8 +234,8 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
     Ok(find_boxes(&map.to_vec(), width, corner, scale))
 }
 
-/// Returns boxes around the marked pixels of a probability map. The map shows the part of the image from `corner` on,
-/// at another scale.
+/// Returns boxes around the marked pixels of a probability map. The map shows the part of the image that starts at
+/// `corner`, at another scale.
 fn find_boxes(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextBoxes {
     let is_set: Vec<bool> = map.iter().map(|probability| *probability > MIN_PIXEL_PROBABILITY).collect();
     let found = |group: &[usize]| {
@@ -260,7 +260,7 @@ fn find_boxes(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> T
     found_boxes
 }
 
-/// Scales an image to the network's input size, with sides that it can halve.
+/// Scales an image to the network's input size, with sides that the network can halve.
 fn network_input(picture: &Picture) -> Picture {
     let longer = picture.width().max(picture.height());
     let side = |side: usize| {
@@ -270,7 +270,7 @@ fn network_input(picture: &Picture) -> Picture {
     picture.resized(side(picture.width()), side(picture.height()))
 }
 
-/// Returns the columns and rows with content, as multiples of [`STEP`]. Skips page margins, whose pixels cost as much
+/// Returns the columns and rows with content, as multiples of [`STEP`]. Skips page margins, whose pixels take as much
 /// time as any other.
 fn inked_ranges(seen: &Picture) -> (Range<usize>, Range<usize>) {
     let (mut across, mut down) = (vec![0_usize; seen.width()], vec![0_usize; seen.height()]);
@@ -302,8 +302,8 @@ fn edge(seen: &Picture) -> u8 {
     edge.clamp(EDGE_THRESHOLDS.start, EDGE_THRESHOLDS.end)
 }
 
-/// Returns the range from the first to the last position with edges, with a margin and rounded up to [`STEP`]. The
-/// whole range if there are none.
+/// Returns the range from the first to the last position with edges, with a margin and rounded up to [`STEP`], or the
+/// whole range if there are no edges.
 fn stretch(edges: &[usize]) -> Range<usize> {
     let has_some = |edges: &usize| *edges >= MIN_EDGES;
     let (Some(first), Some(last)) = (edges.iter().position(has_some), edges.iter().rposition(has_some)) else {

@@ -1,15 +1,15 @@
 //! Optical character recognition: finds the lines in an image and reads their characters.
 //!
-//! Two small networks do the work. The first marks the pixels that belong to lines of text. The second reads the
-//! characters of one line from left to right. The geometry between them is implemented here.
+//! Recognition uses two small networks. The first marks the pixels that belong to text lines. The second reads the
+//! characters of one line from left to right. The geometry between them is implemented in this crate.
 //!
 //! - [`picture`]: [`Picture`], a greyscale image with interpolation.
 //! - `detection`: first network, and the boxes around connected pixels.
 //! - `recognition`: second network and its character set.
 //! - `page`: selection of likely text, deskewed as [`Line`]s.
 //!
-//! Images are untrusted, and so may be the model files: both are only used for computation. The caller limits the size
-//! of an image, and the time with the deadline of [`Recogniser::text`].
+//! Images are untrusted, and so may be the model files: both are only used for computation. The caller limits the image
+//! size, and limits the time with the deadline of [`Recogniser::text`].
 
 mod detection;
 mod page;
@@ -52,7 +52,7 @@ pub enum OcrError {
     /// A network failed to compute its output.
     #[error("a network failed")]
     Run(#[from] RunError),
-    /// A network returned an output of unexpected shape.
+    /// A network returned an output with an unexpected shape.
     #[error("unexpected output of a network: {0}")]
     Form(&'static str),
     /// The deadline has passed.
@@ -72,10 +72,10 @@ pub struct Recogniser {
 }
 
 impl Recogniser {
-    /// Loads the networks. They compute with `threads` threads.
+    /// Loads the networks, which compute with `threads` threads.
     ///
     /// # Errors
-    /// Fails if a file does not contain a model.
+    /// If a file does not contain a model.
     pub fn load(files: ModelFiles, threads: NonZeroUsize) -> Result<Self, OcrError> {
         let load = |bytes, task| {
             let mut options = ModelOptions::with_all_ops();
@@ -91,10 +91,10 @@ impl Recogniser {
         })
     }
 
-    /// Recognises the text of an image. Noise, photographs and drawings yield no lines.
+    /// Recognises the text in an image. Noise, photographs and drawings yield no lines.
     ///
     /// # Errors
-    /// Fails at the deadline, or if a network fails.
+    /// If the deadline passes, or if a network fails.
     pub fn text(&self, picture: &Picture, deadline: Instant) -> Result<PageText, OcrError> {
         page::text(self, picture, deadline)
     }

@@ -1,4 +1,4 @@
-//! Lines of a page: selects boxes that likely contain text, reads them, and corrects the skew.
+//! Lines on a page: selects boxes that likely contain text, reads them, and corrects the skew.
 
 use std::{borrow::Cow, time::Instant};
 
@@ -8,25 +8,25 @@ use crate::{
     recognition::{self, Sign},
 };
 
-/// Minimum height of a line in pixels. Smaller letters are unreadable.
+/// Minimum height of a line in pixels. Smaller characters are unreadable.
 const MIN_HEIGHT: f32 = 6.0;
 /// Minimum mean probability of a line's characters.
 const MIN_CONFIDENCE: f32 = 0.7;
 /// Minimum mean probability of a line with fewer than [`SHORT_LINE`] characters.
 const MIN_SHORT_CONFIDENCE: f32 = 0.88;
 const SHORT_LINE: usize = 3;
-/// Maximum number of characters per square of a line's height.
+/// Maximum number of characters per square with the height of the line.
 const MAX_DENSITY: f32 = 6.0;
-/// Maximum total width of all lines, in line heights. Only noise has more.
+/// Maximum total width of all lines, in line heights. Only noise exceeds this width.
 const MAX_TEXT: f32 = 12_000.0;
 /// Minimum ratio of length to height for lines that determine the skew.
 const MIN_SKEW_RATIO: f32 = 5.0;
 /// Font size relative to the height of the box.
 const FONT_SIZE_RATIO: f32 = 0.74;
-/// Distance of the baseline from the bottom of the box, relative to its height.
+/// Distance of the baseline from the bottom of the box, relative to the height of the box.
 const BASELINE_RATIO: f32 = 0.24;
 
-/// Text of an image.
+/// Text in an image.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PageText {
     /// Lines from top to bottom, with the skew corrected.
@@ -36,7 +36,7 @@ pub struct PageText {
     pub is_cut: bool,
 }
 
-/// Line of text. Coordinates are pixels of the deskewed image, x to the right, y down.
+/// Line of text. Coordinates are pixels in the deskewed image, x to the right, y down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     /// Characters from left to right, including spaces.
@@ -56,7 +56,7 @@ impl Line {
     }
 }
 
-/// Character of a line.
+/// Character in a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Letter {
     /// Character that was recognised.
@@ -146,8 +146,8 @@ fn lies_on_its_side(boxes: &[TextBox]) -> bool {
     boxes.len() >= 3 && long(true) > 2.0 * long(false)
 }
 
-/// Returns boxes shaped like lines, most certain first, up to the maximum text of a page. Also returns true if there
-/// are more.
+/// Returns boxes shaped like lines, most certain first, up to the maximum text on a page. Also returns true if there
+/// are more boxes.
 fn plausible_boxes(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
     let has_shape =
         |found: &&TextBox| found.text_box.height >= MIN_HEIGHT && found.text_box.length >= 0.4 * found.text_box.height;
@@ -196,8 +196,8 @@ fn line(read: &ReadBox, centre: Point) -> Line {
     let text_box = read.text_box;
     let (left, size) = (centre.0 - text_box.length / 2.0, FONT_SIZE_RATIO * text_box.height);
     let middles: Vec<f32> = read.signs.iter().map(|sign| left + sign.middle * text_box.length).collect();
-    // Neighbouring characters touch unless they are far apart. Their centres are only known in steps of a fifth of
-    // their size.
+    // Neighbouring characters touch unless they are far apart. Their centres are only known in steps of a fifth of the
+    // character size.
     let half = |distance: f32| (distance / 2.0).min(0.7 * size);
     let letter = |(number, sign): (usize, &Sign)| {
         let middle = middles.get(number).copied().unwrap_or(left);
@@ -251,7 +251,7 @@ mod tests {
     fn lines_of_a_slanted_picture_are_levelled() {
         let picture = Picture::new(1000, 1000, vec![255; 1_000_000]).unwrap();
         let angle = 0.05_f32;
-        // Both are on one line that falls to the right.
+        // Both boxes are on one line that slopes down to the right.
         let read = [
             read_box("left hand", text_box(300.0, 490.0, 300.0, 20.0, angle), 0.9),
             read_box("right", text_box(700.0, 490.0 + 400.0 * angle.tan(), 250.0, 20.0, angle), 0.9),

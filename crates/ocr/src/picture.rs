@@ -11,7 +11,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Creates an image from its pixels. `None` if their number does not match the size, or is zero.
+    /// Creates an image from its pixels. Returns `None` if the number of pixels does not match the size, or is zero.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Option<Self> {
         let fits = width > 0 && height > 0 && width.checked_mul(height) == Some(pixels.len());
         fits.then_some(Self { width, height, pixels })
@@ -36,7 +36,8 @@ impl Picture {
         self.pixels.get(row * self.width + column).map_or(255.0, |pixel| f32::from(*pixel))
     }
 
-    /// Returns the interpolated brightness at a point, from 0 to 255. Outside the image, returns that of the edge.
+    /// Returns the interpolated brightness at a point, from 0 to 255. Outside the image, returns the brightness of the
+    /// edge.
     pub fn sample(&self, x: f32, y: f32) -> f32 {
         let (last_column, last_row) = (self.width - 1, self.height - 1);
         let (x, y) = (x.clamp(0.0, last_column as f32), y.clamp(0.0, last_row as f32));
@@ -47,7 +48,7 @@ impl Picture {
         mean(row) * (1.0 - below) + mean(under) * below
     }
 
-    /// Scales the image. Each pixel is the mean of those that it covers.
+    /// Scales the image. Each target pixel is the mean of the source pixels that it covers.
     pub fn resized(&self, width: usize, height: usize) -> Self {
         let (width, height) = (width.max(1), height.max(1));
         let columns = spans(self.width, width);

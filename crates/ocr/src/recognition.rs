@@ -19,21 +19,21 @@ use crate::{OcrError, Picture, Recogniser, detection::SlantedBox};
 const HEIGHT: usize = 48;
 /// Maximum width of a line in the input. Longer lines are compressed.
 const MAX_WIDTH: usize = 3200;
-/// Widths are multiples of this.
+/// Divisor of all input widths, in pixels.
 const STEP: usize = 16;
 
-/// Recognised character of a line.
+/// Recognised character in a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sign {
     pub(crate) letter: char,
-    /// Centre, as a share of the line's length.
+    /// Centre of the character, as a share of the line's length.
     pub(crate) middle: f32,
     /// Probability of the character.
     pub(crate) score: f32,
 }
 
-/// Reads the characters of lines, in the order of `text_boxes`. Each thread takes the longest remaining line, so that the
-/// threads finish at about the same time.
+/// Reads the characters of lines, in the order of `text_boxes`. Each thread takes the longest remaining line, so that
+/// the threads finish at about the same time.
 pub(crate) fn read(
     recogniser: &Recogniser,
     picture: &Picture,
@@ -151,7 +151,7 @@ fn best(probabilities: &[f32]) -> Option<(usize, f32)> {
     probabilities.iter().position(|probability| *probability >= score).map(|class| (class, score))
 }
 
-/// Characters by class. Class 0 is the blank, the last one is the space.
+/// Characters by class. Class 0 is the blank, and the last class is the space.
 #[derive(Debug)]
 pub(crate) struct Alphabet {
     letters: Vec<char>,
@@ -170,7 +170,7 @@ impl Alphabet {
         self.letters.len() + 1
     }
 
-    /// Returns the character of a class. `None` for the blank.
+    /// Returns the character for a class, or `None` for the blank.
     pub(crate) fn letter(&self, class: usize) -> Option<char> {
         self.letters.get(class.checked_sub(1)?).copied()
     }

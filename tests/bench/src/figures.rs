@@ -29,11 +29,11 @@ pub(crate) enum Limit {
 /// One measured number with its limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
-    /// Distinguishes several numbers of a row, such as `median`.
+    /// Distinguishes several numbers in a row, such as `median`.
     pub(crate) label: &'static str,
     pub(crate) value: f64,
     pub(crate) unit: Unit,
-    /// `None` if there is no requirement.
+    /// Limit of the number, or `None` if there is no requirement.
     pub(crate) limit: Option<Limit>,
 }
 
@@ -70,7 +70,7 @@ impl Figure {
         Self { limit: Some(Limit::AtLeast(limit)), ..self }
     }
 
-    /// Returns true if the number keeps its limit; `None` without a limit.
+    /// Returns true if the number is within its limit; `None` without a limit.
     pub(crate) fn met(&self) -> Option<bool> {
         self.limit.map(|limit| match limit {
             Limit::AtMost(max) => self.value <= max,
@@ -131,7 +131,7 @@ fn thousands(value: f64) -> String {
     grouped
 }
 
-/// Repeated measurements of the same thing, in milliseconds.
+/// Repeated measurements of the same operation, in milliseconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Samples(Vec<f64>);
 
@@ -145,7 +145,7 @@ impl Samples {
         self.0.push(millis(time));
     }
 
-    /// Adds the difference of two times, which noise may make negative.
+    /// Adds the difference between two times, which may be negative because of noise.
     pub(crate) fn add_difference(&mut self, whole: Duration, floor: Duration) {
         self.0.push(millis(whole) - millis(floor));
     }

@@ -1,4 +1,4 @@
-//! The floor: what the machine can do at best, measured with the same work but without the daemon.
+//! The floor: the best that the host can do, measured with the same work but without the daemon.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::figures::Samples;
 
-/// A wire for the bare client: its path, and the least that marks an event with text in the stream.
+/// A wire for the bare client: its path, and the shortest text that marks an event with text in the stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BareWire {
     path: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct BareClient {
     body: Vec<u8>,
 }
 
-/// Measurements of one response by the bare client.
+/// Measurements of one response to the bare client.
 pub(crate) struct BareAnswer {
     pub(crate) first_text: Duration,
     pub(crate) whole: Duration,
@@ -61,7 +61,7 @@ impl BareClient {
         Self { wire, ..self }
     }
 
-    /// Uses this request body instead of the smallest possible one.
+    /// Uses this request body instead of the smallest possible body.
     pub(crate) fn with_body(self, body: Vec<u8>) -> Self {
         Self { body, ..self }
     }
@@ -93,7 +93,7 @@ impl BareClient {
     }
 }
 
-/// Time to start the smallest program and to see its end.
+/// Time to start the smallest process and to detect its end.
 pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..times {
@@ -104,7 +104,7 @@ pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// Syncs blocks of 4 KiB one by one, in a file that never grows: the minimum cost of a commit.
+/// Syncs 4 KiB blocks one by one, in a file that never grows: the minimum cost of a commit.
 pub(crate) struct Disk(File);
 
 impl Disk {

@@ -1,9 +1,9 @@
 //! agentd-bench: measures the speed and size of the daemon from outside.
 //!
 //! Everything runs as real processes in temporary folders: the daemon, `agentctl`, and a model server on loopback,
-//! which is this program under another name ([`world`]), as is the MCP server ([`mcp_server`]). Next to each figure is
-//! the floor, the best that the machine could do, measured in the same run ([`floor`]). The result is one table
-//! ([`report`]). The exit code is 0 whatever the figures are, because machines are noisy and the table needs
+//! which is this binary under another name ([`world`]), as is the MCP server ([`mcp_server`]). Next to each figure is
+//! the floor, the best that the host could do, measured in the same run ([`floor`]). The result is one table
+//! ([`report`]). The exit code is 0 regardless of the figures, because hosts are noisy and the table needs
 //! interpretation.
 //!
 //! - [`measures`]: the measurements, one subject per file. [`figures`]: numbers, their units and their limits.

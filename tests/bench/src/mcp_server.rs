@@ -1,11 +1,10 @@
-//! A small and fast MCP server, so that the server itself does not affect the measurements. Its only tool returns its
-//! argument.
+//! A small and fast MCP server that does not itself affect the measurements. Its only tool returns its argument.
 
 use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Value, json};
 
-/// Name of its tool.
+/// Name of the server's tool.
 pub(crate) const TOOL: &str = "say";
 
 /// Serves until standard input ends.

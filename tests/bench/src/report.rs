@@ -11,11 +11,11 @@ use crate::figures::{Figure, Limit, Unit};
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) measured: Vec<Figure>,
-    /// The best that the machine can do, or the value that the figure is compared with.
+    /// The best that the host can do, or the value with which the figure is compared.
     pub(crate) floor: Option<Figure>,
     /// The measured value divided by the floor.
     pub(crate) ratio: Option<f64>,
-    /// A remark; the error if nothing was measured.
+    /// A remark, or the error if nothing was measured.
     pub(crate) note: String,
 }
 
@@ -30,7 +30,7 @@ impl Row {
         Self { ratio: Some(first / floor.value), floor: Some(floor), ..self }
     }
 
-    /// Sets the ratio, if it is not that of the first figure.
+    /// Sets the ratio, if it differs from the ratio of the first figure.
     pub(crate) fn with_ratio(self, ratio: f64) -> Self {
         Self { ratio: Some(ratio), ..self }
     }
@@ -66,7 +66,7 @@ impl Row {
 
 const HEADS: [&str; 6] = ["what", "measured", "floor", "ratio", "target", "met"];
 
-/// The table, with the machine above it and remarks below it.
+/// The table, with the host above it and remarks below it.
 pub(crate) fn table(rows: &[Row], before: &Machine) -> String {
     let mut lines = vec![HEADS.map(str::to_owned)];
     lines.extend(rows.iter().map(Row::cells));
@@ -86,7 +86,7 @@ pub(crate) fn table(rows: &[Row], before: &Machine) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// The report as JSON, for programs.
+/// The report as JSON, for scripts.
 pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
     let figure = |figure: &Figure| {
         let unit = match figure.unit {
@@ -121,7 +121,7 @@ pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
     json!({"machine": machine, "rows": rows.iter().map(row).collect::<Vec<Value>>()}).to_string() + "\n"
 }
 
-/// The machine that was measured, as far as the system describes it.
+/// The host that was measured, as far as the system describes it.
 #[derive(Debug)]
 pub(crate) struct Machine {
     processor: String,

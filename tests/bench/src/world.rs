@@ -1,4 +1,4 @@
-//! The measured processes, each with temporary folders and ended with its owner.
+//! The measured processes, each with temporary folders, ended when their owner is dropped.
 
 use std::{
     fs, io,
@@ -22,29 +22,30 @@ use tokio::{
     process as async_process,
 };
 
-/// Time limit for the start or the end of a process.
+/// Time limit for starting or ending a process.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Interval between attempts to reach a starting daemon, and the error of measurements based on them.
+/// Interval between attempts to reach a starting daemon, which is also the error of measurements based on these
+/// attempts.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Time after which a daemon without work counts as idle. It returns memory to the system five to six seconds after its
-/// last turn.
+/// Time after which a daemon without work counts as idle. The daemon returns memory to the system five to six seconds
+/// after its last turn.
 const REST: Duration = Duration::from_secs(7);
 
 /// Sampling interval for the memory of a daemon that becomes idle.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Maximum number of samples before the memory counts as stable.
+/// Maximum number of samples before the memory is considered stable.
 const LOOKS: usize = 30;
 
-/// Maximum difference of two equal samples, in bytes.
+/// Maximum difference between two equal samples, in bytes.
 const STILL: u64 = 128 << 10;
 
-/// Length of a tick of the kernel's clock in milliseconds, as reported on every current Linux.
+/// Length of a kernel clock tick in milliseconds, as reported by every current Linux.
 const TICK_MS: u64 = 10;
 
-/// Raises the limit of open files of this process to its maximum.
+/// Raises this process's limit on open files to its maximum.
 pub(crate) fn allow_many_files() {
     if let Ok((_, max)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // A failure shows up later, as failing connections.
@@ -52,7 +53,7 @@ pub(crate) fn allow_many_files() {
     }
 }
 
-/// Path of the program with that name that was built along with this one.
+/// Path of the binary with that name that was built along with this one.
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
     if !path.exists() {
@@ -61,7 +62,7 @@ pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Creates a folder on the disk of the build. The system's temporary folder may be in memory.
+/// Creates a folder on the disk that contains the build. The system's temporary folder may be in memory.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let built = std::env::current_exe()?;
     let beside = built.parent().unwrap_or(Path::new("."));
@@ -76,7 +77,7 @@ pub(crate) struct ModelProcess {
 }
 
 impl ModelProcess {
-    /// Starts it in one of its modes, see `agentd_testkit::model_server::command::USAGE`.
+    /// Starts the server in one of its modes, see `agentd_testkit::model_server::command::USAGE`.
     pub(crate) async fn start(mode: &[&str]) -> anyhow::Result<Self> {
         let mut process = async_process::Command::new(std::env::current_exe()?)
             .arg(crate::MODEL_SERVER)
@@ -97,9 +98,9 @@ impl ModelProcess {
 pub(crate) struct Home {
     /// Data folder, on a disk.
     data: TempDir,
-    /// Folder of the socket, whose path must be short.
+    /// Folder for the socket, whose path must be short.
     run: TempDir,
-    /// Variables of its environment besides the folders.
+    /// Environment variables besides the folders.
     variables: Vec<(String, String)>,
 }
 
@@ -136,7 +137,7 @@ impl Home {
         self
     }
 
-    /// Sets the wire of the model in that slot.
+    /// Sets the wire for the model in that slot.
     pub(crate) fn with_wire(mut self, slot: &str, wire: &str) -> Self {
         self.variables.push((format!("MODEL_{slot}_WIRE"), wire.to_owned()));
         self
@@ -162,7 +163,7 @@ impl Home {
         self.run.path().join("agentd.sock")
     }
 
-    /// A command for one of our programs in this home, without the environment of this process.
+    /// A command for one of agentd's binaries in this home, without the environment of this process.
     pub(crate) fn command(&self, name: &str) -> anyhow::Result<Command> {
         let mut command = Command::new(program(name)?);
         command
@@ -221,7 +222,7 @@ impl Daemon {
         memory_of(self.child.id())
     }
 
-    /// Memory of the idle daemon: after some time without work, when two samples agree.
+    /// Memory of the idle daemon: sampled after some time without work, until two samples agree.
     pub(crate) async fn memory_at_rest(&self) -> io::Result<u64> {
         tokio::time::sleep(REST).await;
         let mut before = self.memory()?.resident;
@@ -274,7 +275,7 @@ pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
 /// Processor time of a process, by its ID, in ticks of the kernel's clock.
 pub(crate) fn cpu_time_of(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name of the program is in brackets, and can contain anything.
+    // The process name is in brackets, and can contain anything.
     let (_, fields) = stat.rsplit_once(')').context("invalid /proc/PID/stat: no name")?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let ticks = |at: usize| {

@@ -1,5 +1,5 @@
 //! A telemetry collector on loopback, over HTTP and gRPC. It decodes messages with third-party types, and can hang,
-//! refuse and fail.
+//! reject messages and fail.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ pub type Attributes = BTreeMap<String, Value>;
 /// A span, as received.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceivedSpan {
-    /// ID of its trace, in hexadecimal digits.
+    /// ID of the span's trace, in hexadecimal digits.
     pub trace: String,
     /// ID of the span.
     pub id: String,
@@ -44,15 +44,15 @@ pub struct ReceivedSpan {
     pub parent: String,
     /// Name of the span.
     pub name: String,
-    /// Number of its kind.
+    /// Number of the span's kind.
     pub kind: i32,
     /// Start and end, in nanoseconds since 1970.
     pub time: (u64, u64),
     /// Attributes of the span.
     pub attributes: Attributes,
-    /// Its events, by name, with their attributes.
+    /// Events of the span, by name, with their attributes.
     pub events: Vec<(String, Attributes)>,
-    /// True if it failed.
+    /// True if the span's operation failed.
     pub is_error: bool,
     /// Attributes of the process.
     pub resource: Attributes,
@@ -67,7 +67,7 @@ pub struct ReceivedPoint {
     pub attributes: Attributes,
     /// Value of a counter, or sum of a histogram.
     pub value: f64,
-    /// Number of values of a histogram; 1 for a counter.
+    /// Number of values in a histogram; 1 for a counter.
     pub count: u64,
 }
 
@@ -141,17 +141,17 @@ impl Collector {
         Self { received, http: addresses.0, grpc: addresses.1, servers: [over_http, over_grpc] }
     }
 
-    /// The URL over HTTP.
+    /// The URL for HTTP.
     pub fn http(&self) -> String {
         format!("http://{}", self.http)
     }
 
-    /// The URL over gRPC, for spans.
+    /// The URL for spans over gRPC.
     pub fn grpc(&self) -> String {
         format!("http://{}", self.grpc)
     }
 
-    /// Sets its behaviour from now on.
+    /// Sets the collector's behaviour from now on.
     pub fn set_mood(&self, mood: CollectorMood) {
         self.state().mood = mood;
     }
@@ -166,7 +166,7 @@ impl Collector {
         self.state().points.clone()
     }
 
-    /// Paths and headers of all requests, accepted or not.
+    /// Paths and headers of all requests, both accepted and rejected.
     pub fn requests(&self) -> Vec<(String, Attributes)> {
         self.state().requests.clone()
     }
@@ -176,7 +176,7 @@ impl Collector {
     }
 }
 
-/// Records a request, and returns an error status if it is to be rejected.
+/// Records a request, and returns an error status if the request is to be rejected.
 async fn answered(shared: &Shared, path: &str, headers: Attributes, size: usize) -> Result<(), u16> {
     let mood = {
         let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
-//! Real daemons and clients in temporary folders, ended with the test.
+//! Real daemons and clients in temporary folders, ended when the test ends.
 //!
 //! - [`TempHome`]: folders and environment; runs `agentctl` and leaves no process behind.
 //! - [`TempDaemon`]: a home with a daemon, which can be killed, stopped and restarted.
-//! - [`Output`]: output and exit code of a program; [`Running`]: a program that is still running.
+//! - [`Output`]: output and exit code of a process; [`Running`]: a process that is still running.
 //! - [`until`]: waits for a condition. No test sleeps to wait.
 
 use std::{
@@ -36,16 +36,16 @@ use crate::{
     model_server::{ModelServer, chat_view},
 };
 
-/// Time limit for anything that a test waits for. Successful tests never take that long.
+/// Time limit for every wait in a test. Successful tests never take that long.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Interval between two checks of an awaited condition.
 const GLANCE: Duration = Duration::from_millis(3);
 
-/// Polls until there is a value.
+/// Polls until `condition` yields a value.
 ///
 /// # Panics
-/// Panics if that takes longer than [`PATIENCE`].
+/// Panics if no value is available within [`PATIENCE`].
 #[expect(clippy::panic, reason = "the test has failed")]
 pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut look: impl FnMut() -> F) -> T {
     let start = Instant::now();
@@ -63,19 +63,19 @@ pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut look: 
 /// Polls until the condition is true.
 ///
 /// # Panics
-/// Panics if that takes longer than [`PATIENCE`].
+/// Panics if the condition is not true within [`PATIENCE`].
 pub async fn until_true(condition: &str, mut is_so: impl FnMut() -> bool) {
     until(condition, || std::future::ready(is_so().then_some(()))).await;
 }
 
-/// Path of a program of the workspace, built in the same profile as the running test.
+/// Path of a binary in the workspace, built in the same profile as the running test.
 ///
 /// # Panics
-/// Panics if it was not built.
+/// Panics if the binary was not built.
 #[expect(clippy::panic, reason = "a test cannot go on without its programs")]
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
-    // The test is in `deps`, next to the programs.
+    // The test is in `deps`, next to the binaries.
     let program = test.parent().and_then(Path::parent).unwrap_or(Path::new("/")).join(name);
     if !program.is_file() {
         panic!("{} is not built; run \"make test\", which builds it first", program.display());
@@ -83,32 +83,32 @@ pub fn program(name: &str) -> PathBuf {
     program
 }
 
-/// Output and exit code of a program.
+/// Output and exit code of a process.
 #[derive(Debug, Clone)]
 pub struct Output {
-    /// The exit code; `None` if a signal ended it.
+    /// The exit code; `None` if a signal ended the process.
     pub code: Option<i32>,
-    /// Everything that it wrote to standard output.
+    /// Everything that the process wrote to standard output.
     pub stdout: String,
-    /// Everything that it wrote to standard error.
+    /// Everything that the process wrote to standard error.
     pub stderr: String,
 }
 
 impl Output {
-    /// Asserts that it ended with this code.
+    /// Asserts that the process ended with this code.
     ///
     /// # Panics
-    /// Panics if it did not.
+    /// Panics if the code differs.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// Asserts that standard error contains all of these texts.
+    /// Asserts that standard error contains all of these strings.
     ///
     /// # Panics
-    /// Panics if one is missing.
+    /// Panics if a string is missing.
     #[track_caller]
     pub fn says(self, parts: &[&str]) -> Self {
         for word in parts {
@@ -117,20 +117,20 @@ impl Output {
         self
     }
 
-    /// Asserts that it ended with an error.
+    /// Asserts that the process ended with an error.
     ///
     /// # Panics
-    /// Panics if it did not.
+    /// Panics if the process succeeded.
     #[track_caller]
     pub fn fails(self) -> Self {
         assert_ne!(self.code, Some(0), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// Asserts that standard output contains all of these texts.
+    /// Asserts that standard output contains all of these strings.
     ///
     /// # Panics
-    /// Panics if one is missing.
+    /// Panics if a string is missing.
     #[track_caller]
     pub fn shows(self, parts: &[&str]) -> Self {
         for word in parts {
@@ -142,7 +142,7 @@ impl Output {
     /// Standard output as one JSON value.
     ///
     /// # Panics
-    /// Panics if it is not valid JSON.
+    /// Panics if standard output is not valid JSON.
     #[track_caller]
     #[expect(clippy::panic, reason = "the test has failed")]
     pub fn json(&self) -> Value {
@@ -152,10 +152,10 @@ impl Output {
         }
     }
 
-    /// ID of the session that standard output names, as JSON.
+    /// ID of the session that the JSON on standard output names.
     ///
     /// # Panics
-    /// Panics if it names no session.
+    /// Panics if the output names no session.
     #[track_caller]
     #[expect(clippy::panic, reason = "the test has failed")]
     pub fn session(&self) -> String {
@@ -179,7 +179,7 @@ impl Output {
     }
 }
 
-/// The folders of one daemon and its clients. Dropping it kills every process that was started in them.
+/// The folders of one daemon and its clients. Dropping the home kills every process that was started in these folders.
 #[derive(Debug)]
 pub struct TempHome {
     folder: TempDir,
@@ -196,7 +196,7 @@ impl TempHome {
     /// Creates empty folders.
     ///
     /// # Panics
-    /// Panics if they cannot be created.
+    /// Panics if the folders cannot be created.
     #[expect(clippy::panic, reason = "a test cannot go on without its folders")]
     pub fn new() -> Self {
         // Not in TMPDIR: a socket's path must be short.
@@ -206,7 +206,7 @@ impl TempHome {
         }
     }
 
-    /// Like [`new`](Self::new), with the model at this URL in the slot of all models.
+    /// Like [`new`](Self::new), with the model at this URL in the slot for all models.
     pub fn with_model(base_url: &str) -> Self {
         let mut home = Self::new();
         home.set("MODEL_BASIC_BASE_URL", base_url);
@@ -223,12 +223,12 @@ impl TempHome {
         (model, home)
     }
 
-    /// Sets a variable for all programs from now on.
+    /// Sets a variable for all processes from now on.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.variables.push((name.to_owned(), value.into()));
     }
 
-    /// The folder that contains all others.
+    /// The folder that contains all other folders.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -248,10 +248,10 @@ impl TempHome {
         self.path().join("config")
     }
 
-    /// Writes a file below the home, and creates its parents.
+    /// Writes a file in the home, and creates its parent folders.
     ///
     /// # Panics
-    /// Panics if it cannot be written.
+    /// Panics if the file cannot be written.
     #[expect(clippy::panic, reason = "a test cannot go on without its files")]
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path().join(path);
@@ -262,7 +262,7 @@ impl TempHome {
         }
     }
 
-    /// Content of a file below the home; empty if it is missing.
+    /// Content of a file in the home; empty if the file is missing.
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path().join(path)).unwrap_or_default()
     }
@@ -272,7 +272,7 @@ impl TempHome {
         format!("{}{}", self.read("daemon.log"), self.read("data/logs/agentd.log"))
     }
 
-    /// A command in this home's environment, which contains nothing else but a search path.
+    /// A command in this home's environment, which only contains a search path besides the home's own variables.
     pub fn command(&self, program: impl AsRef<OsStr>) -> std::process::Command {
         let mut command = std::process::Command::new(program);
         command
@@ -304,16 +304,16 @@ impl TempHome {
     /// Runs `agentctl` to its end, without standard input, and asserts success.
     ///
     /// # Panics
-    /// Panics if it fails.
+    /// Panics if the command fails.
     #[track_caller]
     pub fn ok<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Output> {
         succeeds(self.agentctl_command(args), Location::caller())
     }
 
-    /// Like [`ok`](Self::ok) with `--json`: returns its output.
+    /// Like [`ok`](Self::ok) with `--json`: returns the output as JSON.
     ///
     /// # Panics
-    /// Panics if it fails, or if its output is not valid JSON.
+    /// Panics if the command fails, or if its output is not valid JSON.
     #[track_caller]
     pub fn json<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Value> {
         let (mut command, caller) = (self.agentctl_command(args), Location::caller());
@@ -330,15 +330,14 @@ impl TempHome {
         Running::spawn(self.agentctl_command(args)).output(stdin.into()).await
     }
 
-    /// Starts `agentctl` without standard input, and does not wait for it.
+    /// Starts `agentctl` without standard input, and does not wait until it ends.
     pub fn spawn_agentctl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Running {
         let mut running = Running::spawn(self.agentctl_command(args));
         running.end_input();
         running
     }
 
-    /// Every process that was started in these folders, and their descendants, whatever they changed in their
-    /// environment.
+    /// All processes that were started in these folders and their descendants, even if they changed their environment.
     pub fn processes(&self) -> Vec<u32> {
         family::of_home(self.path())
     }
@@ -354,7 +353,7 @@ impl Drop for TempHome {
                 return;
             }
             for pid in left {
-                // It may already be gone.
+                // The process may already be gone.
                 let _ = send(pid, Signal::SIGKILL);
             }
             std::thread::sleep(GLANCE);
@@ -372,7 +371,7 @@ async fn succeeds(command: std::process::Command, caller: &Location<'_>) -> Outp
     output
 }
 
-/// A running program, killed when dropped.
+/// A running process, killed when dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -380,10 +379,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a program with pipes for all standard streams.
+    /// Starts a process with pipes for all standard streams.
     ///
     /// # Panics
-    /// Panics if it cannot be started.
+    /// Panics if the process cannot be started.
     #[expect(clippy::panic, reason = "a test cannot go on without its programs")]
     pub fn spawn(command: std::process::Command) -> Self {
         let mut command = Command::from(command);
@@ -394,15 +393,15 @@ impl Running {
         }
     }
 
-    /// Its process ID; 0 once it has ended.
+    /// The process ID; 0 once the process has ended.
     pub fn pid(&self) -> u32 {
         self.child.id().unwrap_or_default()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     ///
     /// # Panics
-    /// Panics if it has ended.
+    /// Panics if the process has ended.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         assert_eq!(send(self.pid(), signal), Ok(()));
@@ -411,7 +410,7 @@ impl Running {
     /// The next line of standard output; `None` at its end.
     ///
     /// # Panics
-    /// Panics if none arrives in time.
+    /// Panics if no line arrives in time.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn line(&mut self) -> Option<String> {
         if self.lines.is_none() {
@@ -426,7 +425,7 @@ impl Running {
     /// The next line of standard output as JSON; `None` at its end.
     ///
     /// # Panics
-    /// Panics if it is not valid JSON, or does not arrive in time.
+    /// Panics if the line is not valid JSON, or does not arrive in time.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn json_line(&mut self) -> Option<Value> {
         let line = self.line().await?;
@@ -436,7 +435,7 @@ impl Running {
         }
     }
 
-    /// Writes to its standard input.
+    /// Writes to the standard input of the process.
     ///
     /// # Panics
     /// Panics if its standard input is closed.
@@ -452,15 +451,15 @@ impl Running {
         }
     }
 
-    /// Closes its standard input, for which it may be waiting.
+    /// Closes the standard input of the process, which may be waiting for its end.
     pub fn end_input(&mut self) {
         self.child.stdin = None;
     }
 
-    /// Reads standard output up to an event of this type. Returns the event, and all lines before it.
+    /// Reads standard output up to an event of this type. Returns the event, and all preceding lines.
     ///
     /// # Panics
-    /// Panics if there is none.
+    /// Panics if there is no such event.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn event(&mut self, name: &str) -> (Value, Vec<Value>) {
         let mut before = Vec::new();
@@ -477,16 +476,16 @@ impl Running {
         panic!("no {name} received, but {before:?}\nstderr:\n{stderr}");
     }
 
-    /// Writes its standard input, closes it, and waits for its end.
+    /// Writes `stdin` to standard input, closes it, and waits until the process ends.
     ///
     /// # Panics
-    /// Panics if it does not end.
+    /// Panics if the process does not end.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn output(mut self, stdin: Vec<u8>) -> Output {
         let pipe = self.child.stdin.take();
         let write = async move {
             if let Some(mut pipe) = pipe {
-                // The program may close its input early.
+                // The process may close its input early.
                 let _ = pipe.write_all(&stdin).await;
             }
         };
@@ -549,10 +548,10 @@ impl TempDaemon {
         daemon
     }
 
-    /// Restarts the daemon, after stopping it if it is running.
+    /// Restarts the daemon. A running daemon is stopped first.
     ///
     /// # Panics
-    /// Panics if it does not stop cleanly.
+    /// Panics if the daemon does not stop cleanly.
     pub async fn restart(&mut self) {
         if self.process.as_ref().is_some_and(|process| process.ended.borrow().is_none()) {
             assert_eq!(self.sigterm().await, Some(0), "{}", self.home.log());
@@ -591,10 +590,10 @@ impl TempDaemon {
         self.process.as_ref().map_or(0, |process| process.pid)
     }
 
-    /// Sends the daemon a signal.
+    /// Sends a signal to the daemon.
     ///
     /// # Panics
-    /// Panics if it has ended.
+    /// Panics if the daemon has ended.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         assert_eq!(send(self.pid(), signal), Ok(()), "{}", self.home.log());
@@ -612,16 +611,16 @@ impl TempDaemon {
         self.restart().await;
     }
 
-    /// Asks the daemon to stop, waits for its end, and returns its exit code.
+    /// Asks the daemon to stop, waits until it ends, and returns its exit code.
     pub async fn sigterm(&self) -> Option<i32> {
         self.signal(Signal::SIGTERM);
         self.ended().await
     }
 
-    /// Waits for the daemon's end and returns its exit code; `None` if a signal ended it.
+    /// Waits until the daemon ends and returns its exit code; `None` if a signal ended it.
     ///
     /// # Panics
-    /// Panics if it does not end in time.
+    /// Panics if the daemon does not end in time.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn ended(&self) -> Option<i32> {
         let Some(process) = &self.process else { return None };

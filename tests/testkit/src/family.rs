@@ -1,4 +1,4 @@
-//! Finds the processes that were started in a home, even if they changed their environment since.
+//! Finds the processes that were started in a home, even if they have changed their environment since.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,24 +9,24 @@ use std::{
 /// A process, as listed in `/proc`.
 struct Process {
     parent: u32,
-    /// Its process group and its session.
+    /// The process group and the session of the process.
     bands: [u32; 2],
 }
 
-/// Process IDs of everything that was started with this home, including descendants and members of their groups and
+/// IDs of all processes that were started with this home, including descendants and members of their groups and
 /// sessions. Processes that name the home in their command line are included with their descendants.
 pub(crate) fn of_home(home: &Path) -> Vec<u32> {
     let living = living();
-    // Groups and sessions that we share with our children also contain unrelated processes.
+    // Groups and sessions that the test shares with its children also contain unrelated processes.
     let ours = living.get(&std::process::id()).map(|us| us.bands).unwrap_or_default();
     let with = |is_known: &dyn Fn(u32) -> bool| living.keys().copied().filter(|pid| is_known(*pid)).collect();
     let given = family(&living, with(&|pid| has_home(pid, home)), |band| band > 1 && !ours.contains(&band));
-    // A user may inspect our files from another terminal, whose other processes must not be killed.
+    // A user may inspect the test's files from another terminal, whose other processes must not be killed.
     let named = family(&living, with(&|pid| names(pid, home)), |_| false);
     given.union(&named).copied().collect()
 }
 
-/// These processes with their descendants, and with the members of those groups and sessions for which `ties` is true.
+/// These processes with their descendants, and with the members of the groups and sessions for which `ties` is true.
 fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl Fn(u32) -> bool) -> BTreeSet<u32> {
     loop {
         let members = || found.iter().filter_map(|pid| living.get(pid));
@@ -41,13 +41,13 @@ fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl 
     }
 }
 
-/// Returns true if the process has that home in its environment.
+/// Returns true if the environment of the process contains that home.
 fn has_home(pid: u32, home: &Path) -> bool {
     let given = [b"HOME=", home.as_os_str().as_encoded_bytes()].concat();
     read(pid, "environ").split(|byte| *byte == 0).any(|variable| variable == given)
 }
 
-/// Returns true if the process names that home in its command line.
+/// Returns true if the command line of the process contains that home.
 fn names(pid: u32, home: &Path) -> bool {
     let home = home.as_os_str().as_encoded_bytes();
     read(pid, "cmdline").windows(home.len()).any(|part| part == home)
@@ -65,7 +65,7 @@ fn living() -> BTreeMap<u32, Process> {
 }
 
 fn process(stat: &str) -> Option<Process> {
-    // A program's name can contain anything, even a parenthesis.
+    // The name of a process can contain anything, even a parenthesis.
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     let is_dead = matches!(fields.next()?, "Z" | "X");
     let mut next = || fields.next()?.parse().ok();
@@ -100,7 +100,7 @@ mod tests {
             until(label, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
             let all = home.processes();
             let is_fit = all.contains(&running.pid()) && !all.contains(&std::process::id());
-            // This must precede the death of the process that links them to us.
+            // The search must precede the death of the process that links the others to the test.
             for pid in all.iter().filter(|pid| is_fit && sleeps(pid)) {
                 kill(Pid::from_raw(i32::try_from(*pid).unwrap()), Signal::SIGKILL).unwrap();
             }

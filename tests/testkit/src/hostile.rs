@@ -1,8 +1,8 @@
-//! Hostile commands and paths: the corpora, and the files on disk that the paths need.
+//! Hostile commands and paths: the corpora, and the files on disk that the paths require.
 //!
 //! - [`commands`], [`hostile_commands`], [`asking_commands`]: command lines with their expected verdicts.
-//! - [`Trap`]: a session's folders with links, pipes and secrets around them, and the paths that try to reach these.
-//! - [`state`]: everything that a tool could have changed, for comparison.
+//! - [`Trap`]: a session's folders surrounded by links, pipes and secrets, and paths that try to reach them.
+//! - [`state`]: the state of everything that a tool could have changed, for comparison.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test cannot go on without its corpus")]
 
@@ -23,16 +23,15 @@ pub const SECRET: &str = "the launch code is 0000";
 /// Content of all other files that must not be reached.
 pub const CANARY: &str = "the canary sings";
 
-/// The session's workspace, in the corpus of commands.
+/// The session's workspace in the command corpus.
 pub const CORPUS_ROOT: &str = "/data/workspace/s";
-/// The user's folder that the session sees, in the corpus of commands.
+/// The user's folder that is visible in the session, in the command corpus.
 pub const CORPUS_PROJECT: &str = "/home/me/project";
 
-/// Parses a corpus of commands. Each entry is a mark, a bar, and a command, which is JSON text if the line begins with
-/// `%`.
+/// Parses a command corpus. Each entry is a mark, a bar, and a command, which is JSON text if the line begins with `%`.
 ///
 /// # Panics
-/// Panics if a line has another form.
+/// Panics if a line has a different form.
 pub fn commands(text: &str) -> Vec<(String, String)> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let entries = lines.map(|line| {
@@ -45,7 +44,7 @@ pub fn commands(text: &str) -> Vec<(String, String)> {
     entries.collect()
 }
 
-/// Commands that must never run by themselves, with their marks: `ask` and `critical` if the user may allow them,
+/// Commands that must never run without approval, with their marks: `ask` and `critical` if the user may allow them,
 /// `deny` if nothing can.
 ///
 /// # Panics
@@ -69,14 +68,14 @@ pub enum Class {
     Refused,
     /// No tool writes to it.
     Unwritable,
-    /// It may be used, and stays inside.
+    /// The path may be used, and stays inside the folder.
     Contained,
 }
 
-/// The folders of a session, and their surroundings.
+/// The folders of a session, and the folders around them.
 #[derive(Debug, Clone)]
 pub struct Trap {
-    /// The parent of the folder of all workspaces.
+    /// The parent of the folder that contains all workspaces.
     pub outside: PathBuf,
     /// The workspace of the session.
     pub root: PathBuf,
@@ -93,7 +92,7 @@ impl Trap {
         }
     }
 
-    /// The paths of the corpus.
+    /// The paths in the corpus.
     ///
     /// # Panics
     /// Panics if the corpus is malformed.
@@ -208,10 +207,10 @@ impl Trap {
     }
 }
 
-/// The state of everything below a folder that a tool could change, except below `but`.
+/// The state of everything in a folder that a tool could change, except in `but`.
 ///
 /// # Panics
-/// Panics if it cannot be read.
+/// Panics if the folder cannot be read.
 pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![folder.to_path_buf()];
@@ -239,7 +238,7 @@ pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
     found
 }
 
-/// Decodes the escapes of the corpus.
+/// Decodes the escapes in the corpus.
 fn unescaped(line: &str) -> String {
     let mut text = String::new();
     let mut left = line;

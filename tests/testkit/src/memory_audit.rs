@@ -20,7 +20,7 @@ pub struct MemoryAudit {
     broken: AtomicBool,
     /// True if the next recorded entry fails.
     fails_once: AtomicBool,
-    /// True if recorded entries are written; if false, they block.
+    /// True if recorded entries are written immediately; if false, recording blocks.
     open: watch::Sender<bool>,
     /// Number of recorded entries so far, including blocked ones.
     waited: Mutex<usize>,
@@ -54,7 +54,7 @@ impl MemoryAudit {
         self.broken.store(broken, Ordering::Relaxed);
     }
 
-    /// Makes the next recorded entry fail. Later ones succeed.
+    /// Makes the next recorded entry fail. Later entries succeed.
     pub fn fail_next(&self) {
         self.fails_once.store(true, Ordering::Relaxed);
     }
@@ -69,7 +69,7 @@ impl MemoryAudit {
         self.open.send_replace(true);
     }
 
-    /// Waits until that many entries have been recorded, or are waiting to be.
+    /// Waits until that many entries have been recorded or are blocked.
     pub async fn asked(&self, times: usize) {
         loop {
             let again = self.asked.notified();
@@ -122,7 +122,7 @@ impl Audit for MemoryAudit {
         async move {
             *lock(&self.waited) += 1;
             self.asked.notify_waiters();
-            // The sender is in `self`, so it is not dropped meanwhile.
+            // The sender is in `self`, so it is not dropped during the wait.
             let _ = self.open.subscribe().wait_for(|open| *open).await;
             if self.fails_once.swap(false, Ordering::Relaxed) { Err(full()) } else { self.keep(entry) }
         }

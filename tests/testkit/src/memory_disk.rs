@@ -19,7 +19,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 type Files = BTreeMap<String, String>;
 
-/// Files by path, shared by all sessions. The hash of a content is the content itself.
+/// Files by path, shared by all sessions. The hash of a file is its content.
 #[derive(Debug, Default)]
 pub struct MemoryDisk {
     files: Arc<Mutex<Files>>,
@@ -53,12 +53,12 @@ impl MemoryDisk {
         }
     }
 
-    /// A file's content, empty if it is missing.
+    /// Content of a file; empty if the file is missing.
     pub fn read(&self, path: &str) -> String {
         self.files().get(path).cloned().unwrap_or_default()
     }
 
-    /// Makes a path a link to another one, replacing any previous link.
+    /// Turns a path into a link to another path, replacing any previous link.
     pub fn link(&self, path: &str, leads_to: &str) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.insert(path.to_owned(), leads_to.to_owned());

@@ -1,7 +1,7 @@
-//! A journal in memory, for tests of code that uses one.
+//! A journal in memory, for tests of code that uses a journal.
 //!
-//! It stores nothing but the events and derives everything else from them on each query. That is slow, but simple
-//! enough that the contract suite ([`crate::store_contract`]) compares two independent ways to the same results.
+//! The store only contains the events and derives everything else from them on each query. That is slow, but so simple
+//! that the contract suite ([`crate::store_contract`]) compares two independent implementations.
 
 mod forking;
 mod spending;
@@ -44,17 +44,17 @@ struct State {
     sessions: BTreeMap<SessionId, (Timestamp, SessionSettings)>,
     /// The events of all sessions, in storage order.
     log: Vec<Arc<Event>>,
-    /// Numbers of items that were withdrawn by a cancellation.
+    /// Numbers of items that a cancellation has withdrawn.
     withdrawn: HashSet<(SessionId, u64)>,
-    /// Permanent grants. They outlive the events of the session in which they were given.
+    /// Permanent grants, which outlive the events of the session in which they were given.
     grants: Vec<Grant>,
-    /// Number of a session's events that are copies of another session's.
+    /// Number of a session's events that are copies of another session's events.
     copied: BTreeMap<SessionId, u64>,
     /// Counter value of the last use of each session.
     used: BTreeMap<SessionId, u64>,
     /// Deleted sessions whose files may still exist.
     files_left: BTreeSet<SessionId>,
-    /// Model calls that were counted. They outlive their sessions.
+    /// Counted model calls, which outlive their sessions.
     calls: Vec<spending::CountedCall>,
     failures: usize,
     /// True if no session can be deleted.
@@ -79,7 +79,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Makes the next `count` appends fail as on a full disk.
+    /// Makes the next `count` appends fail as if the disk were full.
     pub fn fail_next_appends(&self, count: usize) {
         self.state().failures = count;
     }
@@ -89,7 +89,7 @@ impl MemoryStore {
         self.state().keeps_all = keeps_all;
     }
 
-    /// Makes all appends after the next `count` hang forever, as on a broken disk.
+    /// Makes all appends after the next `count` hang forever, as if the disk were broken.
     pub fn hold_appends_after(&self, count: usize) {
         self.state().passes = Some(count);
     }
@@ -99,8 +99,8 @@ impl MemoryStore {
         self.state().events_of(session).cloned().collect()
     }
 
-    /// Copies the first events of a session to another journal, as if the process had been killed right after storing
-    /// them.
+    /// Copies the first events of a session to another journal, as if the process had been killed immediately after
+    /// storing them.
     pub fn copy_prefix(&self, session: SessionId, events: usize) -> Arc<Self> {
         let state = self.state();
         let mut copy = State { sessions: state.sessions.clone(), used: state.used.clone(), ..State::default() };
@@ -184,7 +184,7 @@ impl State {
         outcome.map(|_| ())
     }
 
-    /// Checks that the event can be the next one of its session.
+    /// Checks that the event can be the next event in its session.
     fn check(&self, event: &Event) -> Result<(), StoreError> {
         let id = event.session_id;
         if !self.sessions.contains_key(&id) {
@@ -265,7 +265,7 @@ impl State {
         })
     }
 
-    /// The session that the given one works for.
+    /// The session for which the given session works.
     fn parent(&self, id: SessionId) -> Option<SessionId> {
         self.sessions.get(&id)?.1.parent.as_ref().map(|parent| parent.session)
     }

@@ -63,7 +63,7 @@ impl MemoryWorkspaces {
         *self.guides.lock().unwrap_or_else(PoisonError::into_inner) = guides;
     }
 
-    /// Makes each upload and each removal wait at a gate from now on, before it has any effect.
+    /// Makes each upload and each removal wait at a gate from now on, before it takes effect.
     pub fn hold(&self) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&gate));

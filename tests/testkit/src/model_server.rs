@@ -2,13 +2,13 @@
 //!
 //! It supports chat completions (`…/chat/completions`, `…/models`), OpenAI's Responses (`…/responses`), Anthropic's
 //! Messages (`…/messages`) and llama.cpp's `/completion`, and renders the same [`Reply`] for each of them. Like a
-//! provider, it rejects a chat request that breaks a rule of [`crate::validator`] with 400, before it consults its
+//! provider, it rejects a chat request that breaks a rule of [`crate::validator`] with 400, before it consults the
 //! script.
 //!
 //! - [`Reply`]: content and delivery of a reply; deserialisable from JSON, for scripts.
 //! - [`providers`]: servers with additional requirements.
 //! - `chat_view`: requests to Messages and Responses, converted to chat completions.
-//! - `documents`: the list of models, and other documents about them.
+//! - `documents`: the list of models, and other documents about models.
 //! - `render`: a reply as bytes; `delivery`: sending the bytes, with pauses, cuts and hangs.
 //! - [`Script`]: selects the next reply; [`command`]: the server as a standalone program.
 
@@ -78,7 +78,7 @@ pub struct Recorded {
     pub body: Value,
     /// The body, byte for byte.
     pub text: String,
-    /// The rule that it broke, if it was rejected.
+    /// The rule that the request broke, if the request was rejected.
     pub refused: Option<String>,
 }
 
@@ -88,12 +88,12 @@ impl Recorded {
         self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The body as it was sent, even if `body` is a view of it.
+    /// The body as sent, even if `body` is a view of it.
     pub fn sent(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
-    /// The API key, from the header of its wire; empty if there was none.
+    /// The API key, from the header that the wire uses; empty if the request has no key.
     pub fn key(&self) -> &str {
         let sent = self.headers.get("x-api-key").or(self.headers.get("authorization"));
         sent.map(|sent| sent.trim_start_matches("Bearer ")).unwrap_or_default()
@@ -113,7 +113,7 @@ impl Recorded {
     }
 }
 
-/// Number of requests, and how their responses ended.
+/// Number of requests, and how the responses ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests that were received.
@@ -139,7 +139,7 @@ struct Shared {
     documents: Mutex<Documents>,
     strict: Mutex<Option<StrictServer>>,
     counts: watch::Sender<Counts>,
-    /// True if requests that break the rules of providers are accepted.
+    /// True if requests that break the providers' rules are accepted.
     lenient: AtomicBool,
     /// True if request bodies are ignored.
     unread: AtomicBool,
@@ -148,7 +148,7 @@ struct Shared {
 }
 
 impl ModelServer {
-    /// Starts a server on a free port of loopback.
+    /// Starts a server on a free loopback port.
     ///
     /// # Panics
     /// Panics if there is no free port.
@@ -187,12 +187,12 @@ impl ModelServer {
             go_on: Arc::default(),
         });
         let listener = listener.tap_io(|stream| {
-            // Without this, small events are delayed by Nagle's algorithm. A failure only slows them down.
+            // Otherwise, Nagle's algorithm delays small events. A failure only slows them down.
             let _ = stream.set_nodelay(true);
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let task = tokio::spawn(async move {
-            // This only returns when its task ends.
+            // This only returns when the server task ends.
             let _ = axum::serve(listener, router).await;
         });
         let server = Self { address, shared, task };
@@ -221,13 +221,13 @@ impl ModelServer {
         format!("http://{}", self.address)
     }
 
-    /// Adds a reply after the queued ones.
+    /// Adds a reply to the end of the queue.
     pub fn reply(&self, reply: Reply) -> &Self {
         self.script().push(reply);
         self
     }
 
-    /// Sets the reply for requests when the queue is empty.
+    /// Sets the reply to requests when the queue is empty.
     pub fn default_reply(&self, reply: Reply) -> &Self {
         self.respond_with(move |_| reply.clone())
     }
@@ -266,7 +266,7 @@ impl ModelServer {
         locked(&self.shared.documents).asked.clone()
     }
 
-    /// Enforces the requirements of this provider, and replies in its form.
+    /// Enforces the provider's requirements, and replies in the provider's form.
     pub fn acts_as(&self, provider: Provider) -> &Self {
         if let Some(models) = provider.models() {
             self.serves("/v1/models", models);
@@ -275,13 +275,13 @@ impl ModelServer {
         self
     }
 
-    /// Accepts requests that break the rules of providers, for tests with other kinds of requests.
+    /// Accepts requests that break the providers' rules, for tests with other kinds of requests.
     pub fn lenient(&self) -> &Self {
         self.shared.lenient.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Neither parses nor records request bodies. For benchmarks, in which the time to parse a request would be
+    /// Neither parses nor records request bodies. For benchmarks, in which the time for parsing a request would be
     /// attributed to the client.
     pub fn reads_nothing(&self) -> &Self {
         self.shared.unread.store(true, Ordering::Relaxed);
@@ -293,7 +293,7 @@ impl ModelServer {
         locked(&self.shared.requests).iter().filter_map(|request| request.refused.clone()).collect()
     }
 
-    /// The recorded requests, oldest first, without those for the list of models.
+    /// The recorded requests, oldest first, without requests for the list of models.
     pub fn requests(&self) -> Vec<Recorded> {
         locked(&self.shared.requests).clone()
     }
@@ -303,12 +303,12 @@ impl ModelServer {
         self.script().waiting()
     }
 
-    /// Lets a held reply continue, or the next one that would be held.
+    /// Lets a held reply continue, or the next reply that would be held.
     pub fn go_on(&self) {
         self.shared.go_on.notify_one();
     }
 
-    /// Number of requests, and how their responses ended.
+    /// Number of requests, and how the responses ended.
     pub fn counts(&self) -> Counts {
         *self.shared.counts.borrow()
     }
@@ -316,7 +316,7 @@ impl ModelServer {
     /// Waits until the counts satisfy a condition.
     ///
     /// # Panics
-    /// Panics if that takes more than 30 seconds.
+    /// Panics if the condition is not satisfied within 30 seconds.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn wait_until(&self, wanted: impl FnMut(&Counts) -> bool) -> Counts {
         let mut counts = self.shared.counts.subscribe();
@@ -340,7 +340,7 @@ impl Drop for ModelServer {
 }
 
 impl Shared {
-    /// The rejection of a chat request, with the rule that it breaks.
+    /// The rejection of a chat request, with the rule that the request breaks.
     fn refusal(&self, path: &str, headers: &BTreeMap<String, String>, body: &[u8]) -> Option<(String, Reply)> {
         let strict = locked(&self.strict);
         match Wire::of(path) {
@@ -413,7 +413,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         requests.push(recorded.clone());
         recorded
     };
-    // Taken before the count goes up, so that waiting for the request also waits for the script to advance.
+    // Taken before the count is incremented, so that waiting for the request also waits for the script to advance.
     let reply = match refusal {
         Some((_, reply)) => reply,
         None => shared.reply_to(&recorded),
@@ -424,7 +424,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
 
 async fn answer_unread(shared: &Shared, path: String) -> Response {
     let number = shared.counts.borrow().requests;
-    // The options that the daemon sends with each of its requests.
+    // The options that the daemon sends with every request.
     let body = json!({"stream": true, "stream_options": {"include_usage": true}});
     let request = Recorded { number, path, headers: BTreeMap::new(), body, text: String::new(), refused: None };
     let reply = shared.reply_to(&request);

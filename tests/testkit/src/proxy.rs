@@ -49,7 +49,7 @@ impl TestProxy {
         Self { address, seen, task }
     }
 
-    /// Its address without a scheme.
+    /// The proxy's address without a scheme.
     pub fn place(&self) -> String {
         self.address.to_string()
     }

@@ -1,4 +1,4 @@
-//! Fakes for tests of the engine: a scripted model, scripted tools, workspaces without files, and a stopped clock.
+//! Fakes for engine tests: a scripted model, scripted tools, workspaces without files, and a stopped clock.
 
 use std::{
     collections::VecDeque,
@@ -33,26 +33,26 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::memory_disk::MemoryDisk;
 
-/// Prefix of paths that `change` writes to the session's own state. Without a content, it deletes the file.
+/// Prefix of paths that `change` writes to the session's own state. Without content, `change` deletes the file.
 const STATE: &str = "/state/";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One response of a script.
+/// One response in a script.
 pub enum Play {
     /// Sends these chunks and completes.
     Chunks(Vec<ModelChunk>),
-    /// Sends these chunks, then fails with an error of that kind.
+    /// Sends these chunks, then fails with an error of this kind.
     Fails(Vec<ModelChunk>, ErrorKind),
     /// Fails because the request does not fit into a context window of this many tokens.
     Overflows(u64),
-    /// Sends these chunks, and then hangs.
+    /// Sends these chunks, then hangs.
     Hangs(Vec<ModelChunk>),
     /// Waits for a notification, then sends these chunks and completes.
     Waits(Arc<Notify>, Vec<ModelChunk>),
-    /// Sends these chunks, waits for a notification, then fails with an error of that kind.
+    /// Sends these chunks, waits for a notification, then fails with an error of this kind.
     Breaks(Arc<Notify>, Vec<ModelChunk>, ErrorKind),
     /// Panics while it is streaming.
     Panics,
@@ -84,19 +84,19 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// Creates a model with this script. When it is exhausted, every further response is an error.
+    /// Creates a model with this script. Once the script is exhausted, every further response is an error.
     pub fn new(script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         Arc::new(Self::scripted(script))
     }
 
-    /// Creates a model with a context window of this many tokens. Like a server, it rejects larger requests, without
-    /// using up the script.
+    /// Creates a model with a context window of this many tokens. Like a server, the model rejects larger requests, and
+    /// rejections do not advance the script.
     pub fn strict(context_window: u64, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         let model = Self::scripted(script);
         Arc::new(Self { info: ModelInfo { context_window, ..model.info }, strict: true, ..model })
     }
 
-    /// Creates a model with this information, which rejects requests that exceed its window.
+    /// Creates a model with this information. The model rejects requests that exceed its window.
     pub fn strict_with_info(info: ModelInfo, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         Arc::new(Self { info, strict: true, ..Self::scripted(script) })
     }
@@ -175,7 +175,7 @@ impl ScriptedModel {
         lock(&self.requests).clone()
     }
 
-    /// Waits until it has received that many requests.
+    /// Waits until the model has received that many requests.
     pub async fn asked(&self, times: usize) {
         loop {
             let again = self.asked.notified();
@@ -248,8 +248,8 @@ impl Models for OneModel {
 }
 
 /// Tools named after what they do: `look` (reads), `change` (writes a file), `launch` (runs a command), `fail`, `hold`
-/// (reads, after waiting for [`ScriptedTools::release`]), and `linger` (a command that waits for the same). `look`,
-/// `launch` and `fail` return their argument `answer`, if given; `look` returns its argument `data` as bytes.
+/// (reads, after waiting for [`ScriptedTools::release`]), and `linger` (a command that also waits for the release).
+/// `look`, `launch` and `fail` return their argument `answer`, if given; `look` returns its argument `data` as bytes.
 #[derive(Debug)]
 pub struct ScriptedTools {
     ran: Mutex<Vec<String>>,
@@ -265,8 +265,8 @@ impl ScriptedTools {
         Self::on(Arc::default())
     }
 
-    /// Creates tools that work on this disk. `change`, `launch` and `hold` write `content` to `path`, and also the
-    /// files under `and`.
+    /// Creates tools that work on this disk. `change`, `launch` and `hold` write `content` to `path`, and also write
+    /// the files in `and`.
     pub fn on(disk: Arc<MemoryDisk>) -> Arc<Self> {
         Arc::new(Self {
             ran: Mutex::default(),
@@ -291,7 +291,7 @@ impl ScriptedTools {
         }
     }
 
-    /// The call of `look` with its link resolved, if its path is a link on the disk.
+    /// The `look` call with its link resolved, if the path is a link on the disk.
     fn followed(&self, call: &ToolCall) -> Option<FollowedLink> {
         let mut arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         let path = arguments["path"].as_str().filter(|_| call.name == "look")?.to_owned();
@@ -334,7 +334,7 @@ impl ScriptedTools {
     }
 }
 
-/// The context of a call in this workspace, with defaults for everything else.
+/// The context for a call in this workspace, with defaults for all other fields.
 pub fn tool_context(session_id: SessionId, workspace: Workspace) -> ToolContext {
     ToolContext {
         session_id,

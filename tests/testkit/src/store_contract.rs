@@ -1,5 +1,5 @@
-//! The contract of every [`Store`], as a suite that runs against both the fake and the real one, so that the fake stays
-//! faithful.
+//! The contract of every [`Store`], as a suite that runs against both the fake and the real store, so that the fake
+//! stays faithful.
 
 #![expect(clippy::unwrap_used, reason = "a suite fails by panicking")]
 
@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 ///
 /// # Panics
 ///
-/// Panics if the store violates the contract. The name of the case is on standard error.
+/// Panics if the store violates the contract. The name of the case is printed to standard error.
 pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
     macro_rules! cases {
         ($($case:ident)*) => {
@@ -123,7 +123,7 @@ impl EventScript {
         self.turn_begins(TurnId::generate())
     }
 
-    /// Starts the turn with this ID, which may have been waiting.
+    /// Starts the turn with this ID, which may have been queued.
     pub fn turn_begins(&mut self, turn: TurnId) -> Arc<Event> {
         self.turn = turn;
         self.next(EventKind::TurnStarted {
@@ -160,7 +160,7 @@ impl EventScript {
         self.next(EventKind::TurnEnded { result: Box::new(result) })
     }
 
-    /// Adds an input of the user.
+    /// Adds a user input.
     pub fn input(&mut self, text: &str) -> Arc<Event> {
         self.completed(user(text))
     }
@@ -171,7 +171,7 @@ impl EventScript {
         self.next(EventKind::ItemCompleted { item, status: ItemStatus::Done })
     }
 
-    /// Adds a change of the session's state.
+    /// Adds a change to the session's state.
     pub fn changed(&mut self, change: StateChange) -> Arc<Event> {
         self.next(EventKind::StateChanged { change })
     }
@@ -239,7 +239,7 @@ async fn session(store: &impl Store) -> EventScript {
     script
 }
 
-/// Creates a session that works for that one.
+/// Creates a session that works for the parent session.
 async fn child_of(store: &impl Store, parent: SessionId, agent: Option<String>) -> EventScript {
     let script = EventScript::new(SessionId::generate(), start());
     let parent = Some(Parent { session: parent, agent, tools: Vec::new() });
@@ -248,7 +248,7 @@ async fn child_of(store: &impl Store, parent: SessionId, agent: Option<String>) 
     script
 }
 
-/// A write to a file of the state.
+/// A write to a state file.
 fn write(path: &str, content: &str) -> StateChange {
     StateChange::File(StateFileChange { path: path.into(), content: Some(content.into()) })
 }
@@ -358,7 +358,7 @@ async fn events_are_returned_unchanged_in_pages(store: &impl Store) {
     assert!(store.events(script.session, 9, 3).await.unwrap().is_empty());
     assert!(store.events(script.session, u64::MAX, 3).await.unwrap().is_empty());
     assert!(store.events(SessionId::generate(), 0, 3).await.unwrap().is_empty());
-    // The user was shown the keys of an object in this order, which equality ignores.
+    // The user saw the keys of an object in this order, which equality ignores.
     let stored = serde_json::to_string(&store.events(script.session, 5, 1).await.unwrap()[0]).unwrap();
     assert_eq!(stored, serde_json::to_string(&events[5]).unwrap());
 }
@@ -517,8 +517,8 @@ async fn handed_over_files_are_stored_until_a_turn_takes_them(store: &impl Store
     // A turn that reports no files consumes none.
     store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(next().await, ["b", "a"]);
-    // They are stored with the start of the turn, so they are consumed even if it is interrupted. Later files wait for
-    // the next turn.
+    // The files are stored with the start of the turn, so they are consumed even if the turn is interrupted. Later
+    // files wait for the next turn.
     let started = takes(script.turn_started(), &["b", "a"]);
     store.append(vec![started, hand(&mut script, "c")]).await.unwrap();
     store.append(vec![script.turn_ended(StopReason::Interrupted)]).await.unwrap();
@@ -526,7 +526,7 @@ async fn handed_over_files_are_stored_until_a_turn_takes_them(store: &impl Store
     let started = takes(script.turn_started(), &["c"]);
     store.append(vec![started, hand(&mut script, "d"), script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(next().await, ["d"]);
-    // The preview of a picture is consumed together with its file.
+    // The preview of a picture is consumed together with the picture's file.
     let picture = Picture { path: "k/p.png".into(), media_type: "image/png".into(), width: 2, height: 1, bytes: 9 };
     let change = StateChange::HandedOver { path: "p".to_owned(), picture: Some(picture.clone()) };
     store.append(vec![script.next(EventKind::StateChanged { change })]).await.unwrap();
@@ -537,7 +537,7 @@ async fn handed_over_files_are_stored_until_a_turn_takes_them(store: &impl Store
     let many: Vec<_> = (0..150).map(|number| hand(&mut script, &format!("n{number}"))).collect();
     store.append(many).await.unwrap();
     assert_eq!((next().await.len(), next().await.pop().as_deref()), (100, Some("n149")));
-    // Files are consumed once a turn starts with them, however it ends.
+    // Files are consumed once a turn starts with them, regardless of how the turn ends.
     let paths = next().await;
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let started = takes(script.turn_started(), &paths);
@@ -579,7 +579,7 @@ async fn state_files_follow_their_changes(store: &impl Store) {
     store.append(vec![script.changed(StateChange::Reset), script.changed(write("new", ""))]).await.unwrap();
     assert_eq!(read(script.session).await, [pair("new", "")]);
 
-    // Stored changes are listed newest first, despite other events, including those before a reset.
+    // Stored changes are listed newest first, regardless of other events, including changes before a reset.
     store.append(vec![script.changed(StateChange::Title { title: r#"{"state":"file"}"#.into() })]).await.unwrap();
     let changes = async |before, limit| {
         let changes = store.state_file_changes(script.session, before, limit).await.unwrap();
@@ -644,7 +644,7 @@ async fn turn_that_never_ran_leaves_the_open_turn_unchanged(store: &impl Store) 
     let mut script = session(store).await;
     let open = script.turn_started();
     let running = script.turn;
-    // A queued turn that is cancelled begins and ends in the middle of the running one.
+    // A queued turn that is cancelled begins and ends in the middle of the running turn.
     let mut events = vec![open, script.turn_started(), script.input("never mind")];
     events.push(script.turn_ended(StopReason::Suspended));
     store.append(events).await.unwrap();
@@ -681,7 +681,7 @@ async fn usage_sums_do_not_overflow(store: &impl Store) {
     assert_eq!(total, Usage { prompt_tokens: u64::MAX, ..expected });
 }
 
-/// A call to a model in a slot, some days after the start.
+/// A model call in a slot, some days after the start.
 fn call(script: &mut EventScript, days: i64, slot: Slot, model: &str, usage: Usage) -> Arc<Event> {
     let (model, turn, prompt, delegated, timing) = (model.to_owned(), usage, None, false, None);
     let event = script.next(EventKind::UsageUpdated { step: 1, slot, model, usage, turn, prompt, delegated, timing });
@@ -719,7 +719,7 @@ async fn usage_is_grouped_by_model_session_day_and_slot(store: &impl Store) {
     store.append(vec![call(&mut first, 0, Slot::Base, "dear", tokens(20, Some(700)))]).await.unwrap();
     store.append(vec![call(&mut child, 1, Slot::Code, "free", tokens(30, Some(0)))]).await.unwrap();
     store.append(vec![call(&mut second, 2, Slot::Base, "local", tokens(40, None))]).await.unwrap();
-    // The cost of a child, as reported to its parent, is already counted for the child.
+    // The cost of a child, as reported to its parent, has already been counted for the child.
     let sum = EventKind::UsageUpdated {
         step: 1,
         slot: Slot::Base,
@@ -774,12 +774,12 @@ async fn usage_outlives_its_session_without_its_name(store: &impl Store) {
     for script in [&mut remaining, &mut gone] {
         store.append(vec![call(script, 0, Slot::Base, "m", tokens(10, Some(5)))]).await.unwrap();
     }
-    // The calls in a copy were already counted for the original.
+    // The calls in a copy have already been counted for the original.
     let (id, at, first) = (SessionId::generate(), start(), Vec::new());
     store.fork_session(NewFork { id, at, from: gone.session, through: gone.seq, first }).await.unwrap();
     let before = usage_by(store, UsageGrouping::Model, None).await;
     store.delete_session(gone.session).await.unwrap();
-    // A new session may reuse the row of a deleted one.
+    // A new session may reuse the row of a deleted session.
     let mut new = session(store).await;
     store.append(vec![call(&mut new, 0, Slot::Base, "m", tokens(1, Some(1)))]).await.unwrap();
     let after = usage_by(store, UsageGrouping::Model, None).await;
@@ -845,7 +845,7 @@ async fn permanent_rules_are_stored_and_revoked(store: &impl Store) {
     let unknown = Grant::from("run_bash_command: echo 'ä\n'");
     store.keep_grant(grant.clone()).await.unwrap();
     store.keep_grant(unknown.clone()).await.unwrap();
-    // Repeated grants leave the first one unchanged.
+    // Repeated grants leave the first grant unchanged.
     store.keep_grant("write_file".into()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), [grant.clone(), unknown.clone()]);
     store.revoke_grant("write_fil%".into()).await.unwrap();
@@ -875,7 +875,7 @@ async fn permanent_rule_is_stored_with_its_answer(store: &impl Store) {
         by: Some("contract".into()),
     });
     assert_eq!(store.grants().await.unwrap(), grants);
-    // A rejected append stores no grant, and stored ones outlive the session.
+    // A rejected append stores no grant, and stored grants outlive the session.
     store.revoke_grant("write_file".into()).await.unwrap();
     let twice = vec![script.answered(gone, always(GrantScope::ForGood)), script.answered(once, Answer::Approve)];
     refused(store.append(twice).await, ErrorKind::Conflict);
@@ -904,7 +904,7 @@ async fn rules_of_sessions_are_listed(store: &impl Store) {
 async fn interrupts_are_listed_in_the_order_they_were_raised(store: &impl Store) {
     let mut a = session(store).await;
     let mut b = session(store).await;
-    // Not in order of the IDs, so that sorting by ID would be noticed.
+    // Not in ID order, so that the test detects sorting by ID.
     let mut ids: Vec<_> = (0..4).map(|_| InterruptId::generate()).collect();
     ids.reverse();
     store.append(vec![b.approval(ids[0], Value::Null)]).await.unwrap();
@@ -987,7 +987,7 @@ async fn recent_items_are_the_last_ones_in_order(store: &impl Store) {
     }
 }
 
-/// Sorted numbers of the results. Ranking is up to each store.
+/// Sorted numbers of the results. Each store ranks results in its own way.
 async fn found(store: &impl Store, query: &str, session: Option<SessionId>) -> Vec<u64> {
     let query = SearchQuery::parse(query).unwrap();
     let mut numbers: Vec<u64> =
@@ -1033,7 +1033,7 @@ async fn messages_are_found_by_text(store: &impl Store) {
     let hit = &found_there.hits[0];
     assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, texts[0]));
     assert_eq!(&hit.excerpt[hit.marks[0].clone()], "papers");
-    // New texts are found, by session, and deleted ones are not.
+    // New texts are found, by session, and deleted texts are not.
     store.append(vec![script.input("more papers")]).await.unwrap();
     let mut other = session(store).await;
     store.append(vec![other.input("other papers")]).await.unwrap();
@@ -1072,7 +1072,7 @@ async fn window_follows_compactions_resets_and_withdrawals(store: &impl Store) {
     store.append(vec![script.input("a"), script.input("b"), script.input("c")]).await.unwrap();
     assert_eq!(window().await, Window::default());
 
-    // A compaction that was cut short replaces nothing.
+    // An interrupted compaction replaces nothing.
     store.append(vec![script.completed(compaction("", 0, Window::default()))]).await.unwrap();
     assert_eq!(window().await, Window::default());
     store.append(vec![script.completed(compaction("a and b", 2, Window::default()))]).await.unwrap();
@@ -1094,7 +1094,7 @@ async fn window_follows_compactions_resets_and_withdrawals(store: &impl Store) {
     store.append(vec![script.changed(StateChange::Window { window: Window::default() })]).await.unwrap();
     assert_eq!(window().await, Window::default());
 
-    // Events within one append apply in order.
+    // Events in one append apply in order.
     let both = vec![script.completed(compaction("again", 6, Window::default())), script.changed(StateChange::Reset)];
     store.append(both).await.unwrap();
     assert_eq!(window().await, Window { after: 11, summary: 0, held: 0 });
@@ -1137,7 +1137,7 @@ async fn sessions_are_listed_by_last_use(store: &impl Store) {
     assert_eq!(paged, [ids[0], ids[1], ids[3], ids[2]]);
     assert!(store.session_page(Some(0), 3).await.unwrap().sessions.is_empty());
 
-    // The clock was set back. Sessions used after that still count as used last.
+    // The clock was set back. Sessions used afterwards still count as used last.
     let earlier = start() - Duration::from_secs(3600);
     let used = Event { at: earlier, ..Event::clone(&scripts[2].turn_started()) };
     store.append(vec![Arc::new(used)]).await.unwrap();
@@ -1146,7 +1146,7 @@ async fn sessions_are_listed_by_last_use(store: &impl Store) {
     let new = SessionId::generate();
     store.create_session(new, earlier, SessionSettings::default(), Vec::new()).await.unwrap();
     assert_eq!(listed(2).await, [new, ids[2]]);
-    // A deleted session leaves no gap that another one could fill.
+    // A deleted session leaves no gap that another session could fill.
     store.delete_session(new).await.unwrap();
     store.append(vec![scripts[3].turn_started()]).await.unwrap();
     store.append(vec![scripts[0].turn_ended(StopReason::Completed)]).await.unwrap();
@@ -1168,7 +1168,7 @@ async fn subagents_are_listed_wait_and_are_deleted_with_their_session(store: &im
     assert!(store.children(child.session).await.unwrap().is_empty());
     assert_eq!(store.session(child.session).await.unwrap().unwrap().summary.parent, Some(parent.session));
 
-    // Its questions are pending for itself and for its parent, whose journal may report them.
+    // The child's questions are pending for the child and for its parent, whose journal may report them.
     let id = InterruptId::generate();
     store.append(vec![parent.turn_started()]).await.unwrap();
     let asked = [child.turn_started(), child.approval(id, json!({}))];
@@ -1329,7 +1329,7 @@ async fn turns_are_listed_with_their_first_and_last_events(store: &impl Store) {
     store.append(events).await.unwrap();
     let mut running = vec![script.warning(), script.turn_started()];
     let open = script.turn;
-    // A turn that never ran is nested in the running one.
+    // A turn that never ran is nested in the running turn.
     running.extend([script.turn_started(), script.turn_ended(StopReason::Cancelled)]);
     script.turn = open;
     store.append(running).await.unwrap();
@@ -1438,7 +1438,7 @@ async fn fork_continues_from_a_copy(store: &impl Store) {
             kind => assert_eq!(kind, &original.kind),
         }
     }
-    // The question belongs to the origin, and the permanent grant in its answer exists once.
+    // The question belongs to the origin, and the permanent grant in its answer only exists once.
     assert_eq!(store.interrupt(asked).await.unwrap().unwrap().interrupt.session_id, from);
     assert_eq!(store.grants().await.unwrap().len(), 2);
     assert_eq!(store.session_grants().await.unwrap().len(), 1);

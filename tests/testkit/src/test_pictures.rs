@@ -1,4 +1,4 @@
-//! Fake pictures: anything with the right prefix counts as one.
+//! Fake pictures: any content with the right prefix counts as a picture.
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
@@ -8,7 +8,7 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 /// Accepts content that begins with `PICTURE` as a picture of 30 × 25 pixels, and treats content that begins with
-/// `BROKEN` as a damaged one.
+/// `BROKEN` as a damaged picture.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TestPictures;
 

@@ -1,8 +1,8 @@
-//! The rules of chat providers, as strict as the strictest of them. A request that breaks one is rejected with 400, and
-//! a history that breaks one makes its session unusable for good.
+//! The rules of chat providers, as strict as the strictest provider. A request that breaks a rule is rejected with 400,
+//! and a history that breaks a rule makes its session permanently unusable.
 //!
-//! - [`chat_completions`]: the body of a request to `…/chat/completions`, by OpenAI's rules and those of the chat
-//!   templates of compatible servers (one system message at the start, no empty messages, arguments that are objects).
+//! - [`chat_completions`]: the body of a request to `…/chat/completions`, by OpenAI's rules and by the rules of chat
+//!   templates in compatible servers (one system message at the start, no empty messages, arguments that are objects).
 //! - `parts`: text and pictures.
 //! - [`messages()`]: the body of a request to `…/messages`, by Anthropic's rules.
 //! - [`responses()`]: the body of a request to `…/responses`, by OpenAI's rules.
@@ -27,7 +27,7 @@ const MAX_MARKS: usize = 4;
 /// A rule that a request breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Place in the body, such as `messages[3].content`.
+    /// Location in the body, such as `messages[3].content`.
     pub place: String,
     /// Description of the problem.
     pub what: String,
@@ -41,10 +41,10 @@ impl fmt::Display for Broken {
 
 type Checked = Result<(), Broken>;
 
-/// Rules that a provider does not have, or relaxes.
+/// Rules that a provider does not enforce, or relaxes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Leeway {
-    /// Call IDs may have any characters and any length.
+    /// Call IDs may contain any characters and have any length.
     pub any_ids: bool,
     /// Calls may have `extra_content`.
     pub extra_content: bool,
@@ -54,18 +54,18 @@ pub struct Leeway {
     pub cache_marks: bool,
 }
 
-/// Checks the body of a request to chat completions against all rules.
+/// Checks the body of a chat completions request against all rules.
 ///
 /// # Errors
-/// Returns the first rule that it breaks.
+/// Returns the first rule that the body breaks.
 pub fn chat_completions(body: &[u8]) -> Result<(), Broken> {
     chat_completions_of(body, Leeway::default())
 }
 
-/// Checks the body of a request to chat completions against all rules but these.
+/// Checks the body of a chat completions request against all rules except for `leeway`.
 ///
 /// # Errors
-/// Returns the first rule that it breaks.
+/// Returns the first rule that the body breaks.
 pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
     // Parsing ensures valid UTF-8 without unpaired surrogates.
     let mut body: Value =
@@ -76,26 +76,26 @@ pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
     chat::check(&body)
 }
 
-/// Checks the body of a request to Anthropic's Messages.
+/// Checks the body of an Anthropic Messages request.
 ///
 /// # Errors
-/// Returns the first rule that it breaks.
+/// Returns the first rule that the body breaks.
 pub fn messages(body: &[u8]) -> Result<(), Broken> {
     let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     messages::check(&body)
 }
 
-/// Checks the body of a request to OpenAI's Responses.
+/// Checks the body of an OpenAI Responses request.
 ///
 /// # Errors
-/// Returns the first rule that it breaks.
+/// Returns the first rule that the body breaks.
 pub fn responses(body: &[u8]) -> Result<(), Broken> {
     let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     responses::check(&body)
 }
 
 impl Leeway {
-    /// Rewrites what this provider permits to a form that the strict rules accept.
+    /// Rewrites content that this provider permits to a form that the strict rules accept.
     fn apply(self, body: &mut Value) {
         let mut ids: Vec<Value> = Vec::new();
         let mut usual = |id: &mut Value| {
@@ -130,7 +130,7 @@ impl Leeway {
     }
 }
 
-/// Removes the cache marker of a message, if it has one.
+/// Removes the cache marker of a message, if there is one.
 fn unmark(message: &mut Map<String, Value>) -> bool {
     let Some(parts) = message.get_mut("content").and_then(Value::as_array_mut) else { return false };
     let Some(last) = parts.last_mut().and_then(Value::as_object_mut) else { return false };
@@ -169,7 +169,7 @@ fn check_not_blank(location: &str, text: &Value) -> Checked {
     }
 }
 
-/// Checks a name of letters, digits, `_` and `-`.
+/// Checks a name that may contain letters, digits, `_` and `-`.
 fn check_name(location: &str, name: &Value, longest: usize) -> Checked {
     let fine = |name: &str| {
         (1..=longest).contains(&name.len())

@@ -1,4 +1,4 @@
-//! The contract of every [`Workspaces`] for the daemon's own texts, run against both the real one and the fake.
+//! The contract of every [`Workspaces`] for the daemon's own texts, run against both the real workspaces and the fake.
 
 #![expect(clippy::unwrap_used, reason = "a suite fails by panicking")]
 
@@ -8,10 +8,10 @@ use agentd_core::{
     ports::{Artifact, ArtifactDir, Workspaces},
 };
 
-/// Checks the contract. `read` returns what a tool of that session would find under a path.
+/// Checks the contract. `read` returns the text that a tool in that session would find under a path.
 ///
 /// # Panics
-/// Panics if it is violated.
+/// Panics if the contract is violated.
 pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(SessionId, &str) -> Option<Vec<u8>>) {
     let (session, other) = (SessionId::generate(), SessionId::generate());
     let keep = |session, area, name: &str, content: &[u8]| {

@@ -1,8 +1,9 @@
 //! The keys of `mcp_servers.yaml` as written in the file.
 //!
-//! Also the servers of plugins, which have lower precedence than those of all files. Entries in `mcp_servers.yaml` can
-//! adjust a plugin's server: whether it is enabled, its tools and their effects, additional variables and headers. An
-//! entry that sets a command or an address defines another server, and the plugin's is not used.
+//! Also the servers of plugins, which have lower precedence than the servers of all files. An entry in
+//! `mcp_servers.yaml` can adjust a plugin's server: whether the server is enabled, its tools and their effects,
+//! additional variables and headers. An entry that sets a command or a URL defines another server, which replaces the
+//! plugin's.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -31,14 +32,14 @@ use crate::config::{
 pub(super) struct McpFile {
     pub(super) global: Option<GlobalFile>,
     pub(super) servers: BTreeMap<String, Entry>,
-    /// Servers whose entry is invalid, with the reason.
+    /// Servers whose entry is invalid, with the error.
     pub(super) invalid: BTreeMap<String, ConfigError>,
 }
 
 /// Settings of one server, with their location.
 type Entry = Spanned<Option<ServerFile>>;
 
-/// The file with typed entries, or with ignored ones to check only the rest of the file.
+/// The file with typed entries, or with ignored entries to check only the rest of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WholeFile<E> {
@@ -58,7 +59,7 @@ impl McpFile {
         }
     }
 
-    /// Reads the entries one by one. `None` if the error is not in an entry.
+    /// Reads the entries one by one. Returns `None` if the error is not in an entry.
     fn read_each_entry(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
         let WholeFile::<IgnoredAny> { global, servers } = yaml::parse(file, variables).ok()?;
         let mut read = Self { global, ..Self::default() };
@@ -111,21 +112,21 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
 }
 
 group! {
-    /// Settings of all servers.
+    /// Settings for all servers.
     pub(in crate::config) GlobalSettings, GlobalFile {
-        /// True if a server starts on its first call.
+        /// True if a server is only started by the first call to it.
         lazy_startup: bool,
-        /// Time limit of a start.
+        /// Time limit for starting a server.
         start_timeout: Span,
-        /// Maximum time of a call without any message from the server.
+        /// Maximum time that a call waits for a message from the server.
         call_timeout: Span,
-        /// Time limit of a call.
+        /// Time limit for a call.
         call_limit: Span,
         /// Idle time after which a server stops.
         idle_stop: Limit<Span>,
         /// Maximum number of tools offered in every turn.
         offered_tools: usize,
-        /// Time that a turn waits for servers that were never reached.
+        /// Time that a turn waits for servers that have never been reached.
         listing_wait: Span,
     }
 }
@@ -247,7 +248,7 @@ impl<'de> Visitor<'de> for GrantsVisitor {
     }
 }
 
-/// Adds the servers of plugins, and returns the plugin of each.
+/// Adds the servers of plugins, and returns the plugin for each server.
 pub(super) fn add_plugin_servers(
     sources: &Sources,
     values: &HashMap<String, String>,

@@ -1,4 +1,4 @@
-//! Settings of slots in the environment variables `MODEL_*`.
+//! Slot settings from the environment variables `MODEL_*`.
 
 use agentd_core::model::Slot;
 use agentd_models::Wire;

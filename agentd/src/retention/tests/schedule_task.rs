@@ -1,4 +1,4 @@
-//! Tests of the schedule: the minutes between checks pass on the paused clock, the days are set by the test.
+//! Tests for the schedule: the minutes between checks pass on the paused clock, and the test sets the days.
 
 use tokio::{task::JoinHandle, time};
 

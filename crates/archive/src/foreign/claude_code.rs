@@ -1,6 +1,6 @@
 //! Histories of Claude Code: one line per message, with content blocks of the Messages API.
 //!
-//! An answer is written as several lines with the same id, one per block. Each of them repeats the usage of the whole
+//! An answer is written as several lines with the same ID, one per block. Each line repeats the usage of the whole
 //! answer.
 
 use std::io::Read;
@@ -19,7 +19,7 @@ pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Resu
     lines::each(source, history, |line, history| read_message(line, history, &mut counted))
 }
 
-/// Reads the next line. `counted` is the id of the last answer whose usage was counted.
+/// Reads the next line. `counted` is the ID of the last answer whose usage was counted.
 fn read_message(line: &Value, history: &mut HistoryBuilder, counted: &mut String) {
     let kind = text(line, "type");
     if kind == "summary" && history.title.is_empty() {

@@ -9,7 +9,7 @@ use super::{
     lines::{arguments, joined_text, list, number, text, timestamp},
 };
 
-/// Prefixes of user messages that the program inserts.
+/// Prefixes of user messages that Codex inserts.
 const PROGRAM_PREFIXES: [&str; 5] =
     ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<permissions"];
 
@@ -70,7 +70,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
     }
 }
 
-/// Reads an event. Only token counts and exit codes add something to the items.
+/// Reads an event. Only token counts and exit codes provide information that is not in the items.
 fn event(event: &Value, history: &mut HistoryBuilder) {
     match text(event, "type") {
         "token_count" => count(event, history),

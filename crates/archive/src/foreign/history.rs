@@ -1,4 +1,4 @@
-//! Builder of a session's events from another program's history.
+//! Builder for a session's events from the history of another application.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -31,7 +31,7 @@ use crate::ArchiveError;
 const MAX_TEXT: usize = 100_000;
 /// Maximum length of a tool name in characters.
 const MAX_NAME: usize = 64;
-/// Maximum number of kinds of skipped content that are counted by name.
+/// Maximum number of distinct names under which skipped content is counted.
 const MAX_SKIPPED_KINDS: usize = 20;
 
 /// History that is being built.
@@ -46,19 +46,19 @@ pub(super) struct HistoryBuilder {
     skipped: BTreeMap<String, u64>,
     /// Latest time that is plausible.
     latest: Timestamp,
-    /// Session id in the other program.
+    /// Session ID in the other application.
     pub(super) foreign_id: String,
     pub(super) title: String,
     pub(super) folder: String,
 }
 
 struct OpenTurn {
-    /// Index of the first event of the turn.
+    /// Index of the turn's first event.
     start: usize,
     began: Timestamp,
-    /// Calls without a result: our ids by those of the program.
+    /// Calls without a result: our IDs by the application's IDs.
     calls: HashMap<String, VecDeque<(CallId, String)>>,
-    /// Foreign ids of calls whose commands failed and whose results are still to come.
+    /// Foreign IDs of calls whose commands failed and whose results have not been read yet.
     failed: HashSet<String>,
     has_work: bool,
     result: TurnResult,
@@ -68,7 +68,7 @@ impl HistoryBuilder {
     pub(super) fn new(format: ForeignFormat) -> Self {
         Self {
             format,
-            // Placeholder: the final id depends on what is read, and is set by `finish`.
+            // Placeholder: the final ID depends on the events, and is set by `finish`.
             id: SessionId::generate(),
             events: Vec::new(),
             at: Timestamp::UNIX_EPOCH,
@@ -83,9 +83,9 @@ impl HistoryBuilder {
         }
     }
 
-    /// Sets the time of what follows. Time never goes backwards.
+    /// Sets the time of the following events. Time never goes backwards.
     pub(super) fn set_time(&mut self, at: Option<Timestamp>) {
-        // An implausible time would shift everything after it.
+        // An implausible time would shift all later times.
         let latest = self.latest;
         let Some(at) = at.filter(|at| *at >= Timestamp::UNIX_EPOCH && *at <= latest) else { return };
         self.began.get_or_insert(at);
@@ -100,7 +100,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// Adds the model to the start of the turn, since it is known only with the first answer.
+    /// Adds the model to the start of the turn, since the model is only known with the first answer.
     fn set_model(&mut self) {
         let start = self.turn.as_ref().and_then(|turn| self.events.get_mut(turn.start));
         if let Some(EventKind::TurnStarted { model, .. }) = start.map(|event| &mut event.kind)
@@ -133,7 +133,7 @@ impl HistoryBuilder {
         self.item(body, false);
     }
 
-    /// Adds an answer of the model.
+    /// Adds an answer from the model.
     pub(super) fn assistant_message(&mut self, text: &str) {
         if text.trim().is_empty() {
             return;
@@ -143,14 +143,14 @@ impl HistoryBuilder {
         self.item(ItemBody::AgentMessage { text }, true);
     }
 
-    /// Adds reasoning of the model.
+    /// Adds reasoning from the model.
     pub(super) fn reasoning(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.item(ItemBody::Reasoning { text: truncate(text) }, true);
         }
     }
 
-    /// Adds the summary of a compaction in the other program.
+    /// Adds the summary from a compaction in the other application.
     pub(super) fn summary(&mut self, text: &str) {
         let program = self.format.program();
         self.item(ItemBody::notice(format!("{program} summarized the history before:\n{}", truncate(text))), false);
@@ -169,7 +169,7 @@ impl HistoryBuilder {
         self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }), true);
     }
 
-    /// Records the exit code of a call whose result follows. The result's text may mention it as well.
+    /// Records the exit code of a call whose result follows. The text of the result may also mention the code.
     pub(super) fn exit(&mut self, foreign_id: &str, code: Option<i64>) {
         let has_failed = code.is_some_and(|code| code != 0);
         if let Some(turn) = self.turn.as_mut().filter(|turn| has_failed && turn.calls.contains_key(foreign_id)) {
@@ -231,7 +231,7 @@ impl HistoryBuilder {
         Ok(ForeignHistory { session, events: self.events, left_out: skipped })
     }
 
-    /// Derives the session id from the foreign one, so that the same session is not imported twice.
+    /// Derives the session ID from the foreign ID, so that the same session is not imported twice.
     fn session_id(&self, began: Timestamp) -> SessionId {
         if self.foreign_id.is_empty() {
             return self.id;
@@ -296,7 +296,7 @@ impl HistoryBuilder {
         let turn = self.open_turn();
         turn.has_work |= is_work;
         let mut item = Item::new(turn.result.turn_id, body);
-        // Records the other program's model as the origin of its answers.
+        // Records the other application's model as the origin of its answers.
         if !matches!(item.body, ItemBody::UserMessage { .. } | ItemBody::Notice { .. } | ItemBody::ToolResult(_)) {
             item.origin = Some(Arc::new(ItemOrigin { model: mark, fields: ServerFields::default() }));
         }

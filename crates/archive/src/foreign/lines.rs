@@ -11,7 +11,7 @@ use crate::ArchiveError;
 /// Maximum length of a line in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Passes every line of JSON to `visit`. Lines that are invalid or too long are counted and skipped; empty ones are
+/// Passes every JSON line to `visit`. Lines that are invalid or too long are counted and skipped; empty lines are
 /// ignored.
 pub(super) fn each(
     source: &mut impl Read,
@@ -37,12 +37,12 @@ pub(super) fn each(
     }
 }
 
-/// Returns a text field. Empty if it is missing.
+/// Returns a text field, or an empty string if it is missing.
 pub(super) fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// Returns a number field. Zero if it is missing or not a number.
+/// Returns a number field, or zero if it is missing or not a number.
 pub(super) fn number(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_default()
 }
@@ -52,7 +52,7 @@ pub(super) fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
     value[field].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns the arguments of a call as JSON. An empty object if they are missing.
+/// Returns the arguments of a call as JSON, or an empty object if they are missing.
 pub(super) fn arguments(value: &Value, field: &str) -> String {
     value.get(field).map_or_else(|| "{}".to_owned(), Value::to_string)
 }

@@ -1,6 +1,6 @@
-//! Conversion of other programs' histories to events.
+//! Conversion of histories from other applications to events.
 //!
-//! - [`read`]: reads a file in a format that the caller names.
+//! - [`read`]: reads a file in a format that the caller specifies.
 //! - `history`: common parts of the formats: turns, items, calls with their results, and counts of skipped content.
 //! - `claude_code`, `codex`, `opencode`: one format each. `lines`: bounded lines of JSON.
 //!
@@ -23,7 +23,7 @@ use history::HistoryBuilder;
 /// Maximum size of a history in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Program whose histories can be read.
+/// Application whose histories can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignFormat {
     /// History of Claude Code: `~/.claude/projects/*/*.jsonl`.
@@ -45,7 +45,7 @@ impl ForeignFormat {
         }
     }
 
-    /// Returns the program's display name.
+    /// Returns the application's display name.
     #[must_use]
     pub fn program(self) -> &'static str {
         match self {
@@ -68,23 +68,23 @@ impl FromStr for ForeignFormat {
     }
 }
 
-/// History converted to events of a session.
+/// History converted to the events of a session.
 #[derive(Debug)]
 pub struct ForeignHistory {
     /// Description of the session.
     pub session: ArchivedSession,
     /// Events of the session.
     pub events: Vec<Event>,
-    /// Kinds of skipped content with their counts.
+    /// Kinds of skipped content, with their counts.
     pub left_out: Vec<String>,
 }
 
-/// Reads the history of another program.
+/// Reads the history of another application.
 ///
 /// # Errors
-/// If it is too large, is not a history of that program, or contains no messages.
+/// If the history is too large, does not come from that application, or contains no messages.
 pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, ArchiveError> {
-    // One byte more reveals that the limit is exceeded.
+    // One additional byte reveals that the limit is exceeded.
     let mut source = source.take(MAX_BYTES + 1);
     let mut history = HistoryBuilder::new(format);
     match format {

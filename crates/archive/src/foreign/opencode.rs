@@ -21,7 +21,7 @@ pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Resu
         return Err(ArchiveError::Foreign("it is a database; import the output of `opencode export SESSION`"));
     }
     source.read_to_end(&mut bytes)?;
-    // The program prints a status message to the same stream before the object.
+    // OpenCode prints a status message to the same stream before the object.
     let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let session: Value = serde_json::from_slice(&bytes[start..])
         .map_err(|_| ArchiveError::Foreign("it is not complete output of `opencode export`"))?;

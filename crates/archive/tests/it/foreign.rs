@@ -1,4 +1,4 @@
-//! Tests of histories of other programs.
+//! Tests for histories of other applications.
 
 use agentd_archive::{
     ArchiveError,
@@ -43,7 +43,7 @@ pub(crate) fn describe_events(events: &[Event]) -> Vec<String> {
     events.iter().filter_map(one).collect()
 }
 
-/// First notice in a history of a program.
+/// First notice in an application's history.
 fn notice(program: &str) -> String {
     format!(
         "notice: This history comes from {program}. Its tools belong to that program and are not available; files may \

@@ -1,4 +1,4 @@
-//! Tests of malicious archives and of other files.
+//! Tests for malicious archives and other files.
 
 use std::io::{self, Read, Write as _};
 
@@ -24,7 +24,7 @@ fn pack(members: &[Member]) -> Vec<u8> {
         if kind.is_symlink() || kind.is_hard_link() {
             header.set_link_name("/etc/passwd").unwrap();
         }
-        // Write the name directly, because the library rejects what an attacker would write.
+        // Write the name directly, because the library rejects malicious names.
         let bytes = name.as_bytes();
         header.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
         header.set_cksum();
@@ -131,7 +131,7 @@ fn foreign_files_and_newer_versions_are_distinguished() {
 
 #[test]
 fn modified_and_truncated_archives_are_rejected() {
-    // Changed with valid checksums of tar and gzip, so that only the hashes reveal it.
+    // Changed with valid tar and gzip checksums, so that only the hashes reveal the change.
     let manifest_member = manifest_member(session(0));
     let file = regular("files/uploads/a", b"evil");
     let members = |sums: &str| pack(&[manifest_member.clone(), file.clone(), regular("SHA256SUMS", sums.as_bytes())]);

@@ -1,5 +1,5 @@
-//! Tests of archives and foreign histories through the public interface: archives can be read back, and invalid ones
-//! are rejected with a reason.
+//! Tests for archives and foreign histories through the public interface: archives can be read back, and invalid
+//! archives are rejected with a reason.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

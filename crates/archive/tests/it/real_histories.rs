@@ -1,4 +1,4 @@
-//! Histories written by the programs themselves, without their system prompts: Codex 0.171, OpenCode 1.18.
+//! Histories written by the applications themselves, without their system prompts: Codex 0.171, OpenCode 1.18.
 
 use agentd_archive::foreign::{ForeignFormat, ForeignHistory, read};
 

@@ -40,7 +40,7 @@ fn file_resized_during_export_keeps_the_archive_valid() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Any changed byte or truncation is detected, or has no effect on what is read.
+    /// Any changed byte or truncation is detected, or does not affect the result.
     #[test]
     fn any_damage_is_detected_or_harmless(at in any::<prop::sample::Index>(), with in 1..=255_u8, cut in any::<bool>()) {
         let whole = sample_archive();

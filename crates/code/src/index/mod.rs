@@ -1,8 +1,8 @@
-//! In-memory index of a folder's files: terms with the chunks that contain them, definitions, and uses of names.
+//! In-memory index of the files in a folder: terms with the chunks that contain them, definitions, and uses of names.
 //!
 //! A search library is not used for three reasons: the ranking needs the sums over a file's chunks and the definitions
-//! while it scores, a file must be replaced within milliseconds, and nothing is stored on disk. Segments, commits and
-//! merges would only get in the way.
+//! while scoring, a file must be replaced within milliseconds, and nothing is stored on disk. Segments, commits and
+//! merges would provide no benefit.
 
 pub(crate) mod analysis;
 
@@ -18,7 +18,7 @@ use crate::{
 pub use self::analysis::FileAnalysis;
 pub(crate) use crate::terms::{Interner, count};
 
-/// Metadata by which a change of a file is detected. A file with an equal stamp is not read again.
+/// Metadata that reveals a change of a file. A file with an equal stamp is not read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileStamp {
     /// Modification time in nanoseconds since 1970.
@@ -29,7 +29,7 @@ pub struct FileStamp {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexedDefinition {
-    /// Number of its name in the interner.
+    /// Number of the definition's name in the interner.
     pub(crate) name: u32,
     pub(crate) first_line: u32,
     pub(crate) last_line: u32,
@@ -42,28 +42,28 @@ pub(crate) struct IndexedFile {
     pub(crate) path: Box<str>,
     pub(crate) stamp: FileStamp,
     pub(crate) language: Option<Language>,
-    /// Factor for its scores, by the kind of file.
+    /// Factor for the file's scores, by the kind of file.
     pub(crate) weight: f32,
-    /// Numbers of the terms in its name.
+    /// Numbers of the terms in the file name.
     pub(crate) name_terms: Box<[u32]>,
     pub(crate) definitions: Box<[IndexedDefinition]>,
-    /// Names that the file uses with their counts, sorted by number.
+    /// Names that the file uses and their counts, sorted by number.
     pub(crate) uses: Box<[(u32, u16)]>,
-    /// Range of its chunk numbers, the end excluded.
+    /// Range of the file's chunk numbers, excluding the end.
     pub(crate) chunks: (u32, u32),
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexedChunk {
-    /// Slot of its file, or [`NO_FILE`].
+    /// Slot of the chunk's file, or [`NO_FILE`].
     pub(crate) file: u32,
     pub(crate) first_line: u32,
     pub(crate) last_line: u32,
-    /// Index of its symbol in the file's definitions, or [`NO_SYMBOL`].
+    /// Index of the chunk's symbol in the file's definitions, or [`NO_SYMBOL`].
     pub(crate) symbol: u32,
-    /// Sum of the weights of its terms.
+    /// Sum of the weights of the chunk's terms.
     pub(crate) length: u32,
-    /// True if most of it is in a test module.
+    /// True if most of the chunk is in a test module.
     pub(crate) is_test: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct CodeIndex {
 const MIN_COMPACTION: usize = 4096;
 
 impl CodeIndex {
-    /// Adds a file, or replaces the one with the same path.
+    /// Adds a file, replacing a file with the same path.
     pub fn insert(&mut self, analysis: FileAnalysis, stamp: FileStamp) {
         self.remove(&analysis.path);
         let slot = self.free_slots.pop().unwrap_or_else(|| {
@@ -165,7 +165,7 @@ impl CodeIndex {
             self.total_length -= u64::from(chunk.length);
             self.live_chunks -= 1;
         }
-        // Searches skip removed chunks, but these still use memory.
+        // Searches skip removed chunks, but removed chunks still use memory.
         let removed = self.chunks.len() - self.live_chunks;
         if removed >= MIN_COMPACTION && removed * 2 > self.live_chunks {
             self.compact();
@@ -200,7 +200,7 @@ impl CodeIndex {
         self.chunks.get(number as usize)
     }
 
-    /// Returns the number of a term if it occurs in any file.
+    /// Returns the number of a term that occurs in some file.
     pub(crate) fn term(&self, term: &str) -> Option<u32> {
         self.terms.get(term)
     }
@@ -209,7 +209,7 @@ impl CodeIndex {
         &self.names
     }
 
-    /// Removes everything that belonged to removed files, and frees reserved memory.
+    /// Removes all data of removed files, and frees reserved memory.
     pub fn compact(&mut self) {
         let mut numbers = vec![NO_FILE; self.chunks.len()];
         let mut chunks = Vec::with_capacity(self.live_chunks);
@@ -240,7 +240,7 @@ impl CodeIndex {
         self.names = names;
     }
 
-    /// Drops terms that occur in no chunk any more. Returns the previous terms.
+    /// Drops terms that no longer occur in any chunk. Returns the previous terms.
     fn compact_terms(&mut self, numbers: &[u32]) -> Interner {
         let mut terms = Interner::default();
         let mut remaining = Vec::new();
@@ -318,8 +318,8 @@ impl CodeIndex {
     }
 }
 
-/// Chunks that contain a term with its weight in each, in ascending order. Stored as variable-length differences and
-/// weights, which takes two bytes per entry for frequent terms.
+/// Chunks that contain a term, in ascending order, each with the term's weight. Stored as variable-length differences
+/// and weights, which takes two bytes per entry for frequent terms.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Postings {
     bytes: Vec<u8>,
@@ -327,7 +327,7 @@ pub(crate) struct Postings {
 }
 
 impl Postings {
-    /// Adds a chunk whose number is larger than all before.
+    /// Adds a chunk whose number is larger than all previous ones.
     pub(crate) fn push(&mut self, chunk: u32, weight: u32) {
         // Most weights are small and take a single byte.
         write(&mut self.bytes, chunk.wrapping_sub(self.last));

@@ -33,9 +33,9 @@ pub(super) struct Job {
     pub(super) memory: u64,
     /// Files that are not read, because a previous worker crashed on them.
     pub(super) excluded: Vec<String>,
-    /// Git ignore rules above the folder, which the worker cannot read.
+    /// Git ignore rules of the parent folders, which the worker cannot read.
     pub(super) outer: Vec<OuterRules>,
-    /// True if the worker must announce each file before it reads it.
+    /// True if the worker must announce each file before reading it.
     pub(super) is_careful: bool,
 }
 
@@ -48,22 +48,22 @@ pub(super) struct Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Response {
-    /// A file is read next.
+    /// The worker is about to read a file.
     Reading(String),
     /// Progress of the indexing.
     Progress(CodeProgress),
-    /// Answer to the request with this id.
+    /// Answer to the request with this ID.
     Reply(u64, CodeReply),
-    /// Error for the request with this id.
+    /// Error for the request with this ID.
     Failed(u64, String),
-    /// Another folder is now at the path, to which this worker has no access.
+    /// The path now leads to another folder, to which this worker has no access.
     Replaced(u64),
 }
 
 /// Encodes a frame.
 ///
 /// # Errors
-/// If it exceeds the maximum size.
+/// If the frame exceeds the maximum size.
 pub(super) fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
     agentd_confine::frame(&serde_json::to_vec(frame)?, MAX_FRAME)
 }
@@ -76,7 +76,7 @@ pub(super) fn write(out: &mut impl Write, frame: &impl Serialize) -> io::Result<
     out.write_all(&encode(frame)?)
 }
 
-/// Reads a frame. `None` at the end of the stream.
+/// Reads a frame. Returns `None` at the end of the stream.
 ///
 /// # Errors
 /// If the stream ends within a frame or the frame is invalid.
@@ -223,7 +223,7 @@ mod tests {
         let CodeAnswer::Hits(hits) = restrict(hits, &question).answer else { panic!("hits") };
         assert_eq!(hits.iter().map(|hit| hit.path.as_str()).collect::<Vec<_>>(), ["a.rs", "b.rs"]);
         assert!(hits[0].text.len() <= MAX_ANSWER && hits[0].symbol.as_ref().unwrap().name.len() <= MAX_LINE);
-        // An answer of another type than the question is dropped.
+        // An answer of a different type than the question is dropped.
         let other =
             restrict(reply(CodeAnswer::Hits(vec![hit("a.rs")])), &CodeQuestion::Outline { path: String::new() });
         assert_eq!(other.answer, CodeAnswer::Hits(Vec::new()));

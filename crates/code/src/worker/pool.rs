@@ -1,5 +1,5 @@
-//! Daemon side: one worker per folder, shared by all callers and ended when idle. A task per folder starts the worker,
-//! forwards questions, and reacts to crashes.
+//! Daemon side: one worker per folder, shared by all callers and ended when idle. Each folder has a task that starts
+//! the worker, forwards questions, and reacts to crashes.
 
 use std::{
     collections::HashMap,
@@ -29,21 +29,21 @@ use super::{
 };
 use crate::walk::outer_rules;
 
-/// Maximum number of questions that wait for one folder.
+/// Maximum number of queued questions per folder.
 const MAX_WAITING: usize = 64;
 
 /// Settings of the workers.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// Program that calls [`run_worker`](super::run_worker) if its first argument is [`WORKER_ARGUMENT`].
+    /// Program that calls [`run_worker`](super::run_worker) if the first argument is [`WORKER_ARGUMENT`].
     pub program: PathBuf,
     /// Idle time after which a worker ends.
     pub idle: Duration,
-    /// Time limit between two messages of a worker that is answering.
+    /// Time limit between two messages from a worker that is answering.
     pub silence_timeout: Duration,
-    /// Maximum number of concurrent workers. The least recently used one ends to make room.
+    /// Maximum number of concurrent workers. To stay within the limit, the least recently used worker is ended.
     pub workers: usize,
-    /// Limit on the address space of a worker in bytes, including its program.
+    /// Limit on the address space of a worker in bytes, including the binary.
     pub memory: u64,
 }
 
@@ -89,7 +89,7 @@ impl CodePool {
         }
         while folders.len() >= self.config.workers.max(1) {
             let oldest = folders.iter().min_by_key(|(_, open)| open.last_used).map(|(folder, _)| folder.clone());
-            // It answers its pending questions and ends.
+            // The task answers its pending questions and ends.
             let Some(_) = oldest.and_then(|oldest| folders.remove(&oldest)) else { break };
         }
         let (code_jobs, incoming) = mpsc::channel(MAX_WAITING);
@@ -104,7 +104,7 @@ impl CodePool {
         question: CodeQuestion,
         progress: OnCodeProgress,
     ) -> Result<CodeReply, CodeError> {
-        // The task may end for idleness before it receives the question.
+        // The task may end because it is idle before receiving the question.
         for _ in 0..2 {
             let (reply, answer) = oneshot::channel();
             let code_job = CodeJob { question: question.clone(), progress: Arc::downgrade(&progress), reply };
@@ -142,14 +142,14 @@ impl CodeReader for CodePool {
     }
 }
 
-/// Maximum number of workers per question: one that crashes, one that announces its files, and one that skips the
-/// culprit.
+/// Maximum number of workers per question: one that crashes, one that announces its files, and one that skips the file
+/// that caused the crash.
 const ATTEMPTS: usize = 3;
-/// Number of consecutive crashes after which the folder is disabled for a while.
+/// Number of consecutive crashes after which the folder is temporarily disabled.
 const MAX_CRASHES: u32 = 6;
 /// Time for which a folder is disabled.
 const CRASH_PAUSE: Duration = Duration::from_secs(300);
-/// Time limit for one answer, including the indexing.
+/// Time limit for one answer, including indexing.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(900);
 /// Minimum interval between forwarded progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -158,7 +158,7 @@ const STDERR_BYTES: u64 = 2048;
 
 struct CodeJob {
     question: CodeQuestion,
-    /// Weak, so that it ends with its caller.
+    /// Weak, so that the callback is dropped with its caller.
     progress: Weak<dyn Fn(CodeProgress) + Send + Sync>,
     reply: oneshot::Sender<Result<CodeReply, CodeError>>,
 }
@@ -176,13 +176,13 @@ struct FolderProcess {
     crashed_at: Option<Instant>,
 }
 
-/// Reason why there is no answer.
+/// Reason for a missing answer.
 enum AskError {
     /// The worker returned an error and continues.
     Refused(String),
     /// The worker crashed or must be killed.
     Dead(String),
-    /// Another folder is at the path, which needs a new worker.
+    /// The path leads to another folder, which needs a new worker.
     Replaced,
 }
 
@@ -198,10 +198,10 @@ impl FolderProcess {
                 continue;
             }
             let answer = self.answer(&code_job).await;
-            // The caller may no longer wait.
+            // The caller may no longer wait for the answer.
             let _ = code_job.reply.send(answer);
         }
-        // Questions still in the queue are retried with another task.
+        // Questions that are still queued are retried with another task.
         code_jobs.close();
     }
 
@@ -302,7 +302,7 @@ fn failed(why: &str) -> CodeError {
         .with_hint("grep, find_files and read_file still work")
 }
 
-/// Worker process of a folder. Dropping it kills the process.
+/// Worker process of a folder. Dropping this value kills the process.
 #[derive(Debug)]
 struct Worker {
     child: Child,
@@ -331,7 +331,7 @@ impl Worker {
         Ok(Self { child, questions, output: BufReader::new(output), reading: None })
     }
 
-    /// Reads the next message. `None` at the end of the stream.
+    /// Reads the next message. Returns `None` at the end of the stream.
     async fn next_message(&mut self) -> io::Result<Option<Response>> {
         let mut length = [0; 4];
         match self.output.read_exact(&mut length).await {

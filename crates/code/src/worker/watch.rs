@@ -1,17 +1,17 @@
 //! Watches a folder with inotify.
 //!
-//! Only folders that belong to the index are watched, since git-ignored ones (`target`, `node_modules`) have many more.
-//! Pending events are read before each answer, so an answer always reflects earlier changes.
+//! Only folders that belong to the index are watched, since git-ignored folders (`target`, `node_modules`) have many
+//! more subfolders. Pending events are read before each answer, so an answer always reflects earlier changes.
 
 use std::collections::HashSet;
 
-/// Changes that are not in the index yet.
+/// Changes that have not been added to the index.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// True if the whole folder must be scanned, because folders were added or removed, ignore rules changed, or events
     /// were lost.
     pub(super) all: bool,
-    /// Changed files as paths below the root.
+    /// Changed files as paths relative to the root.
     pub(super) files: HashSet<String>,
 }
 
@@ -46,11 +46,11 @@ mod linux {
     /// Size of the event buffer in bytes.
     const BUFFER: usize = 64 * 1024;
 
-    /// Watches on the folders of an index.
+    /// Watches on the indexed folders.
     #[derive(Debug)]
     pub(in crate::worker) struct FolderWatch {
         queue: OwnedFd,
-        /// Watched folders as paths below the root, by watch descriptor.
+        /// Watched folders as paths relative to the root, by watch descriptor.
         folders: HashMap<i32, String>,
     }
 
@@ -66,10 +66,10 @@ mod linux {
             self.queue.as_fd()
         }
 
-        /// Watches exactly these folders. Returns true if some are new.
+        /// Watches exactly these folders. Returns true if some of them are new.
         ///
         /// # Errors
-        /// If the user's limit of watches is exceeded.
+        /// If the user's watch limit is exceeded.
         pub(in crate::worker) fn follow(&mut self, root: &Path, folders: &[String]) -> io::Result<bool> {
             let mut watched = HashMap::with_capacity(folders.len());
             let mut is_new = false;
@@ -81,20 +81,20 @@ mod linux {
                     | WatchFlags::MOVE
                     | WatchFlags::ONLYDIR
                     | WatchFlags::DONT_FOLLOW;
-                // Also for watched folders, since another folder may be at the path now. The watch descriptor belongs
-                // to the folder itself.
+                // Watched folders are added again, since the path may now lead to another folder. The watch descriptor
+                // belongs to the folder itself.
                 match inotify::add_watch(&self.queue, root.join(folder), flags) {
                     Ok(number) => {
                         is_new |= self.folders.get(&number) != Some(folder);
                         watched.insert(number, folder.clone());
                     }
                     Err(error @ (Errno::NOSPC | Errno::NOMEM)) => return Err(error.into()),
-                    // The folder disappeared or is inaccessible. The next scan will notice.
+                    // The folder disappeared or is inaccessible. The next scan will detect that.
                     Err(_) => {}
                 }
             }
             for number in self.folders.keys().filter(|number| !watched.contains_key(number)) {
-                // Fails if the folder is gone, and its watch with it.
+                // Fails if the folder is gone, in which case its watch is gone as well.
                 let _ = inotify::remove_watch(&self.queue, *number);
             }
             self.folders = watched;

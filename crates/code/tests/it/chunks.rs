@@ -1,10 +1,10 @@
-//! Tests of chunks and tags.
+//! Tests for chunks and tags.
 
 use agentd_code::{Chunk, Parser};
 use agentd_core::code::SymbolKind;
 use proptest::prelude::*;
 
-/// Checks the definitions of a text, formatted as `kind name first-last`.
+/// Checks the definitions in a text, formatted as `kind name first-last`.
 fn check(path: &str, text: &str, expected: &str) {
     let mut parser = Parser::default();
     let source = parser.parse(path, text);

@@ -1,8 +1,8 @@
-//! Tests of the privileges that a worker retains.
+//! Tests for the privileges that a worker retains.
 
 use std::{fs, path::PathBuf, process::Command};
 
-/// Path of an example of this crate, built together with the tests.
+/// Path of an example in this crate, built together with the tests.
 fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();

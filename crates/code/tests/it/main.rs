@@ -1,4 +1,4 @@
-//! Tests of the crate's public interface.
+//! Tests for the crate's public interface.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod chunks;
@@ -29,7 +29,7 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(place, bytes).unwrap();
 }
 
-/// Settings that allow all files except those whose name indicates a secret.
+/// Settings that allow all files except for files whose name indicates a secret.
 fn test_config() -> FolderConfig {
     FolderConfig::new(|path| ![".env", "id_rsa", ".pem"].iter().any(|ending| path.ends_with(ending)))
 }

@@ -1,4 +1,4 @@
-//! Tests of the map.
+//! Tests for the map.
 
 use agentd_code::CodeFolder;
 use agentd_core::code::MapFile;

@@ -1,8 +1,8 @@
-//! Tests of the ranking.
+//! Tests for the ranking.
 
 use super::{first, indexed, project};
 
-/// Small project in which words of the questions occur in several files.
+/// Small project in which words in the questions occur in several files.
 const PROJECT: [(&str, &str); 9] = [
     (
         "src/session/restore.rs",

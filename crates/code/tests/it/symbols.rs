@@ -1,4 +1,4 @@
-//! Tests of symbols and outlines.
+//! Tests for symbols and outlines.
 
 use super::{indexed, project};
 

@@ -1,4 +1,4 @@
-//! Tests of files that are changed, added and removed.
+//! Tests for files that are changed, added and removed.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Tests of the daemon side with a scripted worker.
+//! Tests for the daemon side with a scripted worker.
 
 use std::{
     fs,
@@ -77,7 +77,7 @@ impl TestFolders {
     }
 }
 
-/// Workers have no `PATH`, so the interpreter is located here.
+/// Workers have no `PATH`, so the test locates the interpreter.
 fn python() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|file| file.is_file()).unwrap()
@@ -153,7 +153,7 @@ async fn progress_is_reported_and_a_folder_shares_one_worker() {
     let pending = pool.ask(root.clone(), question, progress, CancellationToken::new());
     let (one, other, third) = tokio::join!(pending, ask(&pool, &root), ask(&pool, &root));
     assert!(one.is_ok() && other.is_ok() && third.is_ok());
-    // Progress is reported immediately and then at intervals, however often the worker sends it.
+    // Progress is reported immediately and then at intervals, regardless of how often the worker sends it.
     let reported = reported.lock().unwrap();
     assert!(reported.first() == Some(&0) && reported.is_sorted() && reported.len() < 300, "{reported:?}");
     assert_eq!(worker_starts(&root).len(), 1);
@@ -165,7 +165,7 @@ async fn idle_workers_end_and_make_room() {
     let config = PoolConfig { idle: Duration::from_millis(1), ..folders.config.clone() };
     let (pool, root) = (CodePool::new(config), folders.root("idle"));
     ask(&pool, &root).await.unwrap();
-    // A question that coincides with the end of a worker is still answered. The loop ends once a second worker was
+    // A question that coincides with the end of a worker is still answered. The loop ends once a second worker has been
     // started.
     while worker_starts(&root).len() < 2 {
         ask(&pool, &root).await.unwrap();

@@ -23,16 +23,16 @@ pub enum Form {
     /// Whole word as written.
     Word,
     /// Part of a compound such as `camelCase`, at the position of the whole word. Also a number without its thousands
-    /// separators, at the position of its first digits.
+    /// separators, at the position of the first digits.
     Part,
-    /// Two characters of a script without spaces, at the position of the first.
+    /// Two characters of a script without spaces, at the position of the first one.
     Pair,
-    /// Last character of a run in such a script.
+    /// Last character of a run in a script without spaces.
     Last,
 }
 
-/// Emits the terms of a text in order. A phrase is found by its terms at the same distances. A trailing [`Form::Last`]
-/// of the phrase must be left out, because the text may continue there.
+/// Emits the terms of a text in order. A phrase matches where its terms have the same relative positions. A trailing
+/// [`Form::Last`] of the phrase must be omitted, because the text may continue there.
 pub fn exact(text: &str, emit: &mut dyn FnMut(Token)) {
     let normal = Normal::new(text);
     let whole = normal.text();

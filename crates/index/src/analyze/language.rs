@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use frostem::Algorithm;
 
-/// Language with a stemmer, or one whose function words are known.
+/// Language that has a stemmer or known function words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Language(u8);
 
@@ -46,8 +46,8 @@ impl Language {
         (0_u8..).zip(LANGUAGES).map(|(index, _)| Self(index))
     }
 
-    /// Returns the language with the most function words among these lowercase words. English if there are fewer than
-    /// two.
+    /// Returns the language with the most function words among these lowercase words, or English if there are fewer
+    /// than two.
     pub fn of<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let mut counts = [0_u16; LANGUAGES.len() + 1];
         for word in words {
@@ -66,15 +66,15 @@ impl Language {
 /// Minimum number of function words for a language other than English.
 const MIN_FUNCTION_WORDS: u16 = 2;
 
-/// Returns true for each lowercase word of a query that is a stop word: in the language of most of the function words,
-/// or in English. Question words only count as stop words if the query has other function words.
+/// Returns true for each lowercase word of a query that is a stop word, in English or in the language with the most
+/// function words. Question words only count as stop words if the query has other function words.
 pub fn small_words(words: &[&str]) -> Vec<bool> {
     let small = |word: &&str| SMALL_WORDS.get(word).copied().unwrap_or_default();
     let mut counts = [0_u16; LANGUAGES.len() + 1];
     let is_question = words.iter().any(|word| small(word).texts != 0);
     let of = |word: &&str| small(word).texts | if is_question { small(word).questions } else { 0 };
     words.iter().for_each(|word| add(&mut counts, of(word)));
-    // A single one may be a meaningful word in another language, such as `war`.
+    // A single function word may be a meaningful word in another language, such as `war`.
     let highest = counts.iter().copied().max().filter(|highest| *highest >= MIN_FUNCTION_WORDS);
     let languages = (0_u32..).zip(counts).filter(|(_, count)| Some(*count) == highest);
     let languages = languages.fold(0, |all, (index, _)| all | 1 << index);
@@ -92,9 +92,9 @@ fn add<const N: usize>(counts: &mut [u16; N], of: u32) {
 /// Bit sets of the languages in which a word is a function word.
 #[derive(Debug, Default, Clone, Copy)]
 struct WordLanguages {
-    /// Languages for any text.
+    /// Languages in which the word is a function word in any text.
     texts: u32,
-    /// Languages for questions only.
+    /// Languages in which the word is a function word in questions only.
     questions: u32,
 }
 
@@ -102,7 +102,7 @@ static SMALL_WORDS: LazyLock<HashMap<&'static str, WordLanguages>> = LazyLock::n
     let mut small: HashMap<&'static str, WordLanguages> = HashMap::new();
     for line in FUNCTION_WORDS.lines().filter(|line| !line.starts_with('#')) {
         let Some((name, words)) = line.split_once(' ') else { continue };
-        // Languages without a stemmer share the index after the others.
+        // Languages without a stemmer share the index after all others.
         let language = name.trim_end_matches('?');
         let index = LANGUAGES.iter().position(|(known, _)| *known == language).unwrap_or(LANGUAGES.len());
         for word in words.split_whitespace() {

@@ -1,4 +1,4 @@
-//! Compatibility normalisation (NFKC) with a mapping back to the original text, and runs of one script.
+//! Compatibility normalisation (NFKC) with a mapping back to the original text, and runs in one script.
 
 use std::{borrow::Cow, iter, ops::Range};
 
@@ -18,7 +18,7 @@ pub struct Normal<'a> {
     original: usize,
 }
 
-/// Stretch of text that did not change, or changed as a whole.
+/// Stretch of text that is unchanged, or changed as a whole.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     /// Offset in the normalised text.
@@ -46,7 +46,7 @@ impl<'a> Normal<'a> {
             let piece = text.get(before..end).unwrap_or_default();
             let start = now.len();
             let is_normal = piece.len() == first.len_utf8() && is_nfkc_quick(iter::once(first)) == IsNormalized::Yes;
-            // Most characters are normalised already, and normalising them would take most of the time.
+            // Most characters are already normalised, and normalising them would take most of the time.
             let same = if is_normal {
                 now.push(first);
                 true
@@ -66,7 +66,7 @@ impl<'a> Normal<'a> {
         &self.text
     }
 
-    /// Maps a byte range to the original text. A stretch that changed is mapped as a whole.
+    /// Maps a byte range to the original text. A changed stretch is mapped as a whole.
     pub fn origin(&self, range: Range<usize>) -> Range<usize> {
         if self.stretches.is_empty() {
             return range;
@@ -94,7 +94,7 @@ impl<'a> Normal<'a> {
     }
 }
 
-/// Returns true if the character must be normalised together with the one before it.
+/// Returns true if the character must be normalised together with the preceding one.
 fn joins(letter: char) -> bool {
     let code = u32::from(letter);
     if code < 0x300 {
@@ -136,7 +136,7 @@ impl Script {
         !matches!(self, Self::Spaced)
     }
 
-    /// Returns the script of a character. `None` if it is not part of a word.
+    /// Returns the script of a character, or `None` if the character is not part of a word.
     pub fn of(letter: char) -> Option<Self> {
         match u32::from(letter) {
             0..0x80 => letter.is_ascii_alphanumeric().then_some(Self::Spaced),
@@ -173,8 +173,8 @@ pub fn runs(text: &str) -> impl Iterator<Item = LetterRun> + '_ {
     })
 }
 
-/// Recognises a number with thousands separators, such as `1,234,567`, at the start of consecutive `runs`. Returns its
-/// digits, the number of runs and its byte range. Points require at least three groups, because `1.234` is a fraction.
+/// Recognises a number with thousands separators, such as `1,234,567`, at the start of consecutive `runs`. Returns the
+/// digits, the number of runs and the byte range. Points require at least three groups, because `1.234` is a fraction.
 pub fn grouped_number(text: &str, runs: &[LetterRun]) -> Option<(String, usize, Range<usize>)> {
     let of = |run: &LetterRun| text.get(run.range.clone()).filter(|run| run.bytes().all(|byte| byte.is_ascii_digit()));
     let first = runs.first()?;

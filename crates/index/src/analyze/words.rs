@@ -12,8 +12,8 @@ use super::{
     normal::{LetterRun, MAX_GROUPS, Normal, Script, grouped_number, runs},
 };
 
-/// Maximum length of a word in bytes. Longer ones are codes, which are found by their [exact](super::exact::exact) form
-/// only.
+/// Maximum length of a word in bytes. Longer words are codes, which are only found by their
+/// [exact](super::exact::exact) form.
 const MAX_WORD_BYTES: usize = 64;
 
 /// Returns the stem of a word in a language, such as `connect` for `connections`, in lower case and without accents.
@@ -28,7 +28,7 @@ pub fn stem(word: &str, language: Language) -> String {
     if stem.is_ascii() { stem } else { plain(&stem) }
 }
 
-/// Returns true if the stem keeps enough of the word. Query words are stemmed in every language, and `order` is not a
+/// Returns true if the stem retains enough of the word. Query words are stemmed in every language, and `order` is not a
 /// form of `or`.
 fn is_likely(stem: &str, word: &str) -> bool {
     let (left, all) = (stem.chars().count(), word.chars().count());
@@ -36,7 +36,7 @@ fn is_likely(stem: &str, word: &str) -> bool {
     left + ending >= all
 }
 
-/// Returns the distinct stems of a word in all languages, that of English first.
+/// Returns the distinct stems of a word in all languages, the English stem first.
 pub fn stems(word: &str) -> Vec<String> {
     let mut stems: Vec<String> = Vec::new();
     for language in Language::all() {
@@ -57,7 +57,7 @@ pub fn language(text: &str) -> Language {
     Language::of(words.iter().map(String::as_str))
 }
 
-/// Removes accents from Latin, Greek and Cyrillic letters, as many people type without them.
+/// Removes accents from Latin, Greek and Cyrillic letters, as many users type without accents.
 pub fn plain(word: &str) -> String {
     let mut plain = String::with_capacity(word.len());
     for letter in word.chars() {
@@ -79,8 +79,8 @@ pub fn plain(word: &str) -> String {
     plain
 }
 
-/// Emits the terms of a text: stems in its language, Chinese words with the words inside them, and character pairs for
-/// other scripts without spaces. A number with thousands separators is also emitted without them.
+/// Emits the terms of a text: stems in the text's language, Chinese words with the words inside them, and character
+/// pairs for other scripts without spaces. A number with thousands separators is also emitted without them.
 pub fn words(text: &str, dictionary: &Dictionary, emit: &mut dyn FnMut(String)) {
     let normal = Normal::new(text);
     let language = language(normal.text());

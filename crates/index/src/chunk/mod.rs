@@ -1,11 +1,11 @@
-//! Chunks: excerpts of a document that are small enough to be found and quoted, each with the place by which it is
+//! Chunks: excerpts of a document that are small enough to be found and quoted, each with the location by which it is
 //! cited.
 //!
-//! A chunk ends with a paragraph if possible, otherwise with a sentence or a word. The next one starts a little
+//! A chunk ends with a paragraph if possible, otherwise with a sentence or a word. The next chunk starts a little
 //! earlier, so that text on the boundary is complete in one of them. A chunk never crosses a page, sheet or slide, so
-//! its place is exact.
+//! its location is exact.
 //!
-//! `prose` splits a text into units (headings, lines of lists and tables, sentences) and packs them into chunks.
+//! `prose` splits a text into units (headings, lines in lists and tables, sentences) and packs the units into chunks.
 
 mod prose;
 
@@ -18,15 +18,16 @@ use crate::document::{Body, DocumentPlace, Part, Row, Table};
 /// Size limits of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkConfig {
-    /// Approximate number of characters in a chunk of text. With its overlap, a chunk exceeds this by at most a fifth.
+    /// Approximate number of characters in a text chunk. With its overlap, a chunk exceeds this number by at most a
+    /// fifth.
     pub letters: usize,
     /// Maximum number of characters shared with the previous chunk.
     pub overlap: usize,
-    /// Maximum number of rows in a chunk of a sheet.
+    /// Maximum number of rows in a sheet chunk.
     pub rows: usize,
     /// Number of rows shared with the previous chunk.
     pub row_overlap: usize,
-    /// Number of characters above which a chunk of a sheet takes no more rows.
+    /// Number of characters above which no more rows are added to a sheet chunk.
     pub table_letters: usize,
 }
 
@@ -39,13 +40,13 @@ impl Default for ChunkConfig {
 /// Excerpt of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// Place of the chunk. For a sheet, the cells of this chunk.
+    /// Location of the chunk. For a sheet, the cells of this chunk.
     pub place: DocumentPlace,
     /// Text of the chunk, as Markdown.
     pub text: String,
     /// Closest heading above the chunk, without its marks.
     pub heading: Option<String>,
-    /// Byte range in [`Part::markdown`]. Empty for rows of a sheet, which are located by their place.
+    /// Byte range in [`Part::markdown`]. Empty for rows of a sheet, which are located by their cells.
     pub bytes: Range<usize>,
 }
 
@@ -66,7 +67,7 @@ impl Chunker {
 
     /// Returns the chunks of the next part.
     pub fn chunks(&mut self, part: &Part) -> Vec<Chunk> {
-        // The headings of a slide, or of a document in an archive, do not apply to the next one.
+        // The headings of a slide, or of a document in an archive, do not apply to the next part.
         let continues = match (&self.last, &part.place) {
             (Some(last), place) if last.is_same(place) => true,
             (Some(DocumentPlace::Inner { path: last, .. }), DocumentPlace::Inner { path, place }) => {
@@ -102,7 +103,7 @@ impl Chunker {
 #[cfg(test)]
 mod tests;
 
-/// Sets the lines of each chunk as its place. `first` is the number of the text's first line.
+/// Sets the location of each chunk to its lines. `first` is the number of the text's first line.
 pub(super) fn number_lines(chunks: &mut [Chunk], text: &str, first: u32) {
     let ends = |text: Option<&str>| {
         let ends = text.unwrap_or_default().bytes().filter(|byte| *byte == b'\n').count();
@@ -110,7 +111,7 @@ pub(super) fn number_lines(chunks: &mut [Chunk], text: &str, first: u32) {
     };
     let (mut at, mut line) = (0, first);
     for chunk in chunks {
-        // Chunks are in order, but each one starts a little before the end of the previous one.
+        // Chunks are in order, but each chunk starts a little before the end of the previous one.
         if chunk.bytes.start < at {
             (at, line) = (0, first);
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Chunk, ChunkConfig};
 use crate::document::DocumentPlace;
 
-/// Maximum number of characters per cited heading, and maximum number of headings.
+/// Maximum number of characters in a cited heading, and maximum number of headings.
 const HEADING_LIMITS: (usize, usize) = (80, 4);
 
 /// Headings above a text, from the outermost to the innermost, with their levels.
@@ -18,7 +18,7 @@ impl Headings {
         self.0.last().map(|(_, heading)| heading)
     }
 
-    /// Updates the headings if the line is one.
+    /// Updates the headings if the line is a heading.
     fn take(&mut self, line: &str) {
         if let Some(title) = heading(line) {
             let level = line.trim_start().bytes().take_while(|byte| *byte == b'#').count();
@@ -27,7 +27,7 @@ impl Headings {
         }
     }
 
-    /// Adds the headings to a place that is a section.
+    /// Adds the headings to a location that is a section.
     fn at(&self, place: &DocumentPlace) -> DocumentPlace {
         let DocumentPlace::Section { number, .. } = place else { return place.clone() };
         let cut = |(_, heading): &(usize, String)| heading.chars().take(HEADING_LIMITS.0).collect::<String>();
@@ -36,7 +36,7 @@ impl Headings {
     }
 }
 
-/// Splits a text into chunks. `under` holds the headings above the text, and afterwards those above its end.
+/// Splits a text into chunks. `under` contains the headings above the text, and afterwards the headings above its end.
 pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, config: &ChunkConfig) -> Vec<Chunk> {
     let units = units(text, config.letters);
     let mut chunks: Vec<Chunk> = Vec::new();
@@ -93,14 +93,15 @@ fn end_of_chunk(units: &[Unit], start: usize, overlap: usize, config: &ChunkConf
     }
 }
 
-/// Number of characters in the paragraph that starts with this unit.
+/// Number of characters in the paragraph that starts at this unit.
 fn paragraph(units: &[Unit], start: usize) -> usize {
     let rest = units[start + 1..].iter().take_while(|unit| !unit.opens);
     units[start].letters + rest.map(|unit| unit.letters).sum::<usize>()
 }
 
-/// Returns the number of characters before a chunk that are repeated in it: whole sentences if any are short enough,
-/// otherwise whole words. Nothing is repeated across a heading, because the text before it belongs to another section.
+/// Returns the number of characters before a chunk that are repeated in the chunk: whole sentences if any are short
+/// enough, otherwise whole words. Nothing is repeated across a heading, because the text before a heading belongs to
+/// another section.
 fn overlap(text: &str, before: &[Unit], next: &Unit, limit: usize) -> usize {
     let Some(end) = before.last().filter(|_| next.kind != UnitKind::Heading).map(|unit| unit.bytes.end) else {
         return 0;
@@ -133,12 +134,12 @@ fn trim_range(text: &str, bytes: Range<usize>) -> Range<usize> {
 /// Text that should stay together: a sentence, or a line that stands alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// Byte range, including the white space after it.
+    /// Byte range, including trailing white space.
     pub(super) bytes: Range<usize>,
     /// Length of the unit in characters.
     pub(super) letters: usize,
     pub(super) kind: UnitKind,
-    /// True if a paragraph starts with it.
+    /// True if a paragraph starts with this unit.
     pub(super) opens: bool,
 }
 
@@ -150,7 +151,7 @@ pub(super) enum UnitKind {
     Sentence,
 }
 
-/// Splits a text into units of at most `limit` characters. Together they cover the text.
+/// Splits a text into units of at most `limit` characters. The units together cover the text.
 pub(super) fn units(text: &str, limit: usize) -> Vec<Unit> {
     let mut units = Vec::new();
     for block in blocks(text) {
@@ -253,7 +254,7 @@ const ABBREVIATIONS: [&str; 27] = [
     "ltd", "mr", "mrs", "ms", "nos", "prof", "sec", "st", "vol", "vs",
 ];
 
-/// Splits a text into sentences, each including the white space after it. Together they cover the text.
+/// Splits a text into sentences, each including trailing white space. The sentences together cover the text.
 fn sentences(text: &str) -> Vec<Range<usize>> {
     let mut sentences = Vec::new();
     let mut start = 0;
@@ -293,7 +294,8 @@ fn sentences(text: &str) -> Vec<Range<usize>> {
 
 const CLOSING: &str = ".!?。！？…\"')]*_”’」』）》】〕〉»";
 
-/// Returns true if a mark may end a sentence, judged by the text before it. The caller checks for white space after it.
+/// Returns true if a mark may end a sentence, judged by the text before the mark. The caller checks for white space
+/// after the mark.
 fn may_end(text: &str, at: usize, mark: char) -> bool {
     if mark != '.' {
         return true;

@@ -1,4 +1,4 @@
-//! Archives: each contained document is read as its own type. Nested archives are not opened.
+//! Archives: each document inside is read as its own type. Nested archives are not opened.
 
 use std::{
     io::{self, Cursor, Read},
@@ -19,9 +19,9 @@ use crate::{
 
 /// Maximum number of files in an archive.
 const MAX_FILES: usize = 10_000;
-/// Maximum total size of unpacked files, as a multiple of the size limit of a file.
+/// Maximum total size of unpacked files, as a multiple of the file size limit.
 const MAX_TOTAL_FACTOR: u64 = 4;
-/// Maximum compression ratio, against decompression bombs.
+/// Maximum compression ratio. Protects against decompression bombs.
 const MAX_RATIO: u64 = 200;
 /// Unpacked size in bytes up to which the ratio is not checked.
 const RATIO_FREE_BYTES: u64 = 4 * 1024 * 1024;
@@ -104,7 +104,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> 
     failed.into_result(kind, files)
 }
 
-/// Files of a container that were not read, each with its reason.
+/// Files in a container that were not read, each with a reason.
 #[derive(Debug, Default)]
 pub(super) struct UnreadFiles(Vec<String>);
 
@@ -118,7 +118,7 @@ impl UnreadFiles {
         reason
     }
 
-    /// Converts to a failure if there are any. `entries` is the number of all files.
+    /// Converts to a failure if any file was not read. `entries` is the number of all files.
     pub(super) fn into_result(mut self, kind: Kind, entries: u32) -> Result<(), Failure> {
         let failed = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         if failed == 0 {
@@ -133,7 +133,7 @@ impl UnreadFiles {
 }
 
 /// Returns true if an unread file makes the result incomplete. Unsupported types are only marked in the listing, and so
-/// are images while recognition is off or missing.
+/// are images if recognition is disabled or missing.
 const fn is_incomplete(failure: &Failure) -> bool {
     use UnreadReason::{NotBuilt, Off};
     let is_foreign = matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. });
@@ -142,7 +142,7 @@ const fn is_incomplete(failure: &Failure) -> bool {
     !is_foreign && !is_unwanted
 }
 
-/// Emits a document inside another. Returns its own failure; an error ends the outer document.
+/// Emits a document inside another document. Returns the inner document's failure; an error ends the outer document.
 pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Result<Option<Failure>, Failure> {
     let limits = *outer.limits;
     let (named, password) = (Kind::of_name(path), outer.wanted.password.clone());
@@ -171,8 +171,8 @@ pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Resul
     }
 }
 
-/// Returns the bytes of a file in an archive or of an attachment of a mail. Its path is exactly `wanted`, or is the
-/// first one that is displayed as `wanted`.
+/// Returns the bytes of a file in an archive, or of an attachment in a mail. The file's path is exactly `wanted`, or it
+/// is the first path that is displayed as `wanted`.
 pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limits) -> Result<Vec<u8>, Failure> {
     let missing = || Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) };
     let content = match super::recognise(&bytes, Some(Kind::Eml)) {
@@ -218,7 +218,7 @@ fn unpack(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackE
     let mut bytes = Vec::new();
     let read = content.take(most.min(by_ratio).saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| match file.is_encrypted {
-        // One of 256 wrong passwords passes the check and is only noticed by damaged output.
+        // One of 256 wrong passwords passes the check and is only detected by damaged output.
         true => UnpackError::Locked,
         false => UnpackError::Other(format!("it cannot be unpacked ({error})")),
     })?;
@@ -244,7 +244,7 @@ fn visit(
         Kind::Zip => visit_zip(bytes, password, visitor),
         _ if bytes.starts_with(b"\x1f\x8b") => {
             let most = limits.bytes_in.saturating_mul(MAX_TOTAL_FACTOR);
-            // The archive reader sees the limit as a truncated archive.
+            // For the archive reader, the limit looks like a truncated archive.
             let mut unpacked = MultiGzDecoder::new(Cursor::new(bytes)).take(most.saturating_add(1));
             let visited = visit_tar(&mut unpacked, visitor);
             if visited.is_err() && unpacked.limit() == 0 {
@@ -257,7 +257,7 @@ fn visit(
     }
 }
 
-/// Returns true if all files of a ZIP archive are encrypted and the password does not open them. Tests the smallest
+/// Returns true if all files in a ZIP archive are encrypted and the password does not open them. Tests the smallest
 /// file.
 fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
     let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return false };

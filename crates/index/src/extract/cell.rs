@@ -1,5 +1,5 @@
 //! Displayed text of cells: dates, percentages, and numbers without artefacts of binary arithmetic. Also reads the
-//! comments of a workbook.
+//! comments in a workbook.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +20,7 @@ use crate::{
 
 /// Maximum number of styles in a workbook. Excel allows fewer.
 const MAX_STYLES: usize = 65_536;
-/// Maximum number of percentage cells per sheet. Further ones are shown as plain numbers.
+/// Maximum number of percentage cells per sheet. Further cells are shown as plain numbers.
 const MAX_PERCENT_CELLS: usize = 2_000_000;
 
 /// Number of unreadable cells after which a sheet is abandoned.
@@ -37,8 +37,8 @@ pub(super) struct SheetFormats {
 
 impl SheetFormats {
     /// Reads the percentage cells of a sheet in a separate pass, because the call that returns formulas returns no
-    /// styles. Skips the pass if the workbook has no percentages. Stops after `most` non-empty cells from `row` on,
-    /// starting at 0, since no more can be emitted.
+    /// styles. Skips the pass if the workbook has no percentages. Stops after `most` non-empty cells from the
+    /// zero-based `row` on, since no more can be emitted.
     pub(super) fn of<RS: Read + Seek>(workbook: &mut Xlsx<RS>, name: &str, (row, most): (u32, usize)) -> Self {
         let mut found = Self::default();
         // Errors are reported when the cells are read.
@@ -80,7 +80,8 @@ pub(super) const fn is_unreadable(error: &XlsxError) -> bool {
     matches!(error, XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_))
 }
 
-/// Returns the displayed text of a cell. `None` if it is empty. With `decimals`, a number is shown as a percentage.
+/// Returns the displayed text of a cell, or `None` if the cell is empty. With `decimals`, a number is shown as a
+/// percentage.
 pub(super) fn display_text(value: &impl DataType, decimals: Option<usize>) -> Option<String> {
     if let Some(date) = value.get_datetime() {
         return Some(display_date(date));
@@ -103,7 +104,7 @@ pub(super) fn display_text(value: &impl DataType, decimals: Option<usize>) -> Op
 fn display_date(date: ExcelDateTime) -> String {
     const DAY_SECONDS: f64 = 86_400.0;
     let value = date.as_f64();
-    // There are no days before the first one. Spreadsheets show negative values as durations or not at all.
+    // No day precedes the first one. Spreadsheets show negative values as durations or not at all.
     if date.is_duration() || value < 0.0 {
         let seconds = value * DAY_SECONDS;
         let sign = if seconds < 0.0 { "-" } else { "" };
@@ -117,7 +118,7 @@ fn display_date(date: ExcelDateTime) -> String {
         (hour, minute, 0) => format!("{hour:02}:{minute:02}"),
         (hour, minute, second) => format!("{hour:02}:{minute:02}:{second:02}"),
     };
-    // Before the first day there is only a time of day.
+    // Before the first day, there is only a time of day.
     let day = if value < 1.0 { String::new() } else { format!("{year:04}-{month:02}-{day:02}") };
     format!("{day}{}{time}", if day.is_empty() || time.is_empty() { "" } else { " " })
 }
@@ -148,7 +149,7 @@ pub(super) fn general(value: f64) -> String {
     if !(-9..STORED_DIGITS).contains(&exponent) {
         return format!("{}E{exponent:+03}", without_zeros(mantissa));
     }
-    // Large numbers with a fraction, such as amounts of money, keep two decimals.
+    // Large numbers with a fraction, such as amounts of money, retain two decimals.
     without_zeros(&rounded(value, usize::try_from(SHOWN_DIGITS - 1 - exponent).unwrap_or_default().max(2))).to_owned()
 }
 
@@ -156,8 +157,8 @@ fn without_zeros(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
-/// Returns the number rounded to the stored digits, and its exponent. It is moved away from zero by less than one
-/// digit, so that halves round up.
+/// Returns the number rounded to the stored digits, and its exponent. The number is moved away from zero by less than
+/// one digit, so that halves round up.
 fn round_to_stored_digits(value: f64) -> (f64, i32) {
     let written = format!("{value:.14e}");
     let exponent = written.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or_default();
@@ -199,16 +200,16 @@ pub(super) type Comments = BTreeMap<(u32, u32), String>;
 #[derive(Debug, Default)]
 pub(super) struct BookComments {
     pub(super) sheets: HashMap<String, Comments>,
-    /// Sheets with truncated comments, each with the reason.
+    /// Sheets with truncated comments, each with a reason.
     pub(super) truncated: Vec<String>,
 }
 
 /// Maximum number of comments per sheet.
 const MAX_COMMENTS: usize = 100_000;
-/// Maximum length of a comment in bytes, about that of a cell.
+/// Maximum length of a comment in bytes, about as long as a cell.
 const MAX_COMMENT_BYTES: usize = 32 * 1024;
 
-/// Reads the comments of all sheets. Damage is ignored here, as it is reported when the cells are read.
+/// Reads the comments of all sheets. Damage is ignored, as it is reported when the cells are read.
 pub(super) fn book_comments(bytes: &[u8], limits: &Limits) -> BookComments {
     if !contains(bytes, b"comments") {
         return BookComments::default();
@@ -239,7 +240,7 @@ fn tree(package: &mut Package<&[u8]>, path: &str) -> Result<Option<Node>, Failur
     Ok(package.text(path)?.and_then(|text| package::parse(&text).ok()))
 }
 
-/// Returns the files that a file references, each with id, type and path.
+/// Returns the files that a file references, each with ID, type and path.
 fn relationships(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(list) = tree(package, &format!("{folder}/_rels/{name}.rels"))? else { return Ok(Vec::new()) };
@@ -279,7 +280,7 @@ fn comments(parsed: &Node) -> (Comments, Option<String>) {
     (comments, truncated)
 }
 
-/// Parses a reference such as `B3` to row and column, both starting at 0. `None` if no sheet can have that cell.
+/// Parses a reference such as `B3` into a zero-based row and column. Returns `None` if no sheet can have that cell.
 fn place(name: &str) -> Option<(u32, u32)> {
     let digits = name.find(|letter: char| letter.is_ascii_digit())?;
     let (letters, number) = name.split_at(digits);

@@ -11,7 +11,7 @@ use crate::{
 
 /// Maximum number of columns in any spreadsheet program.
 pub(crate) const MAX_COLUMNS: u32 = 16_384;
-/// Maximum number of rows, well above that of spreadsheet programs, since text files may have more.
+/// Maximum number of rows. Well above the limit of spreadsheet programs, since text files may have more rows.
 pub(crate) const MAX_ROWS: u32 = 1 << 30;
 const NAME_BYTES: usize = 300;
 const PATH_BYTES: usize = 1000;
@@ -47,7 +47,7 @@ fn is_unwanted(letter: char) -> bool {
         || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Returns the text as one line of at most `most` bytes, plus an ellipsis if it was cut.
+/// Returns the text as one line of at most `most` bytes, plus an ellipsis if the text was cut.
 pub fn line(text: &str, most: usize) -> String {
     let mut line = self::text(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.len() > most {
@@ -57,7 +57,7 @@ pub fn line(text: &str, most: usize) -> String {
     line
 }
 
-/// Returns the sanitised title of a document. `None` if it is empty.
+/// Returns the sanitised title of a document, or `None` if the title is empty.
 pub fn title(text: &str) -> Option<String> {
     Some(line(text, TITLE_BYTES)).filter(|title| !title.is_empty())
 }
@@ -92,7 +92,7 @@ fn place(place: DocumentPlace) -> DocumentPlace {
     }
 }
 
-/// Returns true if the place is valid and contains the cells of the part.
+/// Returns true if the location is valid and contains the cells of the part.
 pub(crate) fn is_valid(part: &Part) -> bool {
     // Archives in archives are not opened.
     let at = match &part.place {
@@ -121,7 +121,7 @@ pub(crate) fn is_valid(part: &Part) -> bool {
         .iter()
         .chain(&table.rows)
         .all(|row| (1..=MAX_ROWS).contains(&row.number) && columns(row) <= MAX_COLUMNS.into());
-    // The place may include rows that were not requested.
+    // The location may include rows that were not requested.
     let is_within = match (range, table.range_of(&table.rows)) {
         (_, None) => true,
         (None, Some(_)) => false,
@@ -130,7 +130,7 @@ pub(crate) fn is_valid(part: &Part) -> bool {
     is_ordered && fits && is_within
 }
 
-/// Shortens the texts of a failure.
+/// Shortens the strings in a failure.
 pub(crate) fn failure(mut failure: Failure) -> Failure {
     const REASON_BYTES: usize = 300;
     match &mut failure {

@@ -8,8 +8,8 @@ use crate::{
     kind::Kind,
 };
 
-/// Number of characters in a section. Texts without pages are split into sections, so that they can be cited and read
-/// on.
+/// Number of characters in a section. Texts without pages are split into sections, so that sections can be cited and
+/// reading can continue at a section.
 const SECTION_LETTERS: usize = 3000;
 
 type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
@@ -21,9 +21,9 @@ pub struct Emitter<'a> {
     listener: Listener<'a>,
     kind: Kind,
     has_head: bool,
-    /// Requested parts. Documents inside an archive or a mail never open further ones.
+    /// Requested parts. Documents inside an archive or a mail never open further documents.
     pub(crate) wanted: WantedParts,
-    /// Recogniser of pages that are images.
+    /// Recogniser for pages that are images.
     pub(crate) scanner: Scanner,
     pub(crate) tally: Tally,
     /// Pages that are images and were not recognised.
@@ -31,7 +31,7 @@ pub struct Emitter<'a> {
     /// True if pages after the last requested one were skipped.
     pub(super) is_partial: bool,
     cells: u64,
-    /// Places with truncated content, and their number.
+    /// Locations of truncated content, and their number.
     truncated: (Vec<String>, usize),
 }
 
@@ -53,7 +53,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits the head with the title and the number of parts, if known. Must come first.
+    /// Emits the head with the title and the number of parts, if known. Must be called first.
     pub(super) fn head(&mut self, title: Option<&str>, parts: Option<usize>) -> Result<(), Failure> {
         self.has_head = true;
         let parts = parts.map(|parts| u32::try_from(parts).unwrap_or(u32::MAX));
@@ -65,7 +65,7 @@ impl<'a> Emitter<'a> {
         if sections(&text).len() > 1 { self.chapter(text) } else { self.text(DocumentPlace::Whole, text, None, None) }
     }
 
-    /// Emits more of a text without pages. Section numbers continue.
+    /// Emits more text of a document without pages. Section numbers continue.
     pub(super) fn chapter(&mut self, text: String) -> Result<(), Failure> {
         let text = clean::owned(text);
         sections(&text).into_iter().try_for_each(|section| {
@@ -74,7 +74,7 @@ impl<'a> Emitter<'a> {
         })
     }
 
-    /// Emits a text, split if it is large. `notes` are speaker notes, `unread` is the reason why an image on the page
+    /// Emits a text, split if it is large. `notes` are speaker notes. `unread` is the reason why an image on the page
     /// was not recognised.
     pub(super) fn text(
         &mut self,
@@ -89,7 +89,7 @@ impl<'a> Emitter<'a> {
             let page = UnreadPages::one(reason, !text.is_empty());
             self.unread = Some(self.unread.map_or(page, |before| before.and(page)));
         }
-        // Notes go with the last piece, so they need a limit.
+        // Notes are attached to the last piece, so they need a limit.
         const NOTES_BYTES: usize = PIECE_BYTES / 2;
         let notes = notes.map(clean::owned);
         if notes.as_ref().is_some_and(|notes| notes.len() > NOTES_BYTES) {
@@ -153,7 +153,7 @@ impl<'a> Emitter<'a> {
         (if sheet > self.wanted.first { 0 } else { row.saturating_sub(1) }, letters)
     }
 
-    /// Returns true once all requested rows were emitted.
+    /// Returns true once all requested rows have been emitted.
     pub(super) const fn has_all_rows(&self) -> bool {
         matches!(self.wanted.window, Some(Window { letters: 0, .. }))
     }
@@ -172,7 +172,7 @@ impl<'a> Emitter<'a> {
         usize::try_from(self.wanted.first - 1).unwrap_or(usize::MAX)
     }
 
-    /// Returns true if a page comes after the last requested one, and records that.
+    /// Returns true if a page comes after the last requested one, and records that the document continues.
     pub(super) fn is_past_last_page(&mut self, page: u32) -> bool {
         self.is_partial |= self.wanted.last.is_some_and(|last| page > last);
         self.is_partial
@@ -183,7 +183,7 @@ impl<'a> Emitter<'a> {
         self.unread.filter(|_| self.wanted.first == 1 && !self.is_partial)
     }
 
-    /// Records a place whose content was truncated.
+    /// Records a location whose content was truncated.
     pub(super) fn leave_out(&mut self, place: String) {
         const NAMED: usize = 3;
         let (places, count) = &mut self.truncated;

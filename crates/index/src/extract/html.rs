@@ -15,7 +15,8 @@ use crate::{failure::Failure, kind::Kind};
 /// Elements that contain no readable text.
 const NON_TEXT_ELEMENTS: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
 
-/// Maximum nesting depth of elements. Real pages have some dozens, and the time for parsing grows with the square.
+/// Maximum nesting depth of elements. Real pages have a few dozen levels, and parsing time grows with the square of the
+/// depth.
 const MAX_DEPTH: usize = 10_000;
 
 /// Elements without content, or whose end tag is optional.
@@ -34,7 +35,7 @@ pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fai
     emitter.unpaged_text(text)
 }
 
-/// Decodes a page in the encoding that it declares.
+/// Decodes a page with the encoding that the page declares.
 pub(super) fn decode_page(bytes: &[u8]) -> String {
     clean::decode(bytes, declared_encoding(bytes).as_deref())
 }
@@ -176,7 +177,7 @@ const MAX_OUTPUT: usize = 10_000;
 pub(super) fn notebook(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let text = clean::decode(bytes, None);
     let book: Value = serde_json::from_str(&text).map_err(|error| broken(Kind::Ipynb, &error.to_string()))?;
-    // Version 3 of the format nests its cells in a worksheet.
+    // Version 3 of the format nests the cells in a worksheet.
     let cells = book.get("cells").or_else(|| book.pointer("/worksheets/0/cells")).and_then(Value::as_array);
     let cells = cells.ok_or_else(|| broken(Kind::Ipynb, "it has no cells"))?;
     let language = ["/metadata/kernelspec/language", "/metadata/language_info/name"];

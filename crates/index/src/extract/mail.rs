@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
-/// Maximum number of people per list, and of attachments.
+/// Maximum number of addresses in a list, and of attachments.
 const MAX_ENTRIES: usize = 200;
 /// Maximum length of a file name in bytes.
 const NAME_BYTES: usize = 200;
@@ -34,7 +34,7 @@ pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fai
     }
     let texts = (0..mail.text_body_count()).filter_map(|at| mail.body_text(at));
     message.text = texts.collect::<Vec<_>>().join("\n\n");
-    // Many messages have a plain text as well. For those with HTML only, the library's conversion would lose tables and
+    // Many messages also have a plain text. For messages with HTML only, the library's conversion would lose tables and
     // lists.
     let pages: Vec<_> = (0..mail.html_body_count()).filter_map(|at| mail.body_html(at)).collect();
     let is_page = mail.text_bodies().all(|part| part.is_text_html());
@@ -72,7 +72,7 @@ pub(super) fn outlook(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
         ..Message::default()
     };
     if message.text.trim().is_empty() {
-        // Fall back to the HTML body, in the encoding that it declares.
+        // Fall back to the HTML body, in the encoding that the body declares.
         let page = file.open_stream_by_path("__substg1.0_10130102").unwrap_or_default();
         message.text = html::markdown(&html::decode_page(&page)).map_err(|reason| broken(Kind::Msg, &reason))?;
     }
@@ -98,7 +98,7 @@ fn outlook_files(file: &mut CfbReader<Cursor<Vec<u8>>>) -> Vec<Attachment> {
     files
 }
 
-/// Returns a text property of an Outlook message by its number. Empty if it is missing.
+/// Returns a text property of an Outlook message by number. Empty if the property is missing.
 fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) -> String {
     if let Ok(bytes) = file.open_stream_by_path(&format!("{folder}__substg1.0_{number:04X}001F")) {
         return encoding_rs::UTF_16LE.decode_without_bom_handling(&bytes).0.trim_end_matches('\0').to_owned();
@@ -111,7 +111,7 @@ fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) ->
 #[derive(Debug)]
 struct Attachment {
     name: String,
-    /// `None` if the content is not read.
+    /// Content of the file, or `None` if it is not read.
     content: Option<Vec<u8>>,
 }
 
@@ -122,7 +122,7 @@ fn unique_names(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
         let plain = name.replace(['/', '\\'], "_");
         let whole = plain.rsplit_once('.').filter(|(_, ending)| ending.len() <= EXTENSION_BYTES);
         let (stem, ending) = whole.map_or((&*plain, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
-        // Leaves room for the extension, which decides the type, and for a number.
+        // Leaves space for the extension, which determines the type, and for a number.
         let stem = clean::line(stem, NAME_BYTES - 2 * EXTENSION_BYTES);
         let ending = clean::line(&ending, EXTENSION_BYTES + 1);
         let others = (2..).map(|number| format!("{stem} ({number}){ending}"));
@@ -161,7 +161,7 @@ struct Message {
 }
 
 impl Message {
-    /// Emits the message and then its attachments, unless only a listing or one attachment is wanted.
+    /// Emits the message, followed by its attachments unless only a listing or one attachment is requested.
     fn emit(self, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         emitter.head(Some(&self.subject), None)?;
         if self.has_many_people {
@@ -190,7 +190,7 @@ impl Message {
     }
 }
 
-/// Formats a list of people, and returns true if it was truncated.
+/// Formats a list of addresses. Returns true if the list was truncated.
 fn people(address: Option<&Address<'_>>) -> (String, bool) {
     let one = |address: &mail_parser::Addr<'_>| match (address.name(), address.address()) {
         (Some(name), Some(address)) => format!("{name} <{address}>"),

@@ -1,12 +1,12 @@
-//! Extraction: from bytes to parts, with one file per format. All of this runs in a [worker](crate::worker), never in
+//! Extraction: from bytes to parts, with one module per format. The modules run in a [worker](crate::worker), never in
 //! the daemon.
 //!
 //! - [`recognise()`]: type detection by content.
 //! - `emitter`: [`Emitter`] enforces the limits and splits large parts.
-//! - `pdf`, `office` (Word and PowerPoint), `rtf`, `html` (also books and notebooks), `open_document`, `mail`: formats
-//!   of texts. `package`: ZIP and XML, on which many of them are based.
-//! - `xlsx`: workbooks, including older ones and OpenDocument. `sheet` emits them and CSV files row by row; `cell`
-//!   formats cells and reads comments.
+//! - `pdf`, `office` (Word and PowerPoint), `rtf`, `html` (also books and notebooks), `open_document`, `mail`: text
+//!   formats. `package`: ZIP and XML, on which many of these formats are based.
+//! - `xlsx`: workbooks, including older and OpenDocument workbooks. `sheet` emits workbooks and CSV files row by row;
+//!   `cell` formats cells and reads comments.
 //! - `archive`: documents in archives. `unlock`: password-encrypted documents of Office 2007 and later.
 //! - `scan`: recognition of pages that are images.
 //! - [`clean`]: decoding and sanitising of text.
@@ -45,7 +45,7 @@ use crate::{
 /// Reads a document of this kind and emits its parts.
 ///
 /// # Errors
-/// If the document is damaged, if text was left out, or if the listener fails. Parts that were emitted before remain
+/// If the document is damaged, if text was omitted, or if the listener fails. Parts that were emitted before remain
 /// valid.
 pub fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let outcome = match kind {
@@ -77,7 +77,7 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<
     }
 }
 
-/// Emits a text with its line numbers. The first heading is the title of Markdown.
+/// Emits a text with its line numbers. In Markdown, the first heading is the title.
 fn lines(bytes: &[u8], kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let text = clean::decode(bytes, None);
     let title = text.lines().find_map(|line| line.strip_prefix("# ")).filter(|_| kind == Kind::Markdown);
@@ -90,7 +90,7 @@ pub(crate) fn broken(kind: Kind, reason: &str) -> Failure {
     Failure::Broken { kind, parts: 0, why: clean::line(reason, 200) }
 }
 
-/// Formats rows as a Markdown table. `None` if all cells are empty.
+/// Formats rows as a Markdown table, or returns `None` if all cells are empty.
 fn table(rows: Vec<Vec<String>>) -> Option<String> {
     let width = rows.iter().map(Vec::len).max()?;
     let is_empty = rows.iter().flatten().all(|cell| cell.trim().is_empty());
@@ -103,7 +103,7 @@ fn table(rows: Vec<Vec<String>>) -> Option<String> {
     (!is_empty).then(|| table.markdown().trim_end().to_owned())
 }
 
-/// Adds header and footer lines, each once, because many sections repeat them.
+/// Adds header and footer lines, each only once, because many sections repeat them.
 fn add_margins(blocks: &mut Vec<String>, margins: Vec<String>) {
     let mut lines: Vec<String> = Vec::new();
     for line in margins {

@@ -1,6 +1,6 @@
 //! Word and PowerPoint documents, which one library reads into a common form. Word documents are one text with their
-//! headers and footers, because pages only exist once they are printed. PowerPoint documents are read slide by slide
-//! with speaker notes.
+//! headers and footers, because pages only exist in print. PowerPoint documents are read slide by slide with speaker
+//! notes.
 //!
 //! Equations are linearised, so that fractions, powers, roots, sums and matrices keep their meaning. Word's list
 //! numbers are written out: a paragraph stores only its list and level, and the visible number depends on the
@@ -35,8 +35,8 @@ use crate::{
     kind::Kind,
 };
 
-/// Reads the whole document with the library's limits, tightened to ours. Also returns a failure if parts are missing
-/// because they are damaged or too large.
+/// Reads the whole document with the library's limits, tightened to our own. Also returns a failure if parts are
+/// missing because they are damaged or too large.
 fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result<(), Failure>), Failure> {
     let format = match kind {
         Kind::Pptx => DocumentFormat::Pptx,
@@ -57,7 +57,7 @@ fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result
 }
 
 /// Rewrites the document with linearised equations and written-out list numbers. A damaged document is returned
-/// unchanged, because the library reads more of it.
+/// unchanged, because the library can read more of the original.
 fn rewrite_numbers_and_equations(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
     let Ok(mut package) = Package::open(bytes.clone(), kind, limits) else { return bytes };
     let mut numbering = if kind == Kind::Docx { Numbering::of(&mut package) } else { None };
@@ -94,7 +94,7 @@ fn failure(error: &OfficeError, kind: Kind) -> Failure {
     failure_from_message(kind, &error.to_string())
 }
 
-/// Converts an error message of the library, which also reports exceeded limits as damage.
+/// Converts an error message from the library, which also reports exceeded limits as damage.
 fn failure_from_message(kind: Kind, reason: &str) -> Failure {
     const LIMITS: [(&str, &str, &str); 2] = [
         ("decompression limit exceeded", "the unpacked size of one of its parts", "64 MiB"),
@@ -142,7 +142,7 @@ pub(super) fn slides(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> R
     outcome
 }
 
-/// Replaces each equation with a linear text. `None` if there are no equations.
+/// Replaces each equation with linear text. Returns `None` if there are no equations.
 fn linearise_equations(part: &str) -> Option<String> {
     const END_TAG: &str = "</m:oMath>";
     find_equation(part)?;
@@ -238,7 +238,7 @@ fn group(text: String) -> String {
     if text.chars().all(char::is_alphanumeric) { text } else { format!("({text})") }
 }
 
-/// Returns the text of a run. Mathematical alphabets are replaced by the ordinary letters that people search for.
+/// Returns the text of a run. Mathematical alphabets are replaced with ordinary letters, which users search for.
 fn run(node: &Node) -> String {
     use unicode_normalization::UnicodeNormalization as _;
     let plain = |letter: char| match letter {
@@ -258,16 +258,16 @@ const MAX_LABEL: usize = 60;
 pub(super) struct Numbering {
     lists: NumberingDefinitions,
     styles: StyleSheet,
-    /// Levels, by definition and level, whose labels use decimal digits throughout.
+    /// Levels, by definition and level number, whose labels use decimal digits throughout.
     decimal: HashSet<(u32, u8)>,
     /// Last number of each level. Lists with the same definition share their counters.
     counts: HashMap<u32, [Option<u32>; LEVELS]>,
-    /// Lists and levels whose start override was applied.
+    /// Lists and levels whose start override has been applied.
     started: HashSet<(u32, u8)>,
 }
 
 impl Numbering {
-    /// Reads the numbering definitions. `None` if there are none or they are damaged.
+    /// Reads the numbering definitions. Returns `None` if there are none or they are damaged.
     pub(super) fn of(package: &mut Package) -> Option<Self> {
         let numbering = package.text("word/numbering.xml").ok()??;
         let styles = package.text("word/styles.xml").ok().flatten().unwrap_or_default();
@@ -282,7 +282,7 @@ impl Numbering {
         Some(Self { lists, styles, decimal, counts: HashMap::new(), started: HashSet::new() })
     }
 
-    /// Replaces list references by the numbers as text. `None` if nothing changes or the part is damaged.
+    /// Replaces list references with the numbers as text. Returns `None` if nothing changes or the part is damaged.
     pub(super) fn write_labels(&mut self, part: &str) -> Option<String> {
         let mut reader = Reader::from_str(part);
         reader.config_mut().check_end_names = false;
@@ -300,7 +300,7 @@ impl Numbering {
             let name = tag.name();
             let (prefix, label) = (name.as_ref().strip_suffix("pPr")?, quick_xml::escape::escape(&*label));
             let (before, close) = (part.get(copied..end)?, part.get(end..after)?);
-            // The last `numPr` counts, and `numId` 0 means no list. Writing to a string cannot fail.
+            // The last `numPr` applies, and `numId` 0 means no list. Writing to a string cannot fail.
             let _ = write!(
                 text,
                 "{before}<{prefix}numPr><{prefix}numId {prefix}val=\"0\"/></{prefix}numPr>{close}<{prefix}r><{prefix}t \
@@ -311,7 +311,7 @@ impl Numbering {
         (copied > 0).then(|| text + part.get(copied..).unwrap_or_default())
     }
 
-    /// Returns the label of the next paragraph followed by a space. `None` for bullets and paragraphs outside lists.
+    /// Returns the label of the next paragraph followed by a space, or `None` for bullets and paragraphs outside lists.
     fn next(&mut self, properties: &Node) -> Option<String> {
         let value = |node: &Node, name: &str| node.node(name)?.attribute("val").map(str::to_owned);
         let number = |node: &Node, name: &str| value(node, name)?.parse::<u32>().ok();
@@ -346,8 +346,8 @@ impl Numbering {
     }
 }
 
-/// Formats a number in a number format of Word. Falls back to digits if the format is unknown or cannot express the
-/// number.
+/// Formats a number in one of Word's number formats. Falls back to digits if the format is unknown or cannot express
+/// the number.
 fn numeral(format: &NumberFormat, number: u32) -> String {
     let written = match format {
         NumberFormat::None => Some(String::new()),

@@ -11,7 +11,7 @@ const MAX_SPACES: usize = 100;
 /// Maximum number of repetitions of a table cell.
 const MAX_REPEATS: usize = 100;
 
-/// Returns how often a cell is repeated.
+/// Returns the number of times a cell is repeated.
 fn repeated(cell: &Node) -> usize {
     cell.attribute("number-columns-repeated").and_then(|times| times.parse().ok()).unwrap_or(1)
 }
@@ -92,7 +92,7 @@ fn write_block(node: &Node, depth: usize, blocks: &mut Vec<String>) {
         }
         "p" => {
             blocks.extend(Some(line(node)).filter(|text| !text.is_empty()));
-            // Frames are anchored in the paragraph but displayed next to it.
+            // Frames are anchored in the paragraph but displayed beside it.
             blocks.extend(node.all("text-box").into_iter().flat_map(|frame| blocks_of(frame, depth)));
         }
         "list" => {
@@ -136,7 +136,7 @@ fn line(node: &Node) -> String {
 fn add(node: &Node, text: &mut String) {
     for child in &node.children {
         match child {
-            // Consecutive white space counts as one space. More spaces are separate elements.
+            // Consecutive white space counts as one space. Additional spaces are separate elements.
             Child::Text(more) => {
                 let mut last = text.chars().next_back();
                 for letter in more.chars() {

@@ -16,7 +16,7 @@ use crate::{
     kind::Kind,
 };
 
-/// Maximum nesting depth of elements. Deeper text belongs to the last element.
+/// Maximum nesting depth of elements. Deeper text is added to the last element.
 const MAX_DEPTH: usize = 200;
 
 /// Element of an XML document.
@@ -29,7 +29,7 @@ pub(super) struct Node {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Child {
-    /// Text, with its entities resolved.
+    /// Text with resolved entities.
     Text(String),
     Node(Node),
 }
@@ -57,12 +57,12 @@ impl Node {
         self.nodes().find_map(|node| if node.name == name { Some(node) } else { node.find(name) })
     }
 
-    /// Returns the descendants with this name in document order, without those nested in another one.
+    /// Returns the descendants with this name in document order, without those nested in another match.
     pub(super) fn all(&self, name: &str) -> Vec<&Self> {
         self.nodes().flat_map(|node| if node.name == name { vec![node] } else { node.all(name) }).collect()
     }
 
-    /// Returns all text below the element.
+    /// Returns all text inside the element.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         self.add_text(&mut text);
@@ -92,7 +92,7 @@ impl Node {
 /// Parses a document. The root is an unnamed node that contains the document's root element.
 ///
 /// # Errors
-/// Returns the parser's message. Content before the damage is dropped.
+/// Returns the parser's message. Content before the damage is discarded.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().check_end_names = false;
@@ -185,12 +185,12 @@ impl<B: AsRef<[u8]>> Package<B> {
         Ok(other.finish().map_err(failed)?.into_inner())
     }
 
-    /// Returns a file as text. `None` if it does not exist.
+    /// Returns a file as text, or `None` if the file does not exist.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
         Ok(self.bytes(name)?.map(|bytes| super::clean::decode(&bytes, None)))
     }
 
-    /// Returns the content of a file. `None` if it does not exist.
+    /// Returns the content of a file, or `None` if the file does not exist.
     pub(super) fn bytes(&mut self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let Some(index) = self.archive.index_for_name(name) else { return Ok(None) };
         let broken = |reason: String| broken(self.kind, &format!("{name}: {reason}"));
@@ -208,21 +208,21 @@ impl<B: AsRef<[u8]>> Package<B> {
         Ok(Some(bytes))
     }
 
-    /// Returns the beginning of a file, as far as it can be read.
+    /// Returns the beginning of a file, as far as it is readable.
     pub(super) fn beginning(&mut self, name: &str, bytes: u64) -> Option<String> {
         let index = self.archive.index_for_name(name)?;
         let mut start = Vec::new();
-        // Of a damaged file, returns what comes before the damage.
+        // For a damaged file, returns the content before the damage.
         let _ = self.archive.by_index(index).ok()?.take(bytes).read_to_end(&mut start);
         Some(String::from_utf8_lossy(&start).into_owned())
     }
 
-    /// Returns true if any file except those selected by `but` may contain a tag. This takes a tenth of the time of
-    /// parsing. Also true if the files are too large to be searched.
+    /// Returns true if any file except those excluded by `but` may contain a tag, or if the files are too large to be
+    /// searched. This takes a tenth of the parsing time.
     pub(super) fn may_have_tag(&mut self, tag: &str, but: impl Fn(&str) -> bool) -> bool {
         let mut left = self.max_bytes;
         (0..self.archive.len()).any(|index| {
-            // Files that cannot be opened are not read by anything else either.
+            // Files that cannot be opened are not read by any other code either.
             let Ok(file) = self.archive.by_index(index) else { return false };
             let is_other = file.name().is_ok_and(|name| but(&name));
             !is_other && contains_tag(file, tag, &mut left)
@@ -248,8 +248,8 @@ pub(super) fn resolve_target(folder: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Returns true if an XML stream may contain a tag. The bytes read are subtracted from `left`; true if that is
-/// exhausted.
+/// Returns true if an XML stream may contain a tag, or if `left` is exhausted. The number of bytes read is subtracted
+/// from `left`.
 fn contains_tag(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
     const BUFFER_BYTES: usize = 64 * 1024;
     let mut buffer = Vec::with_capacity(BUFFER_BYTES + tag.len());
@@ -268,7 +268,7 @@ fn contains_tag(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
         if read.is_err() || count == 0 {
             return false;
         }
-        // Keep the end, because the tag may span two pieces.
+        // The end remains in the buffer, because the tag may span two pieces.
         buffer.drain(..buffer.len().saturating_sub(tag.len()));
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn open_decoder<'a>(
     Ok((format, decoder))
 }
 
-/// Decodes an image upright, scaled down so that its longer side has at most `side` pixels.
+/// Decodes an image upright, scaled down so that the longer side has at most `side` pixels.
 pub(crate) fn decode_image(mut decoder: impl ImageDecoder, side: u32) -> Result<DynamicImage, ImageError> {
     // Without valid metadata the image is not rotated.
     let orientation = decoder.orientation().ok();

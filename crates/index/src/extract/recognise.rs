@@ -8,7 +8,7 @@ use office_oxide::cfb::CfbReader;
 use super::{broken, clean, scan};
 use crate::{failure::Failure, kind::Kind};
 
-/// Maximum offset of the PDF header. Some files have a mail header before it.
+/// Maximum offset of the PDF header. In some files, a mail header precedes it.
 const MAX_PDF_HEADER_OFFSET: usize = 1024;
 
 /// Number of bytes of an OLE file that are searched for stream names.
@@ -46,7 +46,7 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             named => Ok(named.unwrap_or(Kind::Plain)),
         };
     }
-    // Checked before PDF, because the first file in the archive may be one.
+    // Checked before PDF, because the first file in the archive may be a PDF.
     if named == Some(Kind::Tar) && (bytes.starts_with(b"\x1f\x8b") || bytes.get(257..262) == Some(b"ustar")) {
         return Ok(Kind::Tar);
     }
@@ -82,7 +82,7 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
 fn is_picture(bytes: &[u8]) -> bool {
     let starts: [&[u8]; 4] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"];
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
-    // Two letters are not enough. The header length after them confirms a bitmap.
+    // The two-letter signature is not sufficient. The header length after it confirms a bitmap.
     let is_bitmap =
         bytes.starts_with(b"BM") && matches!(bytes.get(14..18), Some([12 | 40 | 52 | 56 | 64 | 108 | 124, 0, 0, 0]));
     starts.iter().any(|start| bytes.starts_with(start)) || is_webp || is_bitmap || scan::is_tiff(bytes)
@@ -92,7 +92,7 @@ fn is_picture(bytes: &[u8]) -> bool {
 fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
     // PDF was checked before, with its allowed offsets.
     let found = infer::get(bytes).filter(|found| found.mime_type() != "application/pdf")?;
-    // The library checks next to nothing for these two.
+    // The library checks very little for these two types.
     let is_doubtful = match found.mime_type() {
         "image/bmp" => !is_picture(bytes),
         _ => found.matcher_type() == MatcherType::Font && !is_font(bytes),
@@ -133,12 +133,12 @@ pub(super) fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Text is what its name indicates, unless the name indicates a binary format.
+/// Returns the kind that the file name indicates for a text, unless the name indicates a binary format.
 fn text(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     match named {
         Some(Kind::Eml) if is_mail(bytes) => Ok(Kind::Eml),
         Some(Kind::Ipynb) if is_notebook(bytes) => Ok(Kind::Ipynb),
-        // Written by hand, or another format under this name.
+        // Written by hand, or another format with this extension.
         Some(Kind::Eml | Kind::Ipynb | Kind::Rtf) => Ok(Kind::Plain),
         Some(named) if !named.is_text() => {
             Err(Failure::Mismatch { named, found: "its bytes are plain text".to_owned() })
@@ -148,7 +148,7 @@ fn text(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     }
 }
 
-/// Returns true if the text starts with header lines, at least one of which every message has.
+/// Returns true if the text starts with header lines, including at least one header that every message has.
 fn is_mail(bytes: &[u8]) -> bool {
     const SAMPLE: usize = 16 * 1024;
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(SAMPLE)]);
@@ -163,7 +163,7 @@ fn is_mail(bytes: &[u8]) -> bool {
     has_known
 }
 
-/// Returns true if the text starts like a notebook. Only its beginning may be available.
+/// Returns true if the text starts like a notebook. Only the beginning of the text may be available.
 fn is_notebook(bytes: &[u8]) -> bool {
     let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
@@ -191,7 +191,7 @@ fn recognise_zip(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     // Some programs write backslashes as separators.
     let is_below = |name: &str, start: &str| name.trim_start_matches(['/', '\\']).replace('\\', "/").starts_with(start);
     let has = |start: &str| archive.file_names().flatten().any(|name| is_below(&name, start));
-    // Other archives may have folders with these names. The content type list is in every Office package.
+    // Other archives may have folders with these names. The content type list exists in every Office package.
     let is_types = |name: &str| name.trim_start_matches(['/', '\\']).eq_ignore_ascii_case(CONTENT_TYPES);
     let is_named = named.is_some_and(|kind| matches!(kind, Kind::Docx | Kind::Xlsx | Kind::Xlsb | Kind::Pptx));
     let is_package = is_named || archive.file_names().flatten().any(|name| is_types(&name));
@@ -216,7 +216,7 @@ fn recognise_zip(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     }
 }
 
-/// Detects the content of an OLE container, which also holds encrypted new documents. Stream names are in UTF-16.
+/// Detects the content of an OLE container, which may also be an encrypted newer document. Stream names are in UTF-16.
 fn recognise_ole(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     let bytes = &whole[..whole.len().min(CFB_SEARCH_BYTES)];
     let holds = |name: &str| {
@@ -224,7 +224,7 @@ fn recognise_ole(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         contains(bytes, &name)
     };
     // Attachments embedded in a message contain their own stream names, so the root entries are checked first. The
-    // daemon checks a file's head without a name, and then the directory is not read.
+    // daemon checks the head of a file without a name. In that case, the directory is not read.
     let folder = named.and_then(|_| CfbReader::new(Cursor::new(whole)).ok());
     let is_root = |name: &str| folder.as_ref().is_some_and(|folder| folder.has_root_entry(name));
     let found = CFB_STREAMS.iter().find(|(name, _)| is_root(name));

@@ -8,7 +8,7 @@ use crate::{failure::Failure, kind::Kind};
 /// Maximum nesting depth of groups.
 const MAX_DEPTH: usize = 2000;
 
-/// Groups that contain no text of the document.
+/// Groups that contain no document text.
 const NON_TEXT_GROUPS: &str = "fonttbl colortbl stylesheet pict object info listtable listoverridetable revtbl rsidtbl \
     generator themedata colorschememapping latentstyles datastore xmlnstbl mmathPr fldinst filetbl nonshppict pnseclvl";
 
@@ -48,7 +48,7 @@ struct Reader<'a> {
     at: usize,
     state: State,
     outer: Vec<State>,
-    /// Text bytes that are not decoded yet, as some characters take two.
+    /// Text bytes that have not been decoded yet, as some characters take two bytes.
     waiting: Vec<u8>,
     /// Number of substitute characters still to be skipped.
     skipped: usize,
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads to the end of the document. Text before any damage is kept.
+    /// Reads to the end of the document. Text before any damage is retained.
     fn read(&mut self) -> Result<(), &'static str> {
         while let Some(byte) = self.next() {
             match byte {
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Encloses the text of the group that follows in `start` and `end`.
+    /// Encloses the text of the following group in `start` and `end`.
     fn enclose(&mut self, start: &str, end: &'static str) {
         self.push_text(start);
         self.state.end = end;
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         self.state.to = Target::Nowhere;
     }
 
-    /// Appends a UTF-16 code unit. Characters beyond the basic plane come as two.
+    /// Appends a UTF-16 code unit. Characters beyond the basic plane consist of two units.
     fn push_code_unit(&mut self, number: i32) {
         let unit = u16::try_from(number.rem_euclid(0x1_0000)).unwrap_or_default();
         if let Some(letter) = char::from_u32(u32::from(unit)) {
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
 
     /// Appends half of a surrogate pair.
     fn push_surrogate(&mut self, unit: u16) {
-        // The first half waits in the text as a private use character and is replaced by the complete one.
+        // The first half is stored in the text as a private use character and is replaced by the complete character.
         const FIRST: u32 = 0xf_0000;
         if self.state.to != Target::Text || self.state.is_hidden {
             return;
@@ -295,7 +295,7 @@ fn code_page_encoding(number: i32) -> Option<&'static Encoding> {
     Encoding::for_label(label.as_bytes())
 }
 
-/// Returns the encoding of a font's character set.
+/// Returns the encoding for a font's character set.
 fn charset_encoding(number: i32) -> Option<&'static Encoding> {
     code_page_encoding(match number {
         77 => 10000,

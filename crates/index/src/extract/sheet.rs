@@ -1,5 +1,5 @@
-//! Streaming sheets: rows are emitted in batches while a sheet is read, independent of its size. Also handles cells
-//! merged downwards, comments on cells, and the end of very large sheets.
+//! Streaming sheets: rows are emitted in batches while a sheet is read, regardless of its size. Also handles cells
+//! merged vertically, cell comments, and the end of very large sheets.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::{
 const HEADER_SEARCH_ROWS: usize = 10;
 /// Maximum number of rows per part.
 const PIECE_ROWS: usize = 1000;
-/// Maximum size of a cell in bytes. Spreadsheets allow half of it.
+/// Maximum size of a cell in bytes, twice the limit of spreadsheet programs.
 const CELL_BYTES: usize = 64 * 1024;
-/// Maximum size of a header in bytes, because it is repeated with every part.
+/// Maximum size of a header in bytes, because the header is repeated in every part.
 const HEADER_BYTES: usize = PIECE_BYTES / 8;
 
 /// Sheet whose rows are emitted in batches. Cells must arrive in order, row by row.
@@ -32,11 +32,11 @@ pub(super) struct Sheet {
     /// Size of the pending rows in bytes.
     size: usize,
     header: Option<SparseRow>,
-    /// True once the header was searched for.
+    /// True once the header has been searched for.
     is_judged: bool,
     first_column: Option<u32>,
     was_emitted: bool,
-    /// True once a cell beyond the limits of spreadsheets was reported.
+    /// True once a cell beyond the limits of spreadsheets has been reported.
     is_too_wide: bool,
 }
 
@@ -80,7 +80,7 @@ impl Sheet {
                 if last.cells.last().is_some_and(|(before, _)| *before >= column) {
                     return Ok(());
                 }
-                // The empty cells in between are emitted as well, so they count.
+                // The empty cells in between are also emitted, so they count.
                 let before = last.cells.last().map_or(column, |(before, _)| *before + 1);
                 emitter.cells(u64::from(column.saturating_sub(before)) + 1)?;
                 self.size += text.len() + 2 + 2 * usize::try_from(column - before).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Sheet {
         if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) }
     }
 
-    /// Emits the remaining rows. An empty sheet is emitted too, because of its name.
+    /// Emits the remaining rows. An empty sheet is also emitted, because of its name.
     pub(super) fn end(mut self, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         if self.rows.is_empty() && !self.was_emitted {
             return emitter.table(self.number, &self.name, Table::default());
@@ -113,8 +113,8 @@ impl Sheet {
         self.flush(emitter)
     }
 
-    /// Emits the remaining rows, and an empty part that extends the sheet to a cell that was not read, with its column
-    /// starting at 0 and its row at 1.
+    /// Emits the remaining rows, and an empty part that extends the sheet to an unread cell, with its zero-based column
+    /// and one-based row.
     pub(super) fn extend_to(&mut self, (column, row): (u32, u32), emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         self.flush(emitter)?;
         let first_column = self.first_column.unwrap_or_default();
@@ -150,7 +150,7 @@ impl Sheet {
         self.first_column = Some(first_column);
         self.was_emitted = true;
         let header = self.header.as_ref().map(|row| row.from(first_column));
-        // Usually a single part. More are needed only for very long rows.
+        // Usually a single part. More parts are only needed for very long rows.
         let mut piece = Table { first_column, header, rows: Vec::new() };
         let head = piece.header.as_ref().map_or(0, Row::size);
         let mut size = head;
@@ -185,7 +185,7 @@ impl SparseRow {
 }
 
 /// Returns the index of the header among the first rows: a row that fills nearly all columns, contains only words, and
-/// has rows below it.
+/// is followed by other rows.
 fn find_header(rows: &[SparseRow]) -> Option<usize> {
     let sample = &rows[..rows.len().min(HEADER_SEARCH_ROWS)];
     let width = sample.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
@@ -196,7 +196,7 @@ fn find_header(rows: &[SparseRow]) -> Option<usize> {
     sample.iter().position(names_columns).filter(|at| at + 1 < rows.len())
 }
 
-/// Returns true if the cell contains words, and not a number, a date or a percentage.
+/// Returns true if the cell contains words, as opposed to a number, a date or a percentage.
 fn is_word(text: &str) -> bool {
     text.chars().any(char::is_alphabetic)
         && !text.starts_with(|letter: char| letter.is_ascii_digit() || "-+=".contains(letter))
@@ -208,7 +208,7 @@ pub(super) const MAX_TRAILING_CELLS: u32 = 100_000;
 /// Maximum number of merged regions. Nobody merges more by hand.
 const MAX_MERGED_REGIONS: usize = 10_000;
 
-/// Regions merged over more than one row, by their first column. Rows start at 0.
+/// Regions merged over more than one row, by first column. Rows start at 0.
 pub(super) type MergedCells = BTreeMap<u32, Vec<Span>>;
 
 pub(super) struct Span {
@@ -226,14 +226,14 @@ pub(super) fn merged(regions: Vec<Dimensions>) -> MergedCells {
     merged
 }
 
-/// Sheet in which the text of cells merged downwards is repeated in each of their rows, so that every row makes sense
-/// on its own.
+/// Sheet in which the text of vertically merged cells is repeated in each of their rows, so that every row makes sense
+/// by itself.
 pub(super) struct MergingSheet {
     pub(super) sheet: Sheet,
     merged: MergedCells,
     row: u32,
     waiting: Vec<(u32, String)>,
-    /// Comments on cells that were not reached yet.
+    /// Comments on cells that have not been reached yet.
     pub(super) comments: Comments,
     /// Number of non-empty cells after the last requested row.
     read_on: u32,
@@ -246,7 +246,7 @@ impl MergingSheet {
     }
 
     /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and
-    /// [`MAX_TRAILING_CELLS`] more cells were read. Then extends the sheet to its declared end.
+    /// [`MAX_TRAILING_CELLS`] more cells were read. In that case, the sheet is extended to its declared end.
     pub(super) fn is_done(&mut self, declared: Dimensions, emitter: &mut Emitter<'_>) -> Result<bool, Failure> {
         if self.read_on <= MAX_TRAILING_CELLS || declared.end.0 <= self.row {
             return Ok(false);
@@ -257,7 +257,7 @@ impl MergingSheet {
         Ok(true)
     }
 
-    /// Adds a cell. Rows start at 0 here.
+    /// Adds a cell. Rows start at 0.
     pub(super) fn cell(
         &mut self,
         row: u32,
@@ -265,7 +265,7 @@ impl MergingSheet {
         text: String,
         emitter: &mut Emitter<'_>,
     ) -> Result<(), Failure> {
-        // Emit comments on empty cells before this one. A comment on this cell follows its text.
+        // Emit comments on preceding empty cells. A comment on this cell follows the cell's text.
         let mut text = text;
         while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
             let (place, comment) = first.remove_entry();
@@ -285,8 +285,8 @@ impl MergingSheet {
             self.row = row;
         }
         if !text.is_empty() {
-            // Sheets often have formatted empty cells far below their last text and declare them as used, so empty
-            // cells do not count.
+            // Sheets often have formatted empty cells far below their last text and declare such cells as used, so
+            // empty cells do not count.
             self.read_on += u32::from(emitter.has_all_rows() && !text.trim().is_empty());
             self.waiting.push((column, text));
         }
@@ -377,7 +377,7 @@ fn separator(text: &str) -> u8 {
         let matching = counts.iter().filter(|count| **count == first && first > 0).count();
         (matching, first)
     };
-    // Prefer the first of equal ones.
+    // Prefer the first of several separators with equal scores.
     SEPARATORS.into_iter().rev().max_by_key(score).unwrap_or(b',')
 }
 

@@ -1,9 +1,9 @@
 //! Decryption of Office documents with a password: "agile" encryption of newer programs with any SHA variant, and
-//! "standard" encryption of Office 2007. Both wrap the encrypted document in an OLE container.
+//! "standard" encryption of Office 2007. Both store the encrypted document in an OLE container.
 //!
-//! Archives and PDFs are decrypted by their readers. Other protected documents are rejected, mostly by their readers,
-//! and here for encrypted workbooks before 2007, which their reader does not detect. The number of hash rounds comes
-//! from the untrusted file and is limited.
+//! Archives and PDFs are decrypted by their readers. Other protected documents are rejected: mostly by their readers,
+//! and by this module for encrypted workbooks before 2007, which their reader does not detect. The number of hash
+//! rounds comes from the untrusted file and is limited.
 
 use std::io::{Cursor, Read, Seek};
 
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 use super::{broken, package};
 use crate::{failure::Failure, kind::Kind};
 
-/// Password of documents that are encrypted only to enforce write protection.
+/// Password of documents that are only encrypted to enforce write protection.
 const WRITE_PROTECTION_PASSWORD: &str = "VelvetSweatshop";
 /// Maximum number of hash rounds, as in Office.
 const MAX_ROUNDS: u32 = 10_000_000;
@@ -47,7 +47,7 @@ pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&st
 
 fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
     let protected = |reason: &str| Failure::Protected { kind, how: reason.to_owned() };
-    // Without this stream, access is controlled elsewhere, for example by a company's rights management service.
+    // Without this stream, access is controlled by another system, for example a company's rights management service.
     let about = file.open_stream("EncryptionInfo").ok();
     let unknown = || protected("its encryption is not supported");
     let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
@@ -174,7 +174,7 @@ impl Lock {
         }
     }
 
-    /// Derives the content key. `None` if the password is wrong.
+    /// Derives the content key, or returns `None` if the password is wrong.
     fn key(&self, password: &str) -> Option<Vec<u8>> {
         match self {
             Self::Agile { of_key, rounds, verifier, verifier_hash, key, .. } => {
@@ -258,7 +258,7 @@ fn cbc(key: &[u8], start: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     Some(open)
 }
 
-/// Decrypts AES in ECB mode. `None` if the length of the key or the data is invalid.
+/// Decrypts AES in ECB mode. Returns `None` if the length of the key or the data is invalid.
 fn ecb(key: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     if !bytes.len().is_multiple_of(BLOCK) {
         return None;

@@ -1,5 +1,5 @@
-//! Workbooks as displayed by spreadsheet programs. Cells are streamed if the format allows it, because a file of two
-//! kilobytes can declare billions of them.
+//! Workbooks as displayed by spreadsheet programs. Cells are streamed if the format allows it, because a two-kilobyte
+//! file can declare billions of cells.
 
 use std::{borrow::Cow, io::Cursor, rc::Rc};
 
@@ -40,7 +40,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
         if emitter.skip_sheet(number, &name)? {
             continue;
         }
-        // Merged regions come after all cells in the file.
+        // Merged regions follow all cells in the file.
         let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), emitter.limits));
         let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let merged = merged(regions.unwrap_or_default());
@@ -48,7 +48,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
         sheet.comments = comments.sheets.remove(&name).unwrap_or_default();
         let mut last = None;
         let mut emitted = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_repaired, emitter)?;
-        // Rows read so far are kept. The rest is read again with repaired numbers.
+        // Rows that have been read are retained. The rest is read again with repaired numbers.
         if !is_repaired
             && emitted.as_ref().is_err_and(is_unreadable)
             && let Some(repaired) = without_blanks(bytes.get_ref(), emitter.limits)
@@ -86,7 +86,7 @@ fn open_workbook<R: Reader<Bytes>>(
     })
 }
 
-/// Declares macro sheets as dialogs. `None` if there are none.
+/// Declares macro sheets as dialogs. Returns `None` if there are no macro sheets.
 pub(super) fn without_macros(bytes: &Bytes, limits: &Limits) -> Option<Vec<u8>> {
     const NAMES: [(&str, &str); 3] = [
         ("/xlMacrosheet\"", "/dialogsheet\""),
@@ -118,7 +118,7 @@ fn has_blanks(bytes: &[u8], limits: &Limits) -> bool {
 
 /// Returns true if any sheet may have merged cells.
 fn may_have_merged(bytes: &[u8], limits: &Limits) -> bool {
-    // Large files that are not sheets. Any other file may be one, whatever its name.
+    // Large files that are not sheets. Any other file may be a sheet, regardless of its name.
     const NON_SHEET_PATHS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
     let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return true };
     package.may_have_tag("mergeCell", |name| NON_SHEET_PATHS.iter().any(|other| name.starts_with(other)))
@@ -128,7 +128,7 @@ fn is_sheet(name: &str) -> bool {
     name.replace('\\', "/").contains("worksheets/sheet")
 }
 
-/// Removes blanks around cell values, which some programs write. `None` if nothing changes.
+/// Removes blanks around cell values, which some programs write. Returns `None` if nothing changes.
 fn without_blanks(bytes: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let mut package = Package::open(bytes, Kind::Xlsx, limits).ok()?;
     let blank = regex::Regex::new(r"(<(?:\w+:)?v(?:\s[^>]*)?>)\s*([^<\s]+)\s*(</(?:\w+:)?v>)").ok()?;
@@ -152,7 +152,7 @@ fn xlsx_sheet(
     emitter: &mut Emitter<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
     let (row, max_cells) = emitter.wanted_cells(sheet.sheet.number);
-    // Cells that were emitted before do not count again.
+    // Cells that were already emitted do not count again.
     let row = last.map_or(row, |(last, _)| row.max(last));
     let mut formats = SheetFormats::of(workbook, name, (row, max_cells));
     let mut cells = match workbook.worksheet_cells_reader(name) {
@@ -166,7 +166,7 @@ fn xlsx_sheet(
         if sheet.is_done(declared, emitter)? {
             return Ok(unreadable.map_or(Ok(()), Err));
         }
-        // The call that expands shared formulas is avoided, because it trusts their declared number.
+        // The call that expands shared formulas is avoided, because it trusts the declared number of formulas.
         match cells.next_cell_with_formula_metadata() {
             Ok(Some(cell)) => {
                 let (row, column) = cell.pos;
@@ -200,7 +200,7 @@ fn formula(formula: XlsxFormulaMetadata) -> Option<String> {
     }
 }
 
-/// Creates the failure for a workbook that is locked or damaged.
+/// Creates the failure for a locked or damaged workbook.
 fn workbook_failure(kind: Kind, is_locked: bool, error: &impl ToString) -> Failure {
     if is_locked { Failure::Encrypted(kind) } else { broken(kind, &error.to_string()) }
 }
@@ -224,7 +224,7 @@ pub(super) fn ods(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failu
     ranges(workbook, |_, _| MergedCells::new(), failure, emitter)
 }
 
-/// Emits the sheets of a workbook that the library reads as a whole.
+/// Emits the sheets of a workbook that the library can only read as a whole.
 fn ranges<R: Reader<Bytes>>(
     mut workbook: R,
     merged: impl Fn(&R, &str) -> MergedCells,
@@ -304,12 +304,12 @@ pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     damage.map_or(Ok(()), Err)
 }
 
-/// Converts the sheet list of a workbook from a beta of Excel 2007 to the released form, the only one that the library
-/// reads. Other workbooks stay unchanged.
+/// Converts the sheet list in a workbook from a beta of Excel 2007 to the released form, the only form that the library
+/// reads. Other workbooks are returned unchanged.
 fn convert_beta(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
     const WORKBOOK_PART: &str = "xl/workbook.bin";
-    // Record of a sheet (`BrtBundleSh`, [MS-XLSB] 2.4.311): length, state, four zero bytes that Beta 2 writes and the
-    // specification does not have, number, and relation to the file.
+    // Record of a sheet (`BrtBundleSh`, [MS-XLSB] 2.4.311): length, state, four zero bytes that Beta 2 writes and that
+    // are not in the specification, number, and relation to the file.
     const SHEET_RECORD: &str = r"(?s-u)\x9C\x01([\x18-\x7F])(.{4})\x00{4}(.{4}.\x00{3}r\x00I\x00d\x00)";
     let converted = || {
         let mut package = Package::open(bytes.as_slice(), Kind::Xlsb, limits).ok()?;
@@ -342,7 +342,7 @@ mod tests {
         package.rewrite(&parts.map(|(name, text)| (name.to_owned(), text.into_bytes()))).unwrap()
     }
 
-    /// Returns the cells emitted from a row on, and the place of the whole sheet.
+    /// Returns the cells emitted from a row on, and the location of the whole sheet.
     fn emitted(workbook: Vec<u8>, row: u32, letters: usize) -> (Vec<String>, String) {
         let (mut cells, mut place) = (Vec::new(), None::<crate::Part>);
         let mut listener = |piece| {

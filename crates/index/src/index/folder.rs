@@ -3,7 +3,7 @@
 //!
 //! Files are read with system calls and never mapped. If a mapped file is truncated while in use, `SIGBUS` kills the
 //! whole process without an error. A short read is an ordinary error, after which the index is recreated. The library
-//! caches the terms itself, and the system caches the rest.
+//! caches the terms itself, and the operating system caches the rest.
 
 use std::{
     fs::{self, File},
@@ -33,7 +33,7 @@ use crate::analyze::{ANALYSIS_VERSION, Dictionary};
 
 /// Index files, opened for reading and writing.
 pub(crate) struct Folder {
-    /// Directory for other files of the index, besides those of the library. `None` if the index is in memory only.
+    /// Directory for additional files of the index, besides the library's own. `None` if the index is only in memory.
     pub(crate) path: Option<PathBuf>,
     pub(crate) fields: Fields,
     pub(crate) index: Index,
@@ -42,8 +42,8 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Opens the index below its folder, or in memory. Creates it if it is missing. Deletes and recreates a damaged
-    /// one, and then also returns the reason.
+    /// Opens the index in its folder, or in memory. Creates a missing index. Deletes and recreates a damaged index, and
+    /// also returns the reason in that case.
     pub(crate) fn open(
         config: &IndexConfig,
         dictionary: &Arc<Dictionary>,
@@ -85,8 +85,8 @@ impl Folder {
     }
 }
 
-/// Returns true if the index files still exist or the index is in memory. Open files remain readable even after they
-/// are deleted. Blocks.
+/// Returns true if the index files still exist or the index is in memory. Open files remain readable even after
+/// deletion. Blocks.
 pub(crate) fn files_exist(path: Option<&Path>) -> bool {
     path.is_none_or(|path| path.join("meta.json").exists())
 }
@@ -102,7 +102,7 @@ pub(crate) fn catch_damage<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Re
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(IndexError::Lost("its content is invalid".to_owned())))
 }
 
-/// Creates a folder that only its owner can access, because it holds the text of documents.
+/// Creates a folder that only its owner can access, because the folder contains the text of documents.
 pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -121,7 +121,7 @@ fn remove_other_versions(root: &Path, own: &Path) {
 }
 
 /// Minimum number of segments of about the same size that are merged at rest. A search looks up each word in each
-/// segment, which is most of its work.
+/// segment, which is most of the search time.
 const MIN_SEGMENTS: usize = 3;
 /// Number of chunks up to which segments count as the same size.
 const SMALL_SEGMENT: u32 = 1000;
@@ -133,8 +133,8 @@ const LARGE_SEGMENT: usize = 100_000;
 /// Share of removed chunks above which a segment is rewritten at rest. Removed text stays in the files until then.
 const MAX_REMOVED_SHARE: f32 = 0.3;
 
-/// Merge policy while documents are added: merges rarely, since merging slows them down. An in-memory index is gone
-/// before a merge pays off.
+/// Merge policy while documents are added. Merges rarely, since merging slows down adding. An in-memory index is
+/// dropped before a merge pays off.
 pub(super) fn busy_merge_policy(in_memory: bool) -> Box<dyn MergePolicy> {
     if in_memory {
         return Box::new(NoMergePolicy);
@@ -213,7 +213,7 @@ impl Directory for ReadFolder {
 #[derive(Debug)]
 struct ReadFile {
     file: File,
-    /// Size in bytes when the file was opened. Index files are never modified after that.
+    /// Size in bytes when the file was opened. Index files are never modified afterwards.
     length: usize,
 }
 

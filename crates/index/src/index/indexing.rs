@@ -16,7 +16,7 @@ use crate::{chunk::Chunk, document::DocumentPlace};
 /// Maximum number of chunks per command to the writer.
 const AT_ONCE: usize = 64;
 
-/// Exclusive right to index a document, obtained before anything of it has been read.
+/// Exclusive right to index a document, obtained before any part of it has been read.
 #[derive(Debug)]
 pub struct Claim {
     queue: mpsc::Sender<Command>,
@@ -36,7 +36,7 @@ impl Claim {
     pub async fn begin(self, title: Option<String>) -> Result<Indexing, IndexError> {
         let Self { queue, id, alone } = self;
         // Runs in a separate task that is not cancelled with the caller: otherwise the writer would wait for a document
-        // that nothing will finish.
+        // that is never finished.
         let indexing = tokio::spawn(async move {
             let owner = request(&queue, move |writer, reply| drop(reply.send(writer.begin(id, title)))).await?;
             Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })
@@ -45,15 +45,15 @@ impl Claim {
     }
 }
 
-/// Document that is being indexed. It becomes searchable when [`finish`](Self::finish) returns. Dropping this earlier
-/// leaves nothing of it.
+/// Document that is being indexed. The document becomes searchable when [`finish`](Self::finish) returns. If this value
+/// is dropped earlier, nothing of the document remains.
 #[derive(Debug)]
 pub struct Indexing {
     queue: mpsc::Sender<Command>,
     owner: u32,
     chunks: u32,
     is_done: bool,
-    /// Prevents others from indexing the same document.
+    /// Prevents other tasks from indexing the same document.
     _alone: OwnedMutexGuard<()>,
 }
 
@@ -66,7 +66,7 @@ impl Indexing {
     /// Adds chunks. Waits while the writer's queue is full.
     ///
     /// # Errors
-    /// If they cannot be written. The document is then lost and must be indexed again.
+    /// If the chunks cannot be written. In that case, the document is lost and must be indexed again.
     pub async fn add(&mut self, chunks: Vec<Chunk>) -> Result<(), IndexError> {
         let mut rest = chunks.into_iter();
         loop {
@@ -83,7 +83,7 @@ impl Indexing {
     /// Completes the document. Once this returns, the document is searchable and survives a crash.
     ///
     /// # Errors
-    /// If it cannot be written. Nothing of it is then stored.
+    /// If the document cannot be written. In that case, nothing is stored.
     pub async fn finish(mut self, about: DocumentProperties) -> Result<Arc<Entry>, IndexError> {
         let owner = self.owner;
         let entry = request(&self.queue, move |writer, reply| writer.finish(owner, about, reply)).await?;
@@ -101,7 +101,8 @@ impl Drop for Indexing {
         let command: Command = Box::new(move |writer| writer.discard(owner));
         if let Err(mpsc::error::TrySendError::Full(command)) = self.queue.try_send(command) {
             let queue = self.queue.clone();
-            // Without a runtime nothing can wait for the queue. The chunks are then removed at the next start.
+            // Without a runtime, no task can wait for the queue. In that case, the chunks are removed at the next
+            // start.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move { queue.send(command).await });
             }
@@ -160,7 +161,7 @@ pub(crate) struct Batch {
     pub(crate) open: HashMap<u32, PendingDocument>,
     /// Complete documents that wait for a commit, with their callers.
     pub(crate) done: Vec<(Arc<Entry>, Reply<Arc<Entry>>)>,
-    /// Error that discarded the last batch, reported to callers that continue with a document of it.
+    /// Error that discarded the last batch, reported to callers that continue with a document in that batch.
     failure: Option<IndexError>,
 }
 
@@ -183,7 +184,7 @@ impl Batch {
     }
 }
 
-/// Converts a chunk to a document of the library.
+/// Converts a chunk to a library document.
 pub(crate) fn chunk_document(
     fields: &Fields,
     owner: u32,
@@ -203,7 +204,7 @@ pub(crate) fn chunk_document(
     document
 }
 
-/// Converts an entry to a document of the library.
+/// Converts an entry to a library document.
 pub(crate) fn entry_document(fields: &Fields, entry: &Entry) -> TantivyDocument {
     let mut document = TantivyDocument::new();
     document.add_u64(fields.key, key(entry.owner, ENTRY_ORDINAL));
@@ -212,7 +213,7 @@ pub(crate) fn entry_document(fields: &Fields, entry: &Entry) -> TantivyDocument 
     document
 }
 
-/// Serialises a chunk or an entry. This cannot fail, as neither contains a map with keys other than strings. An empty
+/// Serialises a chunk or an entry. Serialisation cannot fail, as neither contains a map with non-string keys. An empty
 /// record would be reported when it is read.
 fn serialize_record(of: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(of).unwrap_or_default()

@@ -5,7 +5,7 @@
 //! the same commit as its last chunk. Chunks of interrupted documents are therefore never visible, and are removed at
 //! the next start.
 //!
-//! - [`DocumentId`]: identity of a document, by its content and the way it was read.
+//! - [`DocumentId`]: identity of a document, by its content and the method by which it was read.
 //! - [`IndexConfig`] and [`IndexError`]: limits and errors.
 //! - [`schema`]: fields and tokenizers.
 //! - [`folder`]: one directory per version, recovery from damage, reading of files, and merge policies.
@@ -40,9 +40,9 @@ pub use view::{DocumentProperties, Entry};
 /// Settings and limits of the index.
 #[derive(Clone)]
 pub struct IndexConfig {
-    /// Folder of the index files. It is created if missing, and other versions in it are removed.
+    /// Folder for the index files. A missing folder is created, and other index versions in the folder are removed.
     pub folder: PathBuf,
-    /// True to keep the index in memory only, until it is closed.
+    /// True if the index is only in memory and is lost when it is closed.
     pub in_memory: bool,
     /// Idle time after which the memory for writing is released.
     pub rest_after: Duration,
@@ -52,9 +52,9 @@ pub struct IndexConfig {
     pub gone_after: Duration,
     /// Size of the files in bytes above which stale documents are removed early.
     pub most_bytes: u64,
-    /// Size of chunks. Documents that are already indexed keep their chunks.
+    /// Size of chunks. Documents that are already indexed retain their chunks.
     pub chunks: ChunkConfig,
-    /// Default amounts of a document that one read returns.
+    /// Default amount of a document that one read returns.
     pub reading: ReadingLimits,
     /// Clock in seconds since 1970, injected so that tests can let days pass.
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -83,7 +83,7 @@ pub enum IndexError {
     /// The disk is full.
     #[error("could not write the search index: the disk is full ({0})")]
     Full(String),
-    /// The index was deleted or damaged. An empty one replaces it.
+    /// The index was deleted or damaged, and replaced by an empty one.
     #[error("could not use the search index: its files were deleted or damaged ({0}), and it was rebuilt")]
     Lost(String),
     /// Another process has locked the index.
@@ -165,7 +165,7 @@ impl From<TantivyError> for IndexError {
             | TantivyError::DeserializeError(_)
             | TantivyError::FieldNotFound(_)
             | TantivyError::SchemaError(_) => Self::Lost(error.to_string()),
-            // Some of the library's threads report system errors only in their message.
+            // Some of the library's threads only report system errors in their message.
             _ => match system_error(&error.to_string()) {
                 Some(io) => Self::from_io(&Arc::new(io)),
                 None => Self::Internal(error.to_string()),
@@ -174,7 +174,7 @@ impl From<TantivyError> for IndexError {
     }
 }
 
-/// Extracts the system error at the end of a message, as the standard library formats it.
+/// Extracts the system error from the end of a message, as the standard library formats it.
 fn system_error(text: &str) -> Option<io::Error> {
     let (_, code) = text.rsplit_once("(os error ")?;
     let digits = code.find(|letter: char| !letter.is_ascii_digit())?;
@@ -240,9 +240,9 @@ impl fmt::Display for ContentHash {
     }
 }
 
-/// Key of a document in the index. The same bytes read in the same way have the same chunks, regardless of their
-/// source. A search looks up each of its documents several times, so the key is compact and `Copy`; it is serialised as
-/// text.
+/// Key of a document in the index. The same bytes read with the same method have the same chunks, regardless of their
+/// source. A search looks up each of its documents several times, so the key is compact and `Copy`. The key is
+/// serialised as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct DocumentId {
@@ -252,13 +252,13 @@ pub struct DocumentId {
 }
 
 impl DocumentId {
-    /// Creates the key for content that is read as `kind` by version `reading` of readers and chunking.
+    /// Creates the key for content that version `reading` of readers and chunking reads as `kind`.
     pub const fn new(content: ContentHash, kind: Kind, reading: u32) -> Self {
         Self { content, kind, reading }
     }
 }
 
-/// Uses bytes of the content hash directly, as they are already uniform.
+/// Uses bytes of the content hash directly, as they are already uniformly distributed.
 impl Hash for DocumentId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.content.number());

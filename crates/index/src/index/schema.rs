@@ -9,7 +9,7 @@ use tantivy::{
 
 use crate::analyze::{self, Dictionary};
 
-/// Version of the fields. Increment it with every change: an index of another version is rebuilt.
+/// Version of the fields. Increment it with every change: an index with another version is rebuilt.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// Ordinal of a document's entry, which is not a chunk.
@@ -21,7 +21,8 @@ pub(crate) struct Fields {
     pub(crate) schema: Schema,
     /// Document number and chunk ordinal, see [`key`].
     pub(crate) key: Field,
-    /// Document number. Numbers are never reused, so that chunks of an interrupted document belong to no other.
+    /// Document number. Numbers are never reused, so that chunks of an interrupted document never belong to another
+    /// document.
     pub(crate) owner: Field,
     /// Stemmed terms, for ranking.
     pub(crate) words: Field,
@@ -99,8 +100,8 @@ impl Tokenizer for Analyzer {
     }
 }
 
-/// Limits the number of chunks that wait for tokenization. The library's own queue admits ten thousand, regardless of
-/// their size.
+/// Limits the number of chunks that wait for tokenization. The library's own queue admits ten thousand chunks,
+/// regardless of their size.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     inside: Mutex<usize>,
@@ -111,7 +112,8 @@ pub(crate) struct Gate {
 const MAX_WAITING: usize = 256;
 
 impl Gate {
-    /// Waits for a free slot and takes it. Proceeds after one second anyway, since the library's thread may have died.
+    /// Waits for a free slot and takes it. Proceeds after one second in any case, since the library's thread may have
+    /// died.
     pub(crate) fn enter(&self) {
         let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         let waited =

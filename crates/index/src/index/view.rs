@@ -34,16 +34,16 @@ pub struct DocumentProperties {
     pub kind: Option<Kind>,
     /// Number of pages, sheets or slides that were read.
     pub parts: u32,
-    /// Reason why the text is incomplete, with advice. `None` if it is complete.
+    /// Reason why the text is incomplete, with advice. `None` if the text is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flaw: Option<String>,
-    /// Recognition that was used, if pages remained unrecognised that another one may recognise.
+    /// Recognition that was used, if a different recognition may find text on the remaining pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recognition: Option<RecognitionStamp>,
     /// True if reading was cut short by a time or memory limit for the first time. Such a document is read again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retry: bool,
-    /// Hash of the path from which the document was read. Another document at that path replaces it.
+    /// Hash of the path from which the document was read. Another document at the same path replaces this document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<u64>,
 }
@@ -83,11 +83,11 @@ pub(crate) struct View {
     pub(crate) searcher: Searcher,
     pub(crate) fields: Fields,
     pub(crate) entries: Arc<Entries>,
-    /// Counts rebuilds of the index, so that one loss triggers only one rebuild.
+    /// Number of index rebuilds so far, so that one loss only triggers one rebuild.
     pub(crate) epoch: u64,
     /// Keys per segment. Cached, because every query needs them and the library would read them again each time.
     keys: Vec<OnceLock<Keys>>,
-    /// `None` if the index is in memory.
+    /// Path of the index, or `None` if the index is in memory.
     pub(crate) path: Option<PathBuf>,
 }
 
@@ -98,7 +98,7 @@ impl View {
         Self { searcher, fields: folder.fields.clone(), entries, epoch, keys, path: folder.path.clone() }
     }
 
-    /// Returns the keys of a segment's chunks. They are read once.
+    /// Returns the keys of a segment's chunks. They are only read once.
     pub(crate) fn keys(&self, segment: SegmentOrdinal) -> tantivy::Result<Keys> {
         let cached = self.keys.get(segment as usize);
         if let Some(keys) = cached.and_then(OnceLock::get) {
@@ -113,7 +113,7 @@ impl View {
         from_record(&document, &self.fields)
     }
 
-    /// Loads the chunk of a document with this ordinal.
+    /// Loads the chunk with this ordinal from a document.
     pub(crate) fn chunk_of(&self, owner: u32, ordinal: u32) -> Result<Option<Chunk>, IndexError> {
         let term = Term::from_field_u64(self.fields.key, key(owner, ordinal));
         let query = TermQuery::new(term, IndexRecordOption::Basic);
@@ -137,7 +137,7 @@ pub(crate) struct IndexContent {
     pub(crate) entries: Entries,
     /// Numbers of interrupted documents whose chunks remain.
     pub(crate) orphans: Vec<u32>,
-    /// First number that was never used.
+    /// Lowest number that has never been used.
     pub(crate) next_owner: u32,
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct IndexState {
     pub(crate) dictionary: Arc<Dictionary>,
     pub(crate) uses: LastUses,
     view: RwLock<Arc<View>>,
-    /// True while the writer holds something that closing would wait for.
+    /// True while the writer has pending work that closing would wait for.
     is_busy: AtomicBool,
 }
 
@@ -185,7 +185,7 @@ impl IndexState {
         Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_busy: AtomicBool::new(false) }
     }
 
-    /// Sets whether closing has to wait for the writer.
+    /// Sets the state that [`is_idle`](Self::is_idle) reports.
     pub(crate) fn set_busy(&self, is_busy: bool) {
         self.is_busy.store(is_busy, Ordering::Release);
     }
@@ -208,8 +208,8 @@ impl IndexState {
 
 const FILE: &str = "uses.json";
 
-/// Times of last use, in seconds since 1970. Times that a crash loses can make a document go early; it is indexed again
-/// when needed.
+/// Times of last use, in seconds since 1970. If a crash loses some times, a document may be removed early. It is
+/// indexed again when needed.
 #[derive(Debug, Default)]
 pub(crate) struct LastUses {
     times: Mutex<HashMap<DocumentId, u64>>,
@@ -248,7 +248,7 @@ impl LastUses {
 }
 
 /// Selects the documents to remove: all that were unused for [`gone_after`](IndexConfig::gone_after), and, while the
-/// files are too large, the least recently used among those that are stale.
+/// files are too large, the least recently used stale documents.
 pub(crate) fn select_evicted(entries: &Entries, shared: &IndexState, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
     let IndexState { config, uses, .. } = shared;
     let mut entries: Vec<(&Arc<Entry>, u64)> = entries.values().map(|entry| (entry, uses.last(entry))).collect();

@@ -1,4 +1,4 @@
-//! Writer thread, the only one that changes the index files.
+//! Writer thread, the only thread that changes the index files.
 
 use std::{
     io,
@@ -60,7 +60,7 @@ pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, O
 pub(crate) struct Writer {
     shared: Arc<IndexState>,
     folder: Folder,
-    /// The library's writer, present only while there is work because it holds much memory. It is dropped only [at
+    /// The library's writer. It only exists while there is work, because it uses much memory. It is only dropped [at
     /// rest](Self::rest) or after a failure, since dropping it kills running merges.
     writer: Option<IndexWriter>,
     entries: Arc<Entries>,
@@ -68,11 +68,11 @@ pub(crate) struct Writer {
     /// Numbers of documents whose chunks the next commit removes.
     orphans: Vec<u32>,
     next_owner: u32,
-    /// Start of the wait for a commit, if complete documents are waiting.
+    /// Time since which complete documents have been waiting for a commit, if any are.
     waiting_since: Option<Instant>,
     swept_at: u64,
     epoch: u64,
-    /// True if nothing was written since segments were last merged for a rest.
+    /// True if nothing has been written since segments were last merged for a rest.
     is_merged: bool,
     /// Caller that waits for the writer to end.
     closing: Option<Reply<()>>,
@@ -152,8 +152,9 @@ impl Writer {
         }
     }
 
-    /// Returns the next command while complete documents wait for a commit. `None` if it is time to commit. They wait
-    /// only while other documents are open: a commit costs a disk sync, so documents share it if possible.
+    /// Returns the next command while complete documents wait for a commit, or `None` if it is time to commit.
+    /// Documents only wait while other documents are open: a commit costs a disk sync, so documents share it if
+    /// possible.
     fn next_while_waiting(
         &self,
         since: Instant,
@@ -170,7 +171,7 @@ impl Writer {
         timer.block_on(async { tokio::time::timeout(left, queue.recv()).await }).ok().flatten()
     }
 
-    /// Ends the thread after the current command. `reply` is sent once everything is committed.
+    /// Ends the thread after the current command. `reply` is sent once everything has been committed.
     pub(crate) fn close(&mut self, reply: Reply<()>) {
         self.closing = Some(reply);
     }
@@ -182,7 +183,7 @@ impl Writer {
         }
     }
 
-    /// Rebuilds the index, unless it was already rebuilt since `epoch`.
+    /// Rebuilds the index, unless it has already been rebuilt since `epoch`.
     pub(crate) fn rebuild_since(&mut self, epoch: u64, reason: &str) -> Result<(), IndexError> {
         if epoch == self.epoch { self.recreate(reason) } else { Ok(()) }
     }
@@ -250,7 +251,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// Removes unused documents and returns their number.
+    /// Removes unused documents and returns the number of removed documents.
     pub(crate) fn sweep(&mut self) -> Result<usize, IndexError> {
         let now = (self.shared.config.now)();
         self.swept_at = now;
@@ -360,7 +361,7 @@ impl Writer {
         }
     }
 
-    /// Reloads the index, whose content is that of the last commit.
+    /// Reloads the index from the last commit.
     fn reload_view(&mut self) -> Result<(), IndexError> {
         catch_damage(|| Ok(self.folder.reader.reload()?))?;
         let found = catch_damage(|| scan_content(&self.folder))?;
@@ -388,8 +389,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Called after a period without commands. First starts merges and, the next time, rests. A new command in between
-    /// does not have to wait for the merges.
+    /// Called after a period without commands. The first call starts merges, and the next one rests. A new command in
+    /// between does not have to wait for the merges.
     fn idle(&mut self) {
         let is_busy = self.writer.is_some() && self.batch.open.is_empty();
         if !is_busy || self.is_merged || self.shared.config.in_memory {
@@ -403,12 +404,12 @@ impl Writer {
         self.is_merged = merging.is_ok();
     }
 
-    /// Releases everything that only writing needs, once merges have finished.
+    /// Releases all resources that are only needed for writing, once merges have finished.
     fn rest(&mut self) {
         if !self.batch.open.is_empty() {
             return;
         }
-        // Before waiting for merges, because closing may time out meanwhile.
+        // Done before waiting for merges, because closing may time out while it waits.
         if let Some(path) = &self.folder.path
             && let Err(error) = self.shared.uses.save(path, |id| self.entries.contains_key(id))
         {

@@ -29,13 +29,13 @@ use crate::{
     worker::CancellableReader,
 };
 
-/// Maximum number of cached failures, which keep a search from rereading broken documents. Each takes a few hundred
+/// Maximum number of cached failures, which prevent a search from rereading broken documents. Each takes a few hundred
 /// bytes.
 const MAX_CACHED_FAILURES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(49_999);
 
-/// Passes over new documents, each with its concurrency. The quick pass runs more documents than there are reading
+/// Passes over new documents, each with its concurrency. The quick pass handles more documents than there are reading
 /// turns, so that some are read while others are committed together. In the full pass, one scan is recognised while the
-/// next is copied.
+/// next one is copied.
 const PASSES: [(ReadingPass, usize); 2] = [(ReadingPass::Quick, 8), (ReadingPass::Full, 2)];
 
 /// Document that the caller may see, with its open file.
@@ -47,7 +47,7 @@ pub(super) struct KnownDocument {
     /// Path of the document inside the archive, if the file is one.
     pub(super) inner: Option<String>,
     pub(super) password: Option<Password>,
-    /// Hash of the document's path, by which a later document at the same path replaces it.
+    /// Hash of the document's path. A later document at the same path replaces this one.
     pub(super) place: Option<u64>,
 }
 
@@ -82,8 +82,7 @@ impl FailureCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop(id);
     }
 
-    /// Caches a failure. Failures of the machine or of recognition itself are not cached, so that the document is
-    /// retried.
+    /// Caches a failure. Failures of the host or of recognition itself are not cached, so that the document is retried.
     fn store_failure(&self, id: DocumentId, failure: Failure, recognition: RecognitionStamp) {
         if is_uncached(&failure) || has_failed_recognition(&failure, &recognition) {
             return;
@@ -111,9 +110,9 @@ const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStam
 /// Documents that were not indexed.
 #[derive(Debug, Default)]
 pub(super) struct IngestReport {
-    /// Names of unreadable documents with the reason.
+    /// Names of unreadable documents, each with a reason.
     pub(super) unreadable: Vec<(String, String)>,
-    /// Number of documents that were not started for lack of time.
+    /// Number of documents that were not started because time ran out.
     pub(super) not_begun: usize,
 }
 
@@ -123,9 +122,9 @@ enum Outcome {
     Indexed,
     /// The document could not be read.
     Unreadable(Failure),
-    /// The document needs recognition. Nothing of it was stored.
+    /// The document needs recognition. Nothing has been stored.
     NeedsRecognition,
-    /// The document was not started for lack of time.
+    /// The document was not started because time ran out.
     NotBegun,
 }
 
@@ -140,7 +139,7 @@ pub(super) struct Ingester<'a> {
 }
 
 impl Ingester<'_> {
-    /// Searches documents after indexing those that are missing.
+    /// Searches documents after indexing the missing ones.
     pub(super) async fn find(
         &self,
         resolved: &ResolvedDocuments,
@@ -156,9 +155,9 @@ impl Ingester<'_> {
         Ok(resolved.to_finds(self.index, answer, report, query, self.failures))
     }
 
-    /// Indexes missing or outdated documents. All documents that can be read directly come first and those that need
-    /// recognition second, so that none waits for a scan. A document that fails is reported with its reason and does
-    /// not affect the others. An index error fails the whole call. No document is started after `begin_by`.
+    /// Indexes missing or outdated documents. Documents that can be read directly come first and documents that need
+    /// recognition second, so that none waits for a scan. A document that fails is reported with a reason and does not
+    /// affect the others. An index error fails the whole call. No document is started after `begin_by`.
     pub(super) async fn ingest_all(
         &self,
         resolved: &ResolvedDocuments,
@@ -201,8 +200,8 @@ impl Ingester<'_> {
         Ok(report)
     }
 
-    /// Indexes a document unless it is already indexed. Waits while another task indexes it. A failure leaves nothing
-    /// half-written; of a document that breaks in the middle, the readable part is kept.
+    /// Indexes a document unless it is already indexed. Waits while another task indexes it. A failure leaves no
+    /// half-written document; if a document breaks in the middle, its readable part is retained.
     async fn ingest_one(
         &self,
         known: KnownDocument,
@@ -303,7 +302,7 @@ impl Ingester<'_> {
         let was_cut = self.index.entry(&id).is_some_and(|previous| previous.about.retry);
         about.retry = !was_cut && failure.as_ref().is_some_and(Failure::is_transient);
         if let Some(failure) = failure {
-            // Nothing of a cancelled document is stored. The next caller reads it from the start.
+            // Nothing is stored for a cancelled document. The next caller reads it from the start.
             if indexing.chunks() == 0 || is_uncached(&failure) {
                 return Ok(Err(failure));
             }
@@ -314,7 +313,7 @@ impl Ingester<'_> {
     }
 }
 
-/// Runs `work`, but starts it and waits for it only until `begin_by`. `None` if that time has passed.
+/// Starts `work` and waits for it, but only until `begin_by`. Returns `None` if that time has passed.
 async fn run_until<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match begin_by {
         Some(end) if Instant::now() >= end => None,
@@ -336,8 +335,8 @@ fn record_unread(known: &mut Option<RecognitionStamp>, reason: UnreadReason, now
 
 /// Maximum number of cached hashes, of about 200 bytes each.
 const MAX_CACHED_HASHES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
-/// Minimum age of a file's last change before its hash is cached. A more recent file may change again within the
-/// resolution of its timestamp.
+/// Minimum time since a file's last change before its hash is cached. A more recently changed file may change again
+/// within the resolution of its timestamp.
 const MIN_AGE: Duration = Duration::from_secs(2);
 
 /// Cache of file hashes.
@@ -384,8 +383,8 @@ impl Stamp {
 }
 
 impl Digests {
-    /// Returns the content hash of a file, or `None` if it exceeds `max_bytes`. Blocks until done or cancelled. The
-    /// file position does not change.
+    /// Returns the content hash of a file, or `None` if the file exceeds `max_bytes`. Blocks until done or cancelled.
+    /// The file position does not change.
     pub(super) fn of(
         &self,
         file: &File,
@@ -402,7 +401,7 @@ impl Digests {
             return Ok(Some(*hash));
         }
         let is_settled = stamp.is_settled();
-        // The file may grow while it is read.
+        // The file may grow during the read.
         let mut rest = CancellableReader { file, position: 0, cancel }.take(max_bytes.saturating_add(1));
         let hash = ContentHash::read(&mut rest)?;
         if rest.limit() == 0 {
@@ -422,8 +421,8 @@ impl Digests {
 /// Copies at most `max_bytes + 1` bytes of a file to an unnamed file in `folder` and returns the copy with its hash.
 /// Blocks.
 ///
-/// The hash is computed from the copy that is then read, so writes to the original cannot make them differ: the index
-/// is shared, and nobody may store false text under the hash of another user's document.
+/// The hash is computed from the same copy that is later read, so writes to the original cannot cause a mismatch: the
+/// index is shared, and no user may store false text under the hash of another user's document.
 pub(super) fn copy(
     file: &File,
     folder: &Path,

@@ -2,9 +2,9 @@
 //!
 //! - `ingest`: indexing of files; cache of hashes that avoids rereading unchanged files; stable copies.
 //! - `resolved`: identity of the documents in a request, and conversion of search results.
-//! - `reading`: selection of the parts to show, their size limits, and the cursor to continue from; pure.
+//! - `reading`: selection of the displayed parts, their size limits, and the cursor to continue from; pure.
 //!
-//! A document is indexed at its first search and shared by everyone who has the same bytes. Users find only documents
+//! A document is indexed at its first search and shared by all users who have the same bytes. Users only find documents
 //! that they have: a search names its documents, which are identified by their content.
 
 mod ingest;
@@ -44,14 +44,14 @@ pub struct Library {
 }
 
 impl Library {
-    /// Creates a library on the index described by `config`. Nothing is opened or started before it is needed. After
-    /// [`IndexConfig::rest_after`] without use, the memory is released.
+    /// Creates a library on the index described by `config`. Nothing is opened or started before it is needed. The
+    /// memory is released after [`IndexConfig::rest_after`] without use.
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
         let (digests, broken) = (Digests::default(), FailureCache::default());
         Self { extractor, lazy_index: LazyIndex::new(config), digests, broken }
     }
 
-    /// Commits pending writes and closes the index for good.
+    /// Commits pending writes and closes the index permanently.
     pub async fn close(&self) {
         self.lazy_index.close().await;
     }
@@ -61,7 +61,8 @@ impl Library {
         self.lazy_index.is_open().await
     }
 
-    /// Reads parts of a document. If a quick pass finds that it needs recognition, reads it again in a full pass.
+    /// Reads parts of a document. If a quick pass finds that the document needs recognition, reads it again in a full
+    /// pass.
     async fn parts(
         &self,
         document: OpenDocument,
@@ -94,13 +95,13 @@ impl Library {
         let named = Kind::of_name(&document.name);
         let (limits, row) = (self.lazy_index.config().reading, range.from.row);
         let letter_limits = [limits.pages, limits.sheets, limits.slides, limits.sections].map(|limit| limit.letters);
-        // The worker also returns the characters before those to show.
+        // The worker also returns the characters before the displayed ones.
         let before = usize::try_from(range.from.column).unwrap_or(usize::MAX);
         let letters = letter_limits.into_iter().max().unwrap_or(0).saturating_add(before);
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
         // Archives are read as a listing of their files, each of which is a separate document. The last page only
-        // applies to PDFs, with the default page count if the caller gives none.
+        // applies to PDFs, with the default page count if the caller specifies none.
         let count = range.count.unwrap_or(limits.pages.parts).max(1);
         let last = Some(range.first.max(1).saturating_add(count - 1));
         let wanted = WantedParts { named, first: range.first, last, window, listing: true, inner, password };
@@ -142,7 +143,7 @@ impl Library {
     ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, max_bytes) = (self.digests.clone(), self.extractor.limits().bytes_in);
         let recognition = self.extractor.recognition().stamp();
-        // Dropping this future cancels the blocking thread, too.
+        // Dropping this future also cancels the blocking thread.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
         let resolve = move || ResolvedDocuments::of(documents, each, &digests, max_bytes, recognition, &stop);
@@ -208,7 +209,7 @@ impl Library {
         progress: OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
-        // A caller who adds documents gets the state of each.
+        // A caller who adds documents receives the state of each document.
         let resolved = self.identify(documents, !again, cancel).await?;
         let named = |known: &KnownDocument| (known.id, known.name.clone());
         let names: Vec<(DocumentId, String)> = resolved.known.iter().map(named).collect();
@@ -269,7 +270,7 @@ impl fmt::Debug for Library {
 impl Knowledge for Library {
     fn is_document(&self, name: &str, head: &[u8]) -> bool {
         let named = Kind::of_name(name);
-        // The head does not show what the container holds, so the name decides.
+        // The head does not show the content of the container, so the name decides.
         if head.starts_with(b"PK\x03\x04") || head.starts_with(b"\xd0\xcf\x11\xe0") {
             return named.is_some_and(|kind| !kind.is_text());
         }
@@ -342,7 +343,7 @@ async fn until_cancelled<T>(
     Ok(done?)
 }
 
-/// Formats a failure as a sentence with its advice.
+/// Formats a failure as a sentence with advice.
 fn sentence(failure: &Failure) -> String {
     format!("{failure}; {}", failure.hint())
 }

@@ -1,4 +1,4 @@
-//! Selection of the parts of a document to show, their size limits, and the cursor to continue from. Pure.
+//! Selection of the displayed parts of a document, their size limits, and the cursor to continue from. Pure.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -31,12 +31,12 @@ impl Reader {
         Self { range: PartRange { first: range.first.max(1), ..range }, limits, ..Self::default() }
     }
 
-    /// Processes the next part. Breaks if no later part is wanted.
+    /// Processes the next part. Breaks if no later part is requested.
     pub(super) fn take(&mut self, part: Part) -> ControlFlow<()> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         self.last = Some(part.place.clone());
         self.seen = match part.place {
-            // Pages before the first requested one may be missing, and so are chart sheets.
+            // Pages before the first requested page may be missing, and so may chart sheets.
             DocumentPlace::Page(number)
             | DocumentPlace::ScannedPage(number)
             | DocumentPlace::Section { number, .. }
@@ -47,7 +47,7 @@ impl Reader {
         let is_full = is_new && self.seen > self.range.first && self.letters > self.limits.of(self.kind()).letters;
         let behind = is_full || self.seen >= self.range.first.saturating_add(self.wanted());
         if !whole && behind {
-            // Continue only if the total is unknown, in order to count the parts.
+            // Only continue if the total is unknown, in order to count the parts.
             let counted = self.head.as_ref().is_some_and(|head| head.parts.is_some());
             return if counted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         }
@@ -104,7 +104,7 @@ impl Reader {
     }
 }
 
-/// Returns true if the part is all of a document, or a piece of it that is not numbered.
+/// Returns true if the part is a whole document, or an unnumbered piece of a document.
 const fn is_whole(place: &DocumentPlace) -> bool {
     matches!(place, DocumentPlace::Whole | DocumentPlace::Lines { .. } | DocumentPlace::Inner { .. })
 }
@@ -135,8 +135,8 @@ fn label(part: &Part, number: u32) -> String {
     }
 }
 
-/// Returns as many parts as fit into `letters` characters. The first part is cut if necessary, so that the result is
-/// never empty because of its size.
+/// Returns as many parts as fit into `letters` characters. The first part is cut if necessary, so that its size never
+/// causes an empty result.
 fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
     let mut ends: HashMap<u32, u32> = HashMap::new();
     for (number, part) in &parts {
@@ -173,7 +173,7 @@ fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<Rea
             break;
         }
     }
-    // The last sheet has more rows that the window did not include.
+    // The last sheet has more rows that were not included in the window.
     if let Some(last) = fitting.last_mut().filter(|last| last.next.is_none() && last_row > 0)
         && last_row < end_of(last.number)
     {
@@ -191,18 +191,18 @@ struct Piece {
     text: String,
     extent: Option<Extent>,
     next: Option<PartCursor>,
-    /// True if the excerpt was cut for lack of room.
+    /// True if the excerpt was cut to fit.
     is_cut: bool,
     /// Last row in the excerpt, or 0 if there are no rows.
     last_row: u32,
 }
 
-/// Returns as many rows as fit, or an excerpt of a single row that is too long. `None` if there is no row from `from`
-/// on. `own` is the last row of this piece of the sheet, `end` the last row of the sheet.
+/// Returns as many rows as fit, or an excerpt of a single row that is too long. `None` if no rows remain at `from`.
+/// `own` is the last row of this piece of the sheet, `end` the last row of the sheet.
 fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> Option<Piece> {
     let remaining: Vec<Row> = table.rows.iter().filter(|row| row.number >= from.row).cloned().collect();
     let Some(first) = remaining.first().map(|row| row.number) else {
-        // An empty sheet is shown as such.
+        // An empty sheet is shown as empty.
         let is_empty = end == 0 && from == PartCursor::default();
         return is_empty.then(|| Piece { text: table.markdown(), ..Piece::default() });
     };
@@ -228,7 +228,8 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
     Some(Piece { text: table.markdown_of(&remaining[..least]), extent, next, is_cut, last_row: last })
 }
 
-/// Returns as many characters as fit, starting at the one-based position `from`. `None` if the text ends before it.
+/// Returns as many characters as fit, starting at the one-based position `from`, or `None` if the text ends before
+/// `from`.
 fn characters(text: &str, from: u32, letters: usize) -> Option<Piece> {
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let total = text.chars().count();

@@ -25,10 +25,10 @@ const READER_VERSION: u32 = 13;
 /// Time limit for scanning texts with a regular expression.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Documents of a request that could be identified, and those that could not.
+/// Documents of a request: those that could be identified and those that could not.
 pub(super) struct ResolvedDocuments {
     pub(super) known: Vec<KnownDocument>,
-    /// Names of the other documents with the reason.
+    /// Names of the other documents, each with a reason.
     pub(super) unreadable: Vec<(String, String)>,
     /// Recognition that is currently available.
     pub(super) recognition: RecognitionStamp,
@@ -37,8 +37,8 @@ pub(super) struct ResolvedDocuments {
 impl ResolvedDocuments {
     /// Hashes documents of up to `max_bytes`. Blocks until done or cancelled.
     ///
-    /// Without recognition an image cannot answer anything, so images among other documents are skipped. They are
-    /// included if `each` is set, because the caller wants the state of every document, or if there is only one
+    /// Without recognition, an image cannot answer anything, so images among other documents are skipped. Images are
+    /// included if `each` is set, because the caller requests the state of every document, or if there is only one
     /// document.
     pub(super) fn of(
         documents: Vec<OpenDocument>,
@@ -80,7 +80,7 @@ impl ResolvedDocuments {
         resolved
     }
 
-    /// Returns the documents, each with its place.
+    /// Returns the documents, each with the hash of its path.
     pub(super) fn places(&self) -> impl Iterator<Item = (DocumentId, Option<u64>)> {
         self.known.iter().map(|known| (known.id, known.place))
     }
@@ -110,8 +110,8 @@ impl ResolvedDocuments {
         self.known.iter().filter(is_locked).map(|known| known.name.clone()).collect()
     }
 
-    /// Converts the answer and adds the problems: unidentified documents, those in the report, and those that were read
-    /// in part.
+    /// Converts the answer and adds the problems: unidentified documents, documents in the report, and documents that
+    /// were only partly read.
     pub(super) fn to_finds(
         &self,
         index: &IndexHandle,
@@ -148,8 +148,8 @@ impl ResolvedDocuments {
     }
 }
 
-/// Hash of the path of an open file and of the path inside it. `None` if the path is unknown, as on systems other than
-/// Linux.
+/// Hash of the path of an open file and of the path inside the file. `None` if the path is unknown, as on systems other
+/// than Linux.
 fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let hash = ContentHash::of(path.is_absolute().then(|| path.as_os_str().as_bytes())?);

@@ -17,7 +17,7 @@ pub(crate) struct HighlightTerms {
 }
 
 impl HighlightTerms {
-    /// Collects the terms of a query and of words that corrected its typos.
+    /// Collects the terms of a query and of the words that correct its typos.
     pub(crate) fn new(parsed: &ParsedQuery, corrections: &[String]) -> Self {
         let mut needles = Self::default();
         for unit in &parsed.units {
@@ -103,7 +103,7 @@ fn phrase_marks(phrase: &[Token], whole: &[&Token], text: &str) -> Vec<Range<usi
     whole.windows(phrase.len()).filter(|here| is_phrase(here)).filter_map(range).collect()
 }
 
-/// Positions of a single character, which is the first of a pair or the last of a run.
+/// Positions of a single character that is the first of a pair or the last of a run.
 fn letter_marks(letter: &str, whole: &[&Token], text: &str) -> Vec<Range<usize>> {
     let found = whole.iter().filter(|token| token.form != Form::Word && token.text.starts_with(letter));
     let range = |token: &&Token| {
@@ -138,7 +138,7 @@ pub struct Snippet {
 
 const ELLIPSIS: &str = "…";
 
-/// Returns about `letters` characters of a text, where it has the most hits.
+/// Returns an excerpt of about `letters` characters around the most hits in a text.
 pub fn around(text: &str, marks: &[Range<usize>], letters: usize) -> Snippet {
     let window = window(text, marks, letters);
     let part = text.get(window.clone()).unwrap_or_default();
@@ -160,7 +160,7 @@ fn window(text: &str, marks: &[Range<usize>], letters: usize) -> Range<usize> {
     if text.chars().nth(letters + letters / 4).is_none() {
         return 0..text.len();
     }
-    // Choose the hit with the most hits in its window, the first of several.
+    // Choose the hit with the most hits in its window. If there are several, choose the first.
     let reach = |from: usize| end_of(text, from, letters * 3 / 4);
     let best = marks.iter().enumerate().max_by_key(|(index, mark)| {
         let end = reach(mark.start);

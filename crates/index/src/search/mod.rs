@@ -1,12 +1,12 @@
-//! Search: from a query by a user or a model to places that can be cited.
+//! Search: from a query by a user or a model to locations that can be cited.
 //!
 //! - [`parse`]: splits a query into words and phrases; accepts any input.
 //! - [`plan`]: translates words and phrases to index queries with weights, restricted to visible documents.
 //! - [`words`]: ranks chunks by these queries.
-//! - [`pattern`]: regular expressions. The index selects the chunks that can match, and these are scanned.
+//! - [`pattern`]: regular expressions. The index selects the chunks that can match, and these chunks are scanned.
 //! - [`marks`]: positions of hits, and snippets.
 //!
-//! Exact phrases come first, then the chunks that contain the most words of the query, weighted by rarity.
+//! Exact phrases come first, followed by the chunks that contain the most query words, weighted by rarity.
 
 pub mod marks;
 pub mod parse;
@@ -69,8 +69,8 @@ fn hit(planner: &Planner<'_>, candidate: &Candidate, chunk: Chunk, marks: &[Rang
     })
 }
 
-/// Adds the chunks next to each hit. A chunk on another page or sheet is left out, because it would be cited with the
-/// place of the hit.
+/// Adds the neighbouring chunks to each hit. A chunk on another page or sheet is omitted, because it would be cited
+/// with the location of the hit.
 fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
     for hit in hits {
         let (owner, place) = (hit.owner, &hit.chunk.place);
@@ -94,7 +94,7 @@ pub(crate) const MAX_HITS: usize = 200;
 /// Search request with its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Documents that the caller may see. No others are searched.
+    /// Documents that the caller may see. No other documents are searched.
     pub documents: Vec<VisibleDocument>,
     /// Words or regular expression to search for.
     pub query: Query,
@@ -102,7 +102,7 @@ pub struct Request {
     pub limit: usize,
     /// True to include the chunks before and after each hit.
     pub context: bool,
-    /// Time limit for scanning texts. Hits found by then are returned.
+    /// Time limit for scanning texts. Hits found within the limit are returned.
     pub within: Duration,
 }
 
@@ -118,7 +118,7 @@ impl Request {
 pub struct VisibleDocument {
     /// Key of the document.
     pub id: DocumentId,
-    /// Name for citations, as the caller knows it.
+    /// Name for citations, as used by the caller.
     pub name: String,
 }
 
@@ -127,7 +127,7 @@ pub struct VisibleDocument {
 pub enum Query {
     /// Words with `"phrases in quotes"`, `word*`, `OR` and `NOT`. Any text is valid.
     Words(String),
-    /// Regular expression, case-insensitive by default, whose `^` and `$` match at line ends. An invalid one is
+    /// Regular expression, case-insensitive by default, whose `^` and `$` match at line ends. An invalid expression is
     /// searched as words, with a note.
     Regex(String),
 }
@@ -139,9 +139,9 @@ pub struct Answer {
     pub hits: Vec<Hit>,
     /// False if scanning timed out, so that hits may be missing.
     pub complete: bool,
-    /// True if there are more matches than requested, as far as that is known without extra work.
+    /// True if there are more matches than requested, as far as is known without extra work.
     pub more: bool,
-    /// True if a quoted phrase does not occur, so that the hits contain only some of its words.
+    /// True if a quoted phrase does not occur, so that the hits only contain some of its words.
     pub is_loose: bool,
     /// Notes for the caller, each a sentence without its full stop.
     pub notes: Vec<String>,
@@ -159,7 +159,7 @@ impl Answer {
 /// Chunk that matches the query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// Ordinal of the chunk in the document, starting at 0. One is skipped after each page.
+    /// Ordinal of the chunk in the document, starting at 0. One ordinal is skipped after each page.
     pub ordinal: u32,
     /// Citation such as `report.pdf p. 12`, `data.xlsx Sales!A2:F20` or `deck.pptx slide 7`.
     pub citation: String,
@@ -167,7 +167,7 @@ pub struct Hit {
     pub score: f32,
     /// Excerpt with the hits.
     pub snippet: Snippet,
-    /// Complete chunk with its place.
+    /// Complete chunk with its location.
     pub chunk: Chunk,
     /// Text of the previous chunk, if requested.
     pub before: Option<String>,

@@ -1,4 +1,4 @@
-//! Query parser. It never fails: syntax that makes no sense is read as words.
+//! Query parser. Parsing never fails: invalid syntax is read as words.
 
 use crate::analyze::{
     Dictionary, Form,
@@ -8,12 +8,12 @@ use crate::analyze::{
     stems,
 };
 
-/// Number of bytes of a query that are read.
+/// Number of bytes of a query that are parsed. The rest is ignored.
 const MAX_QUERY_BYTES: usize = 2000;
 /// Maximum number of words in a query.
 const MAX_WORDS: usize = 24;
 
-/// Field names that models often use. There are no such fields, so the prefix is dropped.
+/// Field names that models often use. The fields do not exist, so the prefix is dropped.
 const FIELD_NAMES: [&str; 12] = [
     "title", "text", "body", "content", "heading", "page", "file", "filename", "name", "document", "author", "subject",
 ];
@@ -43,7 +43,7 @@ pub enum Unit {
         /// Stem in each language.
         stems: Vec<String>,
     },
-    /// Word of a script without spaces, such as Chinese.
+    /// Word in a script without spaces, such as Chinese.
     Letters(String),
     /// Lowercase prefix of words.
     Prefix(String),
@@ -133,7 +133,7 @@ const OPERATORS: [&str; 3] = ["AND", "OR", "NOT"];
 
 impl Piece<'_> {
     /// Returns true if the piece shows that the query is not all in capitals, so that `AND`, `OR` and `NOT` are
-    /// operators. A line in capitals, as copied from a form, has no operators.
+    /// operators. A line in capitals, such as text copied from a form, has no operators.
     fn is_no_capitals(&self) -> bool {
         let (Self::Quoted(text) | Self::Plain(text)) = self;
         let is_capitals = text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase);
@@ -238,7 +238,7 @@ fn joined(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
     units
 }
 
-/// Segments a run of a script without spaces. Only a Chinese dictionary is available, so other runs stay whole. Han
+/// Segments a run in a script without spaces. Only a Chinese dictionary is available, so other runs stay whole. Han
 /// characters next to kana are Japanese and are not segmented.
 fn cut(letters: &str, dictionary: &Dictionary) -> Vec<String> {
     use crate::analyze::normal::Script;

@@ -1,5 +1,5 @@
-//! Search by regular expression. The index selects the chunks that contain what every match needs, and only these are
-//! scanned.
+//! Search by regular expression. The index selects the chunks that contain what every match requires, and only these
+//! chunks are scanned.
 
 use std::{ops::Range, time::Instant};
 
@@ -54,14 +54,14 @@ impl Pattern {
             .build()
             .map_err(|error| match error {
                 regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-                // The last line is the message; the lines above show the position.
+                // The last line is the message; the lines above it show the position.
                 error => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
             })?;
         Ok(Self { regex, requirement: Requirement::of(pattern) })
     }
 
     fn marks(&self, text: &str) -> Vec<Range<usize>> {
-        // Empty matches, as of `x*`, are not hits.
+        // Empty matches, such as those of `x*`, are not hits.
         self.regex
             .find_iter(text)
             .map(|found| found.range())
@@ -114,15 +114,15 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> R
     Ok(answer)
 }
 
-/// Minimum number of characters of a partial word. Shorter ones occur in too many words.
+/// Minimum number of characters in a partial word. Shorter ones occur in too many words.
 const MIN_LITERAL: usize = 3;
-/// Maximum number of characters of a partial word. Longer ones make the automaton too large.
+/// Maximum number of characters in a partial word. Longer ones make the automaton too large.
 const MAX_LITERAL: usize = 32;
 /// Maximum number of alternatives that are looked up separately.
 const MAX_ALTERNATIVES: usize = 32;
 
-/// Matches the rest of a word in a script with spaces. Excluding other scripts skips most terms, which are pairs of
-/// their characters.
+/// Matches the rest of a word in a script with spaces. Excluding other scripts skips most terms, which are character
+/// pairs in these scripts.
 const SPACED_SCRIPTS: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
 
 /// Condition that every match fulfils.
@@ -139,7 +139,8 @@ pub(crate) enum Requirement {
 }
 
 impl Requirement {
-    /// Derives the condition for matches of an expression. [`Nothing`](Self::Nothing) if it cannot be parsed.
+    /// Derives the condition for matches of an expression, or [`Nothing`](Self::Nothing) if the expression cannot be
+    /// parsed.
     pub(crate) fn of(pattern: &str) -> Self {
         // Parsed as case-sensitive, since the literals are compared in lower case anyway.
         let parsed = ParserBuilder::new().multi_line(true).nest_limit(64).build().parse(pattern);
@@ -191,7 +192,7 @@ impl Requirement {
         }
     }
 
-    /// Returns a query for the chunks that can match. `None` if any chunk can.
+    /// Returns a query for the chunks that can match, or `None` if any chunk can match.
     pub(crate) fn query(&self, planner: &Planner<'_>) -> Option<Box<dyn Query>> {
         match self {
             Self::Nothing => None,
@@ -212,7 +213,7 @@ fn all_of(queries: Vec<Box<dyn Query>>) -> Option<Box<dyn Query>> {
     Some(Box::new(BooleanQuery::new(queries.into_iter().map(|query| (Occur::Must, query)).collect())))
 }
 
-/// Returns the text that the expression matches, in lower case, if it matches only that text in any case.
+/// Returns the text that the expression matches, in lower case, if the expression only matches that text in any case.
 fn letters(hir: &Hir) -> Option<String> {
     match hir.kind() {
         HirKind::Literal(literal) => std::str::from_utf8(&literal.0).ok().map(str::to_lowercase),
@@ -233,7 +234,7 @@ fn normalised_letter(letter: char) -> String {
     crate::analyze::exact::small(crate::analyze::normal::Normal::new(letter.encode_utf8(&mut [0; 4])).text())
 }
 
-/// Term that every text containing some literal has.
+/// Term that occurs in every text that contains some literal.
 #[derive(Debug, PartialEq, Eq)]
 struct RequiredTerm {
     text: String,

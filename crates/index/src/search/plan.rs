@@ -1,5 +1,5 @@
 //! Translation of parsed queries to index queries, restricted to visible documents: the index terms for each word, and
-//! its weight.
+//! the weight of the word.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry::Vacant};
 
@@ -46,7 +46,7 @@ impl Planner<'_> {
         query.map_or_else(|| Ok(FoundChunks::new()), |query| Ok(self.view.searcher.search(&query, &DocSetCollector)?))
     }
 
-    /// Query for chunks with an excluded unit.
+    /// Query for chunks that contain an excluded unit.
     pub(crate) fn excluded(&self, unit: &Unit) -> Option<Part> {
         Some(match unit {
             Unit::Word { stems, .. } => {
@@ -58,12 +58,12 @@ impl Planner<'_> {
         })
     }
 
-    /// Query for chunks with this term.
+    /// Query for chunks that contain this term.
     pub(crate) fn term(&self, field: Field, text: &str) -> Part {
         Box::new(TermQuery::new(Term::from_field_text(field, text), IndexRecordOption::WithFreqs))
     }
 
-    /// Query for an exact text. `None` if it has no terms.
+    /// Query for an exact text, or `None` if the text has no terms.
     pub(crate) fn phrase(&self, text: &str) -> Option<Part> {
         let terms = phrase_terms(text);
         Some(match terms.as_slice() {
@@ -78,13 +78,13 @@ impl Planner<'_> {
         })
     }
 
-    /// Query for chunks with a term that matches the expression as a whole. `None` if the expression is too large.
+    /// Query for chunks with a term that matches the whole expression, or `None` if the expression is too large.
     pub(crate) fn matching(&self, expression: &str) -> Option<Part> {
         RegexQuery::from_pattern(expression, self.view.fields.exact).ok().map(|query| Box::new(query) as Part)
     }
 }
 
-/// Returns the terms of a phrase with their positions in it.
+/// Returns the terms of a phrase with their positions in the phrase.
 pub(crate) fn phrase_terms(text: &str) -> Vec<Token> {
     let mut terms = tokens(text);
     terms.retain(|token| token.form != Form::Part);
@@ -118,7 +118,8 @@ impl AllowedDocuments {
         allowed
     }
 
-    /// Builds a candidate from a chunk's key. `None` if the document is not visible or the key is that of an entry.
+    /// Builds a candidate from a chunk's key, or returns `None` if the document is not visible or the key belongs to an
+    /// entry.
     pub(crate) fn candidate(&self, key: u64, address: DocAddress, score: Score) -> Option<Candidate> {
         let (owner, ordinal) = split_key(key);
         let position = *self.positions.get(&owner)?;
@@ -126,10 +127,10 @@ impl AllowedDocuments {
     }
 }
 
-/// Matching chunk whose text is not loaded yet.
+/// Matching chunk whose text has not been loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
-    /// Position of its document in the request.
+    /// Position of the candidate's document in the request.
     pub(crate) position: usize,
     pub(crate) owner: u32,
     pub(crate) ordinal: u32,
@@ -144,17 +145,17 @@ impl Candidate {
     }
 }
 
-/// Weight of a word in a chunk's heading only, relative to one in its text.
+/// Weight of a word that only occurs in a chunk's heading, relative to a word in its text.
 const HEADING_WEIGHT: f32 = 0.5;
-/// Weight of a part of a unit: a pair of characters, or a word of a phrase.
+/// Weight of part of a unit: a pair of characters, or a word in a phrase.
 const PART_WEIGHT: f32 = 0.3;
 /// Weight of a word that corrects a typo.
 const CORRECTION_WEIGHT: f32 = 0.8;
-/// Maximum number of chunks with a word for it to count as a possible typo.
+/// Maximum number of chunks that contain a possible typo. More frequent words are not corrected.
 const MAX_TYPO_CHUNKS: u64 = 3;
-/// Minimum length of a word that counts as a possible typo.
+/// Minimum length of a possible typo. Shorter words are not corrected.
 const MIN_TYPO_LETTERS: usize = 4;
-/// First term of scripts without spaces. Typos are not looked up beyond it, since each of those terms differs by one
+/// First term in scripts without spaces. Typos are not looked up beyond it, since each of those terms differs by one
 /// character from many others.
 const FIRST_UNSPACED_TERM: &str = "\u{2e80}";
 /// Maximum number of corrections for one word.
@@ -164,7 +165,7 @@ const MAX_CORRECTIONS: usize = 8;
 /// distinguished.
 const MAX_COUNTED_CORRECTIONS: usize = 64;
 const FREQUENCY_CAP: u64 = 100;
-/// Maximum number of chunks that are checked when visible chunks with a word are counted.
+/// Maximum number of chunks that are checked when counting visible chunks that contain a word.
 const MAX_CHECKED_CHUNKS: usize = 20_000;
 
 /// Addresses of matching chunks.
@@ -174,7 +175,7 @@ pub(super) type FoundChunks = HashSet<DocAddress>;
 pub(super) struct Concept {
     pub(super) weight: f32,
     pub(super) alternatives: Vec<Alternative>,
-    /// True if chunks without it are not hits, as long as there are chunks with it.
+    /// True if chunks without the concept are not hits, as long as there are chunks with it.
     pub(super) is_required: bool,
 }
 
@@ -243,7 +244,7 @@ impl<'a> Concepts<'a> {
         }
         let mut share = share;
         let may_be_wrong = exact.chars().count() >= MIN_TYPO_LETTERS && exact.chars().all(char::is_alphabetic);
-        // Rarity is measured in visible documents only; those of others do not count.
+        // Rarity is only measured in visible documents; other documents do not count.
         let mut seen = if may_be_wrong { 0 } else { u64::MAX };
         for stem in stems.iter().filter(|_| may_be_wrong) {
             seen += self.seen(&Term::from_field_text(self.planner.view.fields.words, stem), MAX_TYPO_CHUNKS + 1)?;
@@ -266,7 +267,7 @@ impl<'a> Concepts<'a> {
         Ok(())
     }
 
-    /// Adds the term of a word in text and headings. Returns the number of chunks with the word in their text.
+    /// Adds the term for a word in texts and headings. Returns the number of chunks whose text contains the word.
     fn take(&self, word: &str, quality: f32, into: &mut Vec<Alternative>) -> Result<u64, IndexError> {
         let fields = &self.planner.view.fields;
         let is_there =
@@ -328,7 +329,7 @@ impl<'a> Concepts<'a> {
         Ok(())
     }
 
-    /// Counts the visible chunks with a term, up to `most`. At most [`MAX_CHECKED_CHUNKS`] chunks are checked.
+    /// Counts the visible chunks that contain a term, up to `most`. At most [`MAX_CHECKED_CHUNKS`] chunks are checked.
     fn seen(&self, term: &Term, most: u64) -> Result<u64, IndexError> {
         let mut left =
             MAX_CHECKED_CHUNKS.min(usize::try_from(self.planner.view.searcher.doc_freq(term)?).unwrap_or(usize::MAX));
@@ -367,7 +368,7 @@ impl<'a> Concepts<'a> {
                 }
             }
         }
-        // A word that is equally rare may be a typo as well.
+        // A word that is equally rare may also be a typo.
         words.retain(|(chunks, found)| found != word && *chunks > frequency && found.chars().all(char::is_alphabetic));
         words.sort_by(|one, other| other.cmp(one));
         words.truncate(MAX_COUNTED_CORRECTIONS);

@@ -1,5 +1,5 @@
-//! Search by words. The rank of a chunk depends foremost on the query's words that it contains, weighted by rarity.
-//! Words that it lacks count partly if the previous or next chunk on the same page contains them.
+//! Search by words. The rank of a chunk mainly depends on the query words that the chunk contains, weighted by rarity.
+//! Missing words count partly if the previous or next chunk on the same page contains them.
 //!
 //! Chunks have about the same length, so repetitions of a word add little, and so does an occurrence in the heading.
 
@@ -23,10 +23,10 @@ use crate::{
     index::{IndexError, view::View},
 };
 
-/// Maximum number of words in a query that is also searched as one exact phrase. Longer ones are mostly questions,
+/// Maximum number of words in a query that is also searched as one exact phrase. Longer queries are mostly questions,
 /// which occur in no text.
 const MAX_PHRASE_WORDS: usize = 10;
-/// Number of chunks that are examined per hit: several on one page count as one hit if there are others.
+/// Number of chunks that are examined per hit: several chunks on one page count as one hit if there are others.
 const CHUNKS_PER_HIT: usize = 3;
 
 /// Returns the chunks that match the most words.
@@ -51,8 +51,8 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * CHUNKS_PER_HIT)?;
     answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &corrections))?;
     answer.is_loose = is_loose;
-    // With several words nearly every chunk has one of them, so the number of matches only means something if each
-    // match has all.
+    // With several words, nearly every chunk contains one of them, so the number of matches only means something if
+    // each match contains all words.
     let has_all = parsed.units.len() == 1 || has_phrase(&parsed);
     answer.more = has_all && !is_loose && candidates.len() > answer.hits.len();
     Ok(answer)
@@ -63,7 +63,8 @@ fn has_phrase(parsed: &ParsedQuery) -> bool {
     !parsed.any && parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)))
 }
 
-/// Returns the best candidates, and true if a quoted phrase does not occur and they contain only some of its words.
+/// Returns the best candidates. Also returns true if a quoted phrase does not occur, so that the candidates only
+/// contain some of its words.
 fn candidates(
     planner: &Planner<'_>,
     concepts: Vec<Concept>,
@@ -93,7 +94,7 @@ fn candidates(
     Ok((candidates, is_loose))
 }
 
-/// Selects the best chunk of each page first, then others of the same pages if there is room.
+/// Selects the best chunk of each page first, followed by other chunks of the same pages if the limit allows.
 fn hits(
     planner: &Planner<'_>,
     candidates: &[Candidate],
@@ -113,7 +114,7 @@ fn hits(
     others.truncate(limit.saturating_sub(chosen.len()));
     chosen.append(&mut others);
     chosen.sort_by(|(one, _), (other, _)| other.score.total_cmp(&one.score));
-    // Highlight only the selected chunks, since this tokenizes their text.
+    // Only highlight the selected chunks, since highlighting tokenizes their text.
     let marked = |(candidate, chunk): (&Candidate, Chunk)| {
         let marks = needles.marks(&chunk.text);
         hit(planner, candidate, chunk, &marks)
@@ -121,7 +122,7 @@ fn hits(
     Ok(chosen.into_iter().filter_map(marked).collect())
 }
 
-/// Returns the page or slide of a place, with the path of its document in an archive. `None` for other places.
+/// Returns the page or slide of a location, with the path of its document in an archive, or `None` for other locations.
 fn page_of(place: &DocumentPlace) -> Option<(Option<&str>, u32)> {
     match place {
         DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
@@ -134,21 +135,21 @@ fn page_of(place: &DocumentPlace) -> Option<(Option<&str>, u32)> {
 
 /// Maximum bonus for repetitions of a word in a chunk, as a share of its weight.
 const REPETITION_BONUS: f32 = 0.3;
-/// Share of a chunk's length in its length normalisation.
+/// Share of a chunk's length in the length normalisation.
 const LENGTH_SHARE: f32 = 0.2;
-/// Bonus for a word of the text that is also in the heading. Not more than what repetitions can add.
+/// Bonus for a word in the text that also occurs in the heading. At most as much as repetitions can add.
 const HEADING_BONUS: f32 = 0.25;
-/// Factor for words that the chunk lacks but a neighbour on the same page has. A page may introduce its subject in one
-/// paragraph and give the answer in the next.
+/// Factor for words that the chunk does not contain but a neighbour on the same page does. A page may introduce its
+/// subject in one paragraph and give the answer in the next one.
 const NEIGHBOUR_FACTOR: f32 = 0.4;
 /// Bonus for the exact query, larger than the weight of all words, so that exact matches come first.
 const EXACT_BONUS: f32 = 1000.0;
 
 /// Ranking criteria of a query.
 struct RankQuery {
-    /// Concepts, with the rarest first.
+    /// Concepts, the rarest one first.
     concepts: Vec<Concept>,
-    /// Chunks to which the search is restricted. `None` for all.
+    /// Chunks to which the search is restricted, or `None` for all chunks.
     within: Option<FoundChunks>,
     without: FoundChunks,
     /// Chunks that contain the exact query.
@@ -161,7 +162,7 @@ struct Tally {
     score: f32,
     /// Bit set of the first concepts that the chunk contains.
     concepts: u32,
-    /// Weight of the current concept in the text of the chunk, and in its heading.
+    /// Weight of the current concept in the chunk's text, and in its heading.
     text: f32,
     heading: f32,
 }
@@ -180,7 +181,8 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
                 continue;
             }
             let (address, key) = (DocAddress::new(segment, doc), keys.get_val(doc));
-            // Chunks of a page are mostly neighbours, because up to 64 are written together. Others are not considered.
+            // Chunks on a page are mostly neighbours, because up to 64 are written together. Other chunks are not
+            // considered.
             let neighbours = |other: Option<DocId>| {
                 let lacking = tallies.get(other? as usize)?.concepts & !tally.concepts;
                 (lacking != 0 && keys.get_val(other?).abs_diff(key) == 1).then_some(lacking)
@@ -204,7 +206,7 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
     Ok(found)
 }
 
-/// Scores the chunks of a segment. `average` is the mean length of a chunk in words.
+/// Scores the chunks in a segment. `average` is the mean length of a chunk in words.
 fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuery) -> Result<Vec<Tally>, IndexError> {
     let reader = view.searcher.segment_reader(segment);
     let lengths = reader.get_fieldnorms_reader(view.fields.words)?;

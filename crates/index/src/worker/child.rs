@@ -1,4 +1,4 @@
-//! Worker side: drops its privileges, reads one document, sends what it found, and exits.
+//! Worker side: drops its privileges, reads one document, sends the content, and exits.
 
 use std::{
     ffi::OsString,
@@ -18,11 +18,11 @@ use crate::{
 use agentd_confine::{Access, ProcessLimits};
 use agentd_core::knowledge::Password;
 
-/// Stack size of the reader thread. Nested documents make the parsers recurse. An overflow ends only the worker.
+/// Stack size of the reader thread. Nested documents make the parsers recurse. A stack overflow only ends the worker.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Entry point of the document worker: reads a document from standard input and writes frames to standard output.
-/// `arguments` are those after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). The process does nothing else.
+/// `arguments` are the arguments after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). The process does nothing else.
 pub fn run_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(super::WORKER_ARGUMENT, "read a document", arguments, |job| {
         let mut job: Job = serde_json::from_slice(job)?;
@@ -30,7 +30,7 @@ pub fn run_worker(arguments: &[OsString]) -> ExitCode {
         let recognition = std::mem::take(&mut job.recognition);
         let threads = recognition.budget().map_or(1, |budget| u32::try_from(budget.threads).unwrap_or(1));
         let scanner = extract::Scanner::new(recognition);
-        // The limit is wall-clock time. Several threads use up processor time faster.
+        // The limit is wall-clock time. Several threads use processor time faster.
         let limits = Limits { time: job.limits.time.saturating_mul(threads), ..job.limits };
         run_confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
     })
@@ -43,7 +43,7 @@ pub(crate) fn run_confined(
 ) -> io::Result<()> {
     let limits = ProcessLimits { memory: limits.memory, time: Some(limits.time), open_files: OPEN_FILES };
     let (file, out) = agentd_confine::enter(&limits, &Access::Nothing)?;
-    // Panics are reported as a failure; nothing reads a message.
+    // Panics are reported as a failure; no process reads a panic message.
     std::panic::set_hook(Box::new(|_| {}));
     let reader = thread::Builder::new().name("extract".to_owned()).stack_size(STACK_BYTES);
     reader.spawn(move || emit(out, file))?.join().map_err(|_| io::Error::other("the reader panicked"))?
@@ -99,7 +99,7 @@ pub(crate) fn read_all(mut file: File, limits: &Limits) -> Result<Vec<u8>, Failu
     let size = file.metadata().map_or(0, |metadata| metadata.len()).min(most);
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX)).map_err(|_| no_memory())?;
-    // The file may grow while it is read, so its reported size is only a hint.
+    // The file may grow during the read, so its reported size is only a hint.
     (&mut file).take(most).read_to_end(&mut bytes).map_err(|error| match error.kind() {
         io::ErrorKind::OutOfMemory => no_memory(),
         _ => Failure::Worker(format!("its bytes could not be read: {error}")),

@@ -1,4 +1,4 @@
-//! Daemon side: starts workers and validates everything they send.
+//! Daemon side: starts workers and validates everything that they send.
 
 use std::{
     fs::File,
@@ -40,8 +40,8 @@ pub struct Extractor {
     program: PathBuf,
     limits: Limits,
     recognition: Option<RecognitionConfig>,
-    /// Permits for workers that read. Limited because a worker may use much memory. `recognising` limits those that run
-    /// OCR.
+    /// Permits for workers that read. Limited because a worker may use much memory. `recognising` limits the workers
+    /// that run OCR.
     reading: Arc<Semaphore>,
     recognising: Arc<Semaphore>,
 }
@@ -50,9 +50,9 @@ pub struct Extractor {
 const MAX_RECOGNITIONS: usize = 1;
 
 impl Extractor {
-    /// Creates an extractor without starting anything. `program` must call [`run_worker`](super::run_worker) if its
-    /// first argument is [`WORKER_ARGUMENT`]. `/proc/self/exe` refers to the daemon's executable even after its file
-    /// was replaced. At most `at_once` workers read concurrently, and one more may run recognition.
+    /// Creates an extractor without starting anything. `program` must call [`run_worker`](super::run_worker) if the
+    /// first argument is [`WORKER_ARGUMENT`]. `/proc/self/exe` refers to the daemon's executable even after the file
+    /// has been replaced. At most `at_once` workers read concurrently, and one more may run recognition.
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
         let turns = |count: usize| Arc::new(Semaphore::new(count.max(1)));
         Self { program, limits, recognition: None, reading: turns(at_once), recognising: turns(MAX_RECOGNITIONS) }
@@ -73,7 +73,7 @@ impl Extractor {
         &self.limits
     }
 
-    /// Waits for a turn and starts to read the requested parts of an open file. [`Extraction::next`] returns the
+    /// Waits for a turn and starts reading the requested parts of an open file. [`Extraction::next`] returns the
     /// results; dropping the extraction kills the worker.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Extractor {
         Ok(WorkerTurn { recognition, _permit: permit })
     }
 
-    /// Starts to read the requested parts of a document, in a turn obtained from [`turn`](Self::turn).
+    /// Starts reading the requested parts of a document, in a turn obtained from [`turn`](Self::turn).
     ///
     /// # Errors
     /// If the file is not regular or is too large, or if no worker can be started.
@@ -174,12 +174,12 @@ pub(crate) fn command(program: &Path, argument: &str, job: &impl Serialize) -> i
     Ok(command)
 }
 
-/// Environment of a worker. It starts the threads that it needs itself, and every idle thread or arena takes address
-/// space.
+/// Environment of a worker. The worker itself starts the threads that it needs, and every idle thread or arena takes
+/// address space.
 const THREAD_LIMITS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
 
 /// Returns a pipe with the private data followed by the file. Arguments would be visible to other users. A thread fills
-/// the pipe and ends when the reader closes it.
+/// the pipe and ends when the reader closes the pipe.
 fn pipe_with_private_data(file: File, private: &PrivateData, most: u64) -> io::Result<io::PipeReader> {
     let preface = agentd_confine::frame(&serde_json::to_vec(private)?, PRIVATE_BYTES)
         .map_err(|_| io::Error::other("the password or the path is too long"))?;
@@ -196,7 +196,7 @@ fn pipe_with_private_data(file: File, private: &PrivateData, most: u64) -> io::R
     Ok(reader)
 }
 
-/// Reader that starts at the beginning of a file, independent of its shared position, and fails once cancelled.
+/// Reader that starts at the beginning of a file, independent of the file's shared position, and fails once cancelled.
 pub(crate) struct CancellableReader<'a> {
     pub(crate) file: &'a File,
     pub(crate) position: u64,
@@ -214,7 +214,7 @@ impl io::Read for CancellableReader<'_> {
     }
 }
 
-/// Document that is being read. Dropping it kills the worker.
+/// Document that is being read. Dropping the extraction kills the worker.
 #[derive(Debug)]
 pub struct Extraction {
     child: Child,
@@ -226,7 +226,7 @@ pub struct Extraction {
     deadline: Instant,
     cancel: CancellationToken,
     is_over: bool,
-    /// Released when this is dropped, after the worker was killed.
+    /// Released when the extraction is dropped, after the worker has been killed.
     _turn: WorkerTurn,
 }
 
@@ -244,7 +244,7 @@ impl Extraction {
                 () = self.cancel.cancelled() => return self.fail(Failure::Cancelled),
             };
             return match frame {
-                // Repeated frames do no harm: a worker that only sends these runs into its deadline.
+                // Repeated frames do no harm: a worker that only sends such frames runs into its deadline.
                 Ok(Ok(Some(Frame::Recognised(kind)))) => {
                     self.recognised = Some(kind);
                     continue;
@@ -274,7 +274,7 @@ impl Extraction {
     }
 
     fn kill(&mut self) {
-        // Only before the child was waited for: until then its process id and its group id cannot be reused.
+        // Only before waiting for the child: until then, its process ID and its group ID cannot be reused.
         let leader = self.child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1);
         if let Some(leader) = leader {
             // A failure means that the group is already gone.
@@ -330,7 +330,7 @@ async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, S
     }
 }
 
-/// Validates what a worker sends, independent of the document type.
+/// Validates what a worker sends, regardless of the document type.
 #[derive(Debug, Default)]
 struct Checks {
     has_head: bool,
@@ -363,7 +363,7 @@ const OUT_OF_MEMORY: &str = "memory allocation of";
 /// Message of the Rust runtime on a stack overflow.
 const STACK_OVERFLOW: &str = "has overflowed its stack";
 
-/// Derives a failure from the exit of a worker that reported none. `stderr` holds the start of its standard error.
+/// Derives a failure from the exit of a worker that reported none. `stderr` contains the start of its standard error.
 fn classify_exit(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
     let broken = |reason: &str| match kind {
         Some(kind) => Failure::Broken { kind, parts: 0, why: reason.to_owned() },
@@ -377,7 +377,7 @@ fn classify_exit(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &
     }
     match status.signal().map(Signal::try_from) {
         Some(Ok(Signal::SIGXCPU)) => Failure::TookTooLong { limit: limits.time, parts: 0 },
-        // None of our limits causes this: an administrator, a service manager, or the out-of-memory killer.
+        // None of our limits causes this signal: an administrator, a service manager, or the out-of-memory killer does.
         Some(Ok(Signal::SIGKILL)) => Failure::Worker("its reader was killed by another program".to_owned()),
         Some(Ok(signal)) => broken(&format!("its reader crashed with {}", signal.as_str())),
         Some(Err(_)) => broken("its reader crashed"),

@@ -1,4 +1,4 @@
-//! Tests of archives of documents.
+//! Tests for archives of documents.
 
 use std::io::{Cursor, Write as _};
 
@@ -42,7 +42,7 @@ fn tar_of(files: &Files) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o644);
-        // As an attacker would write it: the library checks names.
+        // Written like an attacker would: the library checks names.
         let field = &mut header.as_gnu_mut().unwrap().name;
         field[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();
@@ -103,7 +103,7 @@ async fn document_with_odd_spaces_opens_by_its_cited_name() {
     let path = test_library.put("all.zip", zip_of(&files));
     let hit = test_library.search(vec![named(&path, "uploads/all.zip")], "teal").await.hits.remove(0);
     let cited = hit.document.strip_prefix("uploads/all.zip!/").unwrap();
-    // An exact name takes precedence over other names that are displayed the same.
+    // An exact name takes precedence over other names with the same display form.
     for (inner, expected) in [(cited, "teal"), ("minutes/May 3.md", "ochre"), ("minutes/May\u{a0} 3.md", "vermilion")] {
         let document = OpenDocument { inner: Some(inner.to_owned()), ..named(&path, "uploads/all.zip") };
         let reading = test_library.read(document).await.unwrap();
@@ -145,7 +145,7 @@ async fn unread_archive_entries_are_reported() {
             |part: &agentd_index::Part| ["bomb.txt", "deep.zip", "etc/evil.txt"].iter().any(|name| is_of(part, name));
         assert!(!document.parts.iter().any(refused), "{name}");
     }
-    // Files that are not archives, whatever their names.
+    // Files that are not archives, regardless of their names.
     for (name, bytes) in [("a.tgz", b"plain text".to_vec()), ("a.zip", b"PK\x03\x04 cut".to_vec())] {
         let (_, failure) = read(&extractor(limits), name, &bytes).await;
         assert!(failure.is_some_and(|failure| ["Mismatch", "Broken"].contains(&variant(&failure).as_str())), "{name}");
@@ -197,7 +197,7 @@ async fn mail_attachments_are_found_and_read_by_name() {
         assert_eq!((hit.document.as_str(), hit.place.as_str()), (document, place), "{text}");
         assert_eq!(finds.broken, [], "an archive in a mail is not a failure");
     }
-    // Attachments of an attached message are listed and not read.
+    // Attachments of an attached message are listed but not read.
     assert_eq!(test_library.search(vec![letter()], "cobalt").await.hits, []);
     let within = |inner: &str| OpenDocument { inner: Some(inner.to_owned()), ..letter() };
     let message_parts = test_library.read(letter()).await.unwrap();

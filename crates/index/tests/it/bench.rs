@@ -10,7 +10,7 @@ use std::{
 use agentd_index::{Extractor, Failure, Kind, Limits, Part, Piece};
 use tokio_util::sync::CancellationToken;
 
-/// Document that was read completely or in part.
+/// Document that was read completely or partly.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) kind: Kind,
@@ -35,7 +35,7 @@ impl Document {
     }
 }
 
-/// Reads a whole file. Returns what could be read and the failure, if any.
+/// Reads a whole file. Returns the readable content and the failure, if any.
 pub(crate) async fn read_file(
     extractor: &Extractor,
     file: File,
@@ -102,7 +102,7 @@ pub(crate) async fn document(name: &str) -> Document {
     document.unwrap()
 }
 
-/// Returns each part with its place.
+/// Returns each part with its location.
 pub(crate) fn cited_parts(document: &Document) -> Vec<String> {
     document.parts.iter().map(|part| format!("[{}]\n{}", part.place, part.markdown().trim_end())).collect()
 }

@@ -1,4 +1,4 @@
-//! Tests of documents that are replaced, and of workers that are killed from outside.
+//! Tests for documents that are replaced, and for workers that are killed from outside.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -20,7 +20,7 @@ async fn replaced_document_leaves_nothing_in_the_index() {
     test_library.search(vec![named(&path("report.pdf"), "report.pdf")], "QUARTZ").await;
     test_library.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ").await;
     assert_eq!(indexed(&test_library).await, 1);
-    // Replaced in place, by another file of the same name, and by one that is indexed already.
+    // Replaced in place, by another file with the same name, and by a document that is already indexed.
     fs::copy(fixture("columns.pdf"), path("report.pdf")).unwrap();
     test_library.search(vec![named(&path("report.pdf"), "report.pdf")], "apples").await;
     assert_eq!(indexed(&test_library).await, 1);
@@ -30,7 +30,7 @@ async fn replaced_document_leaves_nothing_in_the_index() {
     assert_eq!(indexed(&test_library).await, 1);
     test_library.search(vec![named(&fixture("table.pdf"), "table.pdf")], "prices").await;
     assert_eq!(indexed(&test_library).await, 2);
-    // The path is known from another document, also after a restart.
+    // The path belonged to another document, also after a restart.
     let test_library = test_library.reopened(extractor(Limits::default())).await;
     let path = |name: &str| test_library.folder.path().join(name);
     fs::copy(fixture("table.pdf"), path("report.pdf")).unwrap();
@@ -43,8 +43,8 @@ async fn replaced_document_leaves_nothing_in_the_index() {
     assert!(listed[0].chunks.is_some(), "{listed:?}");
 }
 
-/// Creates a worker that runs `failure_command` for the first `times` runs and then works. Each run adds a line to a
-/// file.
+/// Creates a worker that executes `failure_command` in the first `times` runs and works afterwards. Each run adds a
+/// line to a file.
 fn failing(folder: &Path, failure_command: &str, times: u32) -> Extractor {
     let (script, runs, worker) = (folder.join("reader.sh"), folder.join("runs"), worker());
     let (runs, worker) = (runs.display(), worker.display());

@@ -1,4 +1,4 @@
-//! Tests of malicious and damaged files: each fails with a clear message, and the next one is read.
+//! Tests for malicious and damaged files: each fails with a clear message, and the next file is read.
 
 use std::{
     io::{Cursor, Read as _},
@@ -23,7 +23,7 @@ fn assert_clear(name: &str, failure: &Failure) {
     let message = failure.to_string();
     assert!(message.starts_with("could not read") && message.len() < 400, "{name}: {message}");
     assert!(!message.contains(char::is_control) && failure.hint().len() > 5, "{name}: {message:?}");
-    // A failure of the worker itself would be a defect of ours, not of the file.
+    // A failure of the worker itself would be our own defect, not a defect of the file.
     assert_ne!(variant(failure), "Worker", "{name}: {message}");
 }
 
@@ -145,7 +145,7 @@ async fn deep_nesting_terminates() {
         ("count.pdf", pdf(&format!("{page}2 0 obj << /Type /Pages /Kids [] /Count 2000000000 >> endobj"))),
         ("references.pdf", pdf("1 0 obj 2 0 R endobj\n2 0 obj 1 0 R endobj")),
     ];
-    // Some of them only end at the time limit.
+    // Some of these files only end at the time limit.
     let extractor = extractor(Limits { time: Duration::from_secs(3), ..tight_limits() });
     for (name, bytes) in cases {
         let (document, failure) = read(&extractor, name, &bytes).await;
@@ -169,7 +169,7 @@ impl Random {
         (0..count).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
     }
 
-    /// Damages bytes as disks, networks and people do.
+    /// Damages bytes as disks, networks and users do.
     fn damage(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut damaged = bytes.to_vec();
         let at = self.below(bytes.len());
@@ -260,7 +260,7 @@ async fn damaged_files_never_crash_the_reader() {
         *variants.entry(failure.as_ref().map_or_else(String::new, variant)).or_insert(0) += 1;
     }
     println!("{variants:?}");
-    // Damage that is never or always noticed would be useless.
+    // A generator whose damage is always or never detected would be useless.
     assert!(variants[""] > 50 && variants["Broken"] > 50, "{variants:?}");
     let (document, failure) = read(&extractor, "latin.pdf", &fixture_bytes("latin.pdf")).await;
     assert_eq!((document.unwrap().parts.len(), failure), (3, None));

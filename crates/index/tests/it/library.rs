@@ -1,5 +1,5 @@
-//! End-to-end tests of the library: documents are read by real workers, indexed and found, despite changes to the index
-//! files.
+//! End-to-end tests for the library: documents are read by real workers, indexed and found, despite changes to the
+//! index files.
 
 use std::{
     fs::File,
@@ -131,7 +131,7 @@ async fn document_text_is_found_with_its_place() {
     }
     // A document that was not passed is not found, although it is indexed.
     assert_eq!(test_library.search(vec![open("cjk.pdf")], "QUARTZ").await.hits, []);
-    // The same bytes under another name are indexed once.
+    // The same bytes under another name are only indexed once.
     let finds = test_library.search(vec![named(&fixture("latin.pdf"), "other/name.pdf")], "QUARTZ-3").await;
     assert_eq!(finds.hits[0].citation(), "name.pdf p. 3");
     assert_eq!(test_library.library.stats().await.unwrap().documents, 7);

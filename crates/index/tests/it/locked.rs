@@ -1,4 +1,4 @@
-//! Tests of password-protected documents.
+//! Tests for password-protected documents.
 
 use std::{
     io::{Cursor, Read as _},
@@ -186,7 +186,7 @@ async fn damaged_encrypted_document_has_a_clear_error() {
         for seed in 0..4 {
             let mut bytes = whole.clone();
             let mut random = fastrand::Rng::with_seed((number * 10 + seed) as u64);
-            // The first bytes contain the offsets of everything else.
+            // The first bytes contain the offsets of all other data.
             let within = if seed < 2 { bytes.len().min(1200) } else { bytes.len() };
             (0..6).for_each(|_| bytes[random.usize(8..within)] = random.u8(..));
             changed.push(bytes);

@@ -1,4 +1,4 @@
-//! Tests of handwritten PDF pages, for operators and tables that other programs at hand do not produce.
+//! Tests for handwritten PDF pages, with operators and tables that the other available programs do not produce.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Tests of documents from other programs, and of right-to-left and vertical pages. See `tests/fixtures/make.py`,
+//! Tests for documents from other programs, and for right-to-left and vertical pages. See `tests/fixtures/make.py`,
 //! `more/make.py` and `programs/make.sh`.
 
 use agentd_index::{Kind, Limits};
@@ -40,7 +40,7 @@ const TABLE: &[&str] = &[
     "Containers from Valparaíso were",
     "delayed by Größe Straße works; see section 4.1 and config_file.yaml.",
 ];
-/// The table above without ruling lines.
+/// The preceding table without ruling lines.
 const UNRULED: &[&str] = &["Ships and cargo", "First 212 48,100", "Third 287 59,020", TABLE[3], TABLE[4]];
 const CHINESE: &[&str] =
     &["第三章 港口收费", "各承包单位应当在每月五日之前提交排放报告，逾期不交的", "北码头在疏浚期间暂停使用"];
@@ -50,7 +50,7 @@ const SHEET: &[&[&str]] = &[&[
     "| Third | 287 | 59020 | 北码头关闭 |",
 ]];
 
-/// A document with the expected text of each page, or of the whole text if it has no pages.
+/// A document with the expected text of each page, or of the whole text if the document has no pages.
 type Case = (&'static str, &'static [&'static [&'static str]]);
 
 const CASES: &[Case] = &[

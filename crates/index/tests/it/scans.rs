@@ -1,4 +1,4 @@
-//! Tests of recognition of scanned pages. Needs the models that `make recognition` downloads.
+//! Tests for the recognition of scanned pages. Require the models that `make recognition` downloads.
 
 use std::{
     env,
@@ -29,7 +29,7 @@ use crate::{
     pages::{HELVETICA, pdf},
 };
 
-/// Folder of the models, from the environment or where `make recognition` puts them.
+/// Folder of the models, from the environment or where `make recognition` stores them.
 pub(crate) fn models() -> PathBuf {
     let named = |key: &str| env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let share = || named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
@@ -47,7 +47,7 @@ async fn read_scan(extractor: &Extractor, name: &str) -> (Option<Document>, Opti
     read_file(extractor, File::open(fixture(name)).unwrap(), Kind::of_name(name)).await
 }
 
-/// Returns the places of these parts.
+/// Returns the locations of these parts.
 async fn places(extractor: &Extractor, name: &str, first: u32, last: u32) -> Vec<DocumentPlace> {
     let wanted = WantedParts { named: Kind::of_name(name), first, last: Some(last), ..WantedParts::default() };
     let file = File::open(fixture(name)).unwrap();
@@ -111,7 +111,7 @@ async fn scanned_page_with_stamp_or_comment_is_recognised() {
         assert_contains(&parts[0], "[p. 1 (recognised)]\n# Harbour notice", &HARBOUR);
         assert!(parts[0].ends_with(&format!("\n\n{own_text}")), "{parts:?}");
     }
-    // A filled-in form has more letters, and a page of text over an image has many.
+    // A filled-in form has more characters, and a page of text over an image has many.
     let form = |count: usize| {
         let line = |number: usize| {
             format!(
@@ -132,7 +132,7 @@ async fn scanned_page_with_stamp_or_comment_is_recognised() {
     let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&form(30), "")).await;
     let parts = cited_parts(&document.unwrap());
     assert!(failure.is_none() && parts[0].starts_with("[p. 1]") && !parts[0].contains("Harbour"), "{parts:?}");
-    // Without models, the page's own text is returned, with a note that there is more.
+    // Without models, the page's own text is returned, with a note about the missing text.
     let empty_folder = tempfile::tempdir().unwrap();
     let without = RecognitionConfig { folders: vec![empty_folder.path().to_owned()], pages: 9 };
     let without = crate::bench::extractor(Limits::default()).recognising(without);
@@ -219,7 +219,7 @@ async fn tiff_pages_are_read_except_group_3_fax() {
 async fn pictures_of_all_formats_are_one_page_documents() {
     let extractor = recognising(20);
     let page = image::open(fixture("scan.png")).unwrap().into_luma8();
-    // The second one is upside down.
+    // The second image is upside down.
     let mut files = ["scan.png", "scan.jpg"].map(|name| (name, fixture_bytes(name))).to_vec();
     for (name, format) in [
         ("a.tiff", ImageFormat::Tiff),
@@ -254,7 +254,7 @@ fn png(width: u32, height: u32, grey: impl Fn(u32, u32) -> u8) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// Returns a pseudo-random number for a place.
+/// Returns a pseudo-random number for a position.
 fn noise_at(x: u32, y: u32) -> u8 {
     let mixed = (x.wrapping_mul(0x9e37_79b9) ^ y.wrapping_mul(0x85eb_ca6b)).wrapping_mul(0xc2b2_ae35);
     (mixed >> 24) as u8
@@ -324,7 +324,7 @@ async fn rest_of_a_long_scan_is_recognised_on_demand() {
 async fn recognition_stops_at_the_last_wanted_page() {
     let extractor = recognising(10);
     assert_eq!(places(&extractor, "scan.pdf", 2, 3).await, [2, 3].map(DocumentPlace::ScannedPage));
-    // Reading one page reports the progress of that page only.
+    // Reading one page only reports the progress of that page.
     let (test_library, steps) = (TestLibrary::with(extractor), Arc::new(Mutex::new(Vec::new())));
     let recorded = Arc::clone(&steps);
     let progress = Arc::new(move |step: DocumentProgress| recorded.lock().unwrap().push(step.parts));
@@ -359,7 +359,7 @@ async fn reason_for_missing_recognition_is_reported() {
     );
 }
 
-/// Puts the models, or invalid files with their names, into the expected folder.
+/// Copies the models, or invalid files with the same names, into the expected folder.
 fn install_models(folder: &Path) {
     for file in std::fs::read_dir(models()).unwrap().flatten() {
         symlink(file.path(), folder.join(file.file_name())).unwrap();
@@ -418,7 +418,7 @@ async fn documents_are_reread_after_models_are_repaired() {
 async fn documents_do_not_wait_for_a_scan() {
     let extractor = recognising(10);
     let test_library = TestLibrary::with(extractor.clone());
-    // Held while the other documents are read, as if another one was being recognised.
+    // Held while the other documents are read, as if another scan were being recognised.
     let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
     let read = |name: &str| test_library.read(open(name));
     let mut scans = pin!(join(read("scan.pdf"), read("scan.png")));

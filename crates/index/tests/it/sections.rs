@@ -1,4 +1,4 @@
-//! Tests of documents without pages: sections for citing and reading on, and visible list numbers.
+//! Tests for documents without pages: sections for citing and continued reading, and visible list numbers.
 
 use agentd_core::knowledge::{PartKind, PartRange, Reading};
 use agentd_index::Limits;
@@ -17,7 +17,7 @@ fn word_document(body: &str) -> Vec<u8> {
     replaced(&handbook, "word/document.xml", format!("{before}<w:body>{body}</w:body></w:document>").as_bytes())
 }
 
-/// Returns two chapters of long paragraphs. The second has a section with the searched text at its end.
+/// Returns two chapters of long paragraphs. The second chapter has a section with the searched text at its end.
 fn long(heading: impl Fn(usize, &str) -> String, paragraph: impl Fn(&str) -> String) -> String {
     let line = "The master of the harbour keeps a book of all the ships that came in and of their fees.";
     let filling = || (0..60).map(|number| paragraph(&format!("{line} Entry {number}."))).collect::<String>();
@@ -85,7 +85,7 @@ async fn hit_without_pages_names_its_section() {
         }
         assert_eq!(entries, 3, "{name}");
     }
-    // A document of a single section is cited as a whole.
+    // A document with a single section is cited as a whole.
     let finds = test_library.search(vec![crate::library::open("handbook.docx")], "\"Guests are welcome\"").await;
     assert!(first(&finds).starts_with("handbook.docx: "), "{finds:?}");
 }

@@ -1,4 +1,4 @@
-//! Tests of workbooks in variants that other programs reject.
+//! Tests for workbook variants that other programs reject.
 
 use agentd_index::Limits;
 
@@ -117,7 +117,7 @@ fn record(kind: u16, content: &[&[u8]]) -> Vec<u8> {
     [kind, vec![u8::try_from(content.len()).unwrap()], content].concat()
 }
 
-/// Encodes text as binary workbooks store it.
+/// Encodes text as it is stored in binary workbooks.
 fn wide(text: &str) -> Vec<u8> {
     let units = text.encode_utf16().flat_map(u16::to_le_bytes);
     (text.encode_utf16().count() as u32).to_le_bytes().into_iter().chain(units).collect()

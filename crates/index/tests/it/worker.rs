@@ -1,4 +1,4 @@
-//! Tests of the worker process: its privileges, and how it ends.
+//! Tests for the worker process: its privileges, and how the process ends.
 
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ async fn worker_is_killed_when_its_extraction_is_dropped() {
     assert!(extraction.next().await.is_none());
     until_gone(mark).await;
     drop(extraction);
-    // The turn was released, and dropping alone ends the worker.
+    // The turn has been released, and dropping the extraction suffices to end the worker.
     let extraction = extractor.extract(file(), Some(Kind::Pdf), CancellationToken::new()).await.unwrap();
     until_running(mark).await;
     drop(extraction);
@@ -170,7 +170,7 @@ fn confined_worker_has_no_rights() {
 
 #[test]
 fn worker_ends_when_the_daemon_is_gone() {
-    // Its input never ends, as with a document that takes forever.
+    // The input never ends, as with a document that takes forever.
     let limits = serde_json::to_string(&Limits::default()).unwrap();
     let mut child = std::process::Command::new(worker())
         .args(["extract-worker", &format!("{{\"named\":null,\"limits\":{limits}}}")])

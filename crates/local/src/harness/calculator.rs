@@ -1,15 +1,15 @@
-//! Exact calculator for sums with `+ - * / ^ %` and parentheses.
+//! Exact calculator for expressions with `+ - * / ^ %` and parentheses.
 
 use super::{
     phrases::{Language, PlainText},
     request_kind::RequestKind,
 };
 
-/// Maximum number of decimals of a result.
+/// Maximum number of decimals in a result.
 const MAX_DECIMALS: u32 = 10;
-/// Maximum length of a sum in bytes, because nested parentheses use the stack.
+/// Maximum length of an expression in bytes, because nested parentheses use the stack.
 const MAX_LENGTH: usize = 200;
-/// Maximum exponent of a power.
+/// Maximum exponent in a power.
 const MAX_EXPONENT: u128 = 512;
 
 /// Fraction in lowest terms with a positive denominator.
@@ -19,15 +19,15 @@ struct Fraction {
     bottom: i128,
 }
 
-/// Reason why a text has no result.
+/// Reason why an expression has no result.
 #[derive(Debug, PartialEq)]
 enum SumError {
-    /// The text is not a sum, or its numbers are too large.
+    /// The text is not an arithmetic expression, or its numbers are too large.
     Unreadable,
     ZeroDivision,
 }
 
-/// Answers a request that consists of a sum and the words that ask for one.
+/// Answers a request that consists of an expression and words that ask for its result.
 pub(crate) fn answer(request: &str, language: &Language) -> Option<RequestKind> {
     let mut text = format!(" {} ", request.to_lowercase());
     for (list, sign) in [("times", "*"), ("over", "/"), ("plus", "+"), ("minus", "-")] {
@@ -84,7 +84,7 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<RequestKind> 
     }
 }
 
-/// Returns the ASCII equivalent of a sign.
+/// Returns the ASCII equivalent of an operator sign.
 fn plain_sign(letter: char) -> char {
     match letter {
         '×' | '·' | '⋅' | '＊' => '*',
@@ -176,8 +176,8 @@ impl Reader<'_> {
         self.rest = rest;
         self.numbers += 1;
         let (thousands, point) = if self.comma { ('.', ',') } else { (',', '.') };
-        // In a language with a decimal point, a comma before a group of other than three digits is also a decimal
-        // separator, and vice versa.
+        // In a language with a decimal point, a comma is also a decimal separator unless a group of three digits
+        // follows, and vice versa.
         let is_grouped = |text: &str| {
             text.split(thousands).skip(1).all(|part| part.split(point).next().is_some_and(|part| part.len() == 3))
         };
@@ -186,7 +186,7 @@ impl Reader<'_> {
             false => number.replace(thousands, "."),
         };
         let (whole, decimals) = number.split_once('.').unwrap_or((&number, ""));
-        // Dates and telephone numbers are not sums.
+        // Dates and telephone numbers are not expressions.
         if whole.len() > 1 && whole.starts_with('0') {
             return Err(SumError::Unreadable);
         }

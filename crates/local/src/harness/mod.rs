@@ -1,16 +1,16 @@
 //! Decides how to answer a request, so that the model is only used for free text.
 //!
-//! A model of 135 million parameters makes something up when asked who it is or what a project does. Therefore
+//! A model with 135 million parameters makes something up when asked who it is or what a project does. Therefore,
 //! everything that can be answered without the model is: by fixed texts in ten languages, or by tools whose results are
-//! shown verbatim. For everything else, the answer is that the model is too small, with instructions to connect a
+//! shown verbatim. For all other requests, the answer is that the model is too small, with instructions to connect a
 //! larger one.
 //!
-//! - [`phrases`]: table of questions and texts, `phrases.txt`, and its matching with requests.
+//! - [`phrases`]: the table `phrases.txt` of questions and texts, and matching requests with it.
 //! - [`request_kind`]: classification of a request. [`calculator`]: exact arithmetic.
 //! - [`report`]: tool results as answers, and the parts of a README.
-//! - This file: the last request, the tool result of this turn, and the resulting plan.
+//! - This module: the last request, the tool result of this turn, and the resulting plan.
 //!
-//! A turn has at most one tool call, followed by the answer that shows its result.
+//! A turn has at most one tool call, followed by the answer that shows the result.
 
 mod calculator;
 mod phrases;
@@ -39,11 +39,11 @@ pub(crate) enum Plan {
     Connect(String, &'static Language),
     /// Call this tool once.
     Call { tool: &'static str, arguments: Value },
-    /// Let the model write, with this notice above.
+    /// Let the model write, with this notice above the text.
     Write { mark: String, text: String },
 }
 
-/// Returns the instructions to connect a model, with a server that listens on this machine, if any.
+/// Returns the instructions to connect a model, using a server that listens on this host, if any.
 pub(crate) fn connect_instructions(language: &Language, neighbour: Option<&Neighbour>) -> String {
     let found =
         neighbour.map(|one| format!("\n\n{}", language.fill("found", &[("title", one.title), ("url", &one.url)])));
@@ -54,7 +54,7 @@ pub(crate) fn connect_instructions(language: &Language, neighbour: Option<&Neigh
     format!("{}\n\n```sh\n{}\n```", found.unwrap_or_default(), steps.join("\n"))
 }
 
-/// Facts about the model that its texts mention.
+/// Facts about the model that fixed texts mention.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     /// Name such as `SmolLM2-135M-Instruct`.
@@ -132,14 +132,14 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// Returns an argument of the call. Empty if it is missing.
+    /// Returns an argument of the call, or an empty string if it is missing.
     fn argument(&self, name: &str) -> &str {
         self.arguments.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 }
 
 impl<'a> OpenRequest<'a> {
-    /// Parses a request. Ignores the daemon's system message and reminders, which are not for this model.
+    /// Parses a request. Ignores the daemon's system message and reminders, which are not intended for this model.
     fn read(request: &'a ModelRequest) -> Self {
         let mut requests: Vec<&str> = Vec::new();
         let mut calls: Vec<&ToolCall> = Vec::new();

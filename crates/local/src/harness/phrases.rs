@@ -1,4 +1,4 @@
-//! Table of questions and answers, `phrases.txt`, and its matching with requests.
+//! The table `phrases.txt` of questions and answers, and matching requests with it.
 //!
 //! Sentences are not parsed. A request matches a kind if it contains all words of one of the kind's phrasings.
 
@@ -25,7 +25,7 @@ enum Script {
     Hangul,
 }
 
-/// Phrasings, word lists and texts of a language.
+/// Phrasings, word lists and texts in one language.
 #[derive(Debug, Default)]
 pub(crate) struct Language {
     code: &'static str,
@@ -40,15 +40,15 @@ pub(crate) struct Language {
 struct Ask {
     /// True if the phrase must be the whole request.
     is_whole: bool,
-    /// Groups of alternatives. The request must contain one of each.
+    /// Groups of alternatives. The request must contain one alternative from each group.
     groups: Vec<Vec<Term>>,
 }
 
-/// One or several consecutive words.
+/// A single word or several consecutive words.
 #[derive(Debug, Clone)]
 struct Term {
     text: String,
-    /// True if the last word may continue.
+    /// True if the last word may have a suffix.
     is_open: bool,
 }
 
@@ -130,8 +130,8 @@ impl Language {
         &TABLE[0]
     }
 
-    /// Returns the possible languages of a request, most likely first. Earlier requests, newest first, decide if its
-    /// own words do not.
+    /// Returns the possible languages of a request, most likely first. Earlier requests, newest first, decide if the
+    /// request's own words do not.
     pub(crate) fn candidates<'a>(request: &PlainText, earlier: impl Iterator<Item = &'a str>) -> Vec<&'static Self> {
         let script = request.script();
         let own: Vec<&Self> = TABLE.iter().filter(|language| language.script == script).collect();
@@ -174,12 +174,12 @@ impl Language {
         self.asks.get(kind).is_some_and(|asks| asks.iter().any(fits))
     }
 
-    /// Returns true if the request contains a word of this list.
+    /// Returns true if the request contains a word from this list.
     pub(crate) fn lists(&self, list: &str, request: &PlainText) -> bool {
         self.lists.get(list).is_some_and(|terms| terms.iter().any(|term| request.has(term, self.script)))
     }
 
-    /// Replaces the words of a list by line ends.
+    /// Replaces the words in a list with line ends.
     pub(crate) fn remove_terms(&self, list: &str, text: &str) -> String {
         let terms = self.longest_first(list);
         if !self.script.is_spaced() {
@@ -197,14 +197,14 @@ impl Language {
         terms
     }
 
-    /// Replaces the words of a list by a sign.
+    /// Replaces the words in a list with a sign.
     pub(crate) fn replace_terms(&self, list: &str, sign: &str, text: &str) -> String {
         let space = if self.script.is_spaced() { " " } else { "" };
         let replaced = |text: String, term: &Term| text.replace(&format!("{space}{}{space}", term.text), sign);
         self.longest_first(list).into_iter().fold(text.to_owned(), replaced)
     }
 
-    /// Returns true if the title contains an install word of any language.
+    /// Returns true if the title contains an install word in any language.
     pub(crate) fn is_install_title(title: &str) -> bool {
         let title = PlainText::new(title);
         let listed = TABLE.iter().filter_map(|language| Some((language.script, language.lists.get("install")?)));
@@ -218,12 +218,12 @@ impl Language {
         self.script.is_spaced() && self.code != "en"
     }
 
-    /// Returns a text of the table. Empty if it is missing.
+    /// Returns a text from the table, or an empty string if it is missing.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.texts.get(name).map_or("", String::as_str)
     }
 
-    /// Returns a text with its placeholders filled in.
+    /// Returns a text from the table with its placeholders filled in.
     pub(crate) fn fill(&self, name: &str, blanks: &[(&str, &str)]) -> String {
         blanks
             .iter()

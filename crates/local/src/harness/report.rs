@@ -1,4 +1,4 @@
-//! Tool results as answers: their verbatim output below a heading, and the parts of a README, namely title and first
+//! Tool results as answers: verbatim output under a heading, and the parts of a README, namely title and first
 //! paragraph, headings, and the install section.
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 const MAX_LINES: usize = 100;
 /// Maximum number of shown characters.
 const MAX_CHARACTERS: usize = 6000;
-/// Folders of a session without user files.
+/// Session folders that contain no user files.
 const HIDDEN_FOLDERS: [&str; 3] = ["skills/", "conversation_history/", "large_tool_results/"];
 /// Folders that exist in every session, even if empty.
 const AREAS: [&str; 3] = ["uploads/", "outputs/", "temp/"];
@@ -55,7 +55,7 @@ pub(crate) fn answer(language: &Language, request_kind: &RequestKind, outcome: &
     }
 }
 
-/// Returns the message of a failed call without its code.
+/// Returns the message of a failed call without the error code.
 fn failure(text: &str) -> Option<&str> {
     let (code, rest) = text.split_once(": ")?;
     let name = code.strip_prefix("E_").filter(|name| !name.is_empty())?;
@@ -93,7 +93,7 @@ fn list(language: &Language, text: &str) -> String {
     blocks.iter().filter(|block| !block.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Formats all files of a session, without the folders in `HIDDEN_FOLDERS` and empty areas.
+/// Formats all files in a session, except for the folders in `HIDDEN_FOLDERS` and empty areas.
 fn all_files(language: &Language, text: &str) -> String {
     let lines =
         || text.lines().map(str::trim_end).filter(|line| !HIDDEN_FOLDERS.iter().any(|unseen| line.starts_with(unseen)));
@@ -105,7 +105,7 @@ fn all_files(language: &Language, text: &str) -> String {
     list(language, &shown_lines.join("\n"))
 }
 
-/// Returns the number of files that a search found, including those it did not list.
+/// Returns the number of files that a search found, including unlisted files.
 fn count(language: &Language, text: &str) -> String {
     let listed = text.lines().filter(|line| line.ends_with(')') && !line.starts_with('[')).count();
     let more = text.lines().find_map(|line| line.strip_prefix('[')?.split_once(" match; ")?.0.parse::<usize>().ok());
@@ -144,7 +144,7 @@ fn rest(language: &Language, left: usize) -> String {
     }
 }
 
-/// Returns the arguments for a list of all visible files. For a large project, only its first level.
+/// Returns the arguments for listing all visible files. For a large project, only the first level is listed.
 pub(crate) fn list_arguments(paths: &[String]) -> serde_json::Value {
     /// Number of project files above which only the first level is listed.
     const MAX_FULL_LISTING: usize = 60;
@@ -152,14 +152,14 @@ pub(crate) fn list_arguments(paths: &[String]) -> serde_json::Value {
     let project = PROJECT.trim_end_matches('/');
     match in_view {
         0 => serde_json::json!({}),
-        // There are uploaded files next to the project.
+        // There are uploaded files in addition to the project.
         _ if in_view < paths.len() => serde_json::json!({}),
         1..=MAX_FULL_LISTING => serde_json::json!({ "path": project }),
         _ => serde_json::json!({ "path": project, "depth": 1 }),
     }
 }
 
-/// Heading with its line, where its section starts.
+/// Heading with the line where its section starts.
 #[derive(Debug, PartialEq)]
 struct Heading<'a> {
     level: usize,
@@ -204,13 +204,13 @@ fn headings(text: &str) -> Vec<Heading<'_>> {
 fn install_section(text: &str) -> Option<&str> {
     let text = without_front_matter(text);
     let headings = headings(text);
-    // The title may match as well, as in "Installer of things".
+    // The title may also match, as in "Installer of things".
     let named = headings.iter().position(|heading| heading.level > 1 && Language::is_install_title(heading.title));
     let at = named.or_else(|| headings.iter().position(|heading| Language::is_install_title(heading.title)))?;
     let first = &headings[at];
     let end = headings[at + 1..].iter().find(|heading| heading.level <= first.level);
     let offset = |line: usize| text.split_inclusive('\n').take(line).map(str::len).sum::<usize>();
-    // The line of an underlined heading is the one below its title.
+    // The line of an underlined heading is below its title.
     let is_underlined = |heading: &Heading<'_>| {
         text.lines().nth(heading.line).is_some_and(|line| line.trim().chars().all(|letter| matches!(letter, '=' | '-')))
     };
@@ -243,8 +243,8 @@ fn opening(text: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// Returns a line without HTML tags. Empty if it is a table row, an image, a row of badges or links, or a note of a
-/// tool.
+/// Returns a line without HTML tags. Empty if the line is a table row, an image, a row of badges or links, or a note
+/// from a tool.
 fn prose(line: &str) -> String {
     let is_other = line.starts_with(['|', '`', '~']) || line.starts_with('[') && line.ends_with(']');
     let mut plain = String::new();

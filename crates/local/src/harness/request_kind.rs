@@ -1,4 +1,4 @@
-//! Classification of requests: a few kinds that need no judgement, and the rest. Pure.
+//! Classification of requests: a few kinds that need no judgement, and all others. Pure.
 
 use super::{
     calculator,
@@ -8,9 +8,9 @@ use super::{
 /// Mount point of the project.
 pub(crate) const PROJECT: &str = "/project/";
 
-/// Extensions of files whose beginning describes them.
+/// Extensions of files that start with a description.
 const PROSE_EXTENSIONS: [&str; 8] = ["adoc", "htm", "html", "log", "md", "org", "rst", "txt"];
-/// Maximum number of words in a search. Longer ones are questions.
+/// Maximum number of words in a search. Longer requests are questions.
 const MAX_SEARCH_WORDS: usize = 3;
 /// Number of leading characters that decide whether a request is for free text.
 const FREE_TEXT_PREFIX: usize = 80;
@@ -36,14 +36,14 @@ pub(crate) enum RequestKind {
     Opening(String),
     Headings(String),
     Install(String),
-    /// Lines with a text, in a file or everywhere.
+    /// Lines that contain a text, in one file or in all files.
     Search {
         text: String,
         path: Option<String>,
     },
-    /// Files with a name.
+    /// Files with this name.
     Find(String),
-    /// Free text by the model.
+    /// Free text written by the model.
     FreeText,
 }
 
@@ -55,7 +55,7 @@ struct Comparison<'a> {
     paths: &'a [String],
 }
 
-/// Returns the language of a request and its kind.
+/// Returns the language and the kind of a request.
 pub(crate) fn read<'a>(
     request: &str,
     earlier: impl Iterator<Item = &'a str>,
@@ -96,13 +96,13 @@ impl Comparison<'_> {
         self.fixed().or_else(|| self.by_tool()).or_else(|| self.last())
     }
 
-    /// Questions about agentd itself.
+    /// Recognises questions about agentd itself.
     fn fixed(&self) -> Option<RequestKind> {
         let text = ["privacy", "cost", "connect", "about"].into_iter().find(|kind| self.asks(kind))?;
         Some(if text == "connect" { RequestKind::Connect(text) } else { RequestKind::Fixed(text) })
     }
 
-    /// Requests that a single tool call answers.
+    /// Recognises requests that a single tool call answers.
     fn by_tool(&self) -> Option<RequestKind> {
         let readme = |request_kind: fn(String) -> RequestKind| {
             Some(readme(self.paths).map_or(RequestKind::Fixed("no-readme"), request_kind))
@@ -127,7 +127,7 @@ impl Comparison<'_> {
             let kind: String = kind.unwrap_or_default().chars().take_while(|letter| letter.is_alphanumeric()).collect();
             return Some(RequestKind::Count(if kind.is_empty() { "*".to_owned() } else { format!("*.{kind}") }));
         }
-        // A file may exist even if it is not known.
+        // A file may exist even if it is not in the list.
         let written =
             self.request.split_whitespace().map(trim_punctuation).find(|word| is_path(word) || word.contains('*'));
         if let Some(request_kind) = self.search(written.unwrap_or_default(), None) {
@@ -152,7 +152,8 @@ impl Comparison<'_> {
         text.map(RequestKind::Fixed).or_else(|| self.free_text())
     }
 
-    /// Free text, unless it should go into a file or requires facts. Only the beginning of a long request is checked.
+    /// Recognises free text, unless it should be written to a file or requires facts. Only the beginning of a long
+    /// request is checked.
     fn free_text(&self) -> Option<RequestKind> {
         let beginning: String = self.request.chars().take(FREE_TEXT_PREFIX).collect();
         let beginning = PlainText::new(&beginning);
@@ -162,7 +163,7 @@ impl Comparison<'_> {
         is_free.then_some(RequestKind::FreeText)
     }
 
-    /// Requests about a known file, by the name that the user wrote.
+    /// Recognises requests about a known file, by the name that the user wrote.
     fn about_file(&self, path: &str, written: &str) -> Option<RequestKind> {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let is_prose = PROSE_EXTENSIONS.contains(&ending) || !path.rsplit('/').next().unwrap_or(path).contains('.');
@@ -187,7 +188,7 @@ impl Comparison<'_> {
         self.asks("find").then(|| RequestKind::Find(path.rsplit('/').next().unwrap_or(path).to_owned()))
     }
 
-    /// Recognises a search with an unambiguous text: the remaining words must be in one place.
+    /// Recognises a search for an unambiguous text: the remaining words must be consecutive.
     fn search(&self, written: &str, path: Option<&str>) -> Option<RequestKind> {
         if !self.asks("grep") || self.asks("elsewhere") {
             return None;

@@ -1,4 +1,4 @@
-//! Tests of answers that need no weights, through the port: tool calls and the texts that show their results.
+//! Tests for answers that need no weights, through the port: tool calls and the texts that show their results.
 
 use std::sync::Arc;
 
@@ -167,7 +167,7 @@ async fn answers_use_the_users_language() {
     assert!(reply(vec![user("あなたは誰ですか")]).await.contains("内蔵モデル"));
     assert!(reply(vec![user("너는 누구니?")]).await.contains("내장 모델"));
     assert!(reply(vec![user("кто ты?")]).await.contains("встроенная модель"));
-    // A request without words of any language is answered in the language of the previous one.
+    // A request without words from any language is answered in the language of the previous request.
     let after_german =
         |text: &str| vec![user("welche dateien gibt es hier?"), Message::answer("…", Vec::new()), user(text)];
     assert!(reply(after_german("xyz?")).await.starts_with("Dafür bin ich zu klein."));

@@ -16,7 +16,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 /// Request that needs the model's weights.
 pub(crate) const FREE_TEXT: &str = "Write a poem about the sea.";
 
-/// Creates a model without other model servers on the machine.
+/// Creates a model without other model servers on the host.
 pub(crate) fn offline_model(config: EmbeddedConfig) -> Arc<EmbeddedModel> {
     EmbeddedModel::new(config, || std::future::ready(Vec::new()).boxed())
 }

@@ -1,4 +1,4 @@
-//! Tests of damaged and unsupported files: these yield an error with advice, and never a panic.
+//! Tests for damaged and unsupported files: these yield an error with advice, and never a panic.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ async fn missing_model_file_has_a_hint() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("none.gguf"), "{error}");
     assert!(error.hint().unwrap().contains("make model"));
-    // Without the file there is no model, even for requests that need no weights.
+    // Without the file, there is no model, even for requests that need no weights.
     let model = offline_model(EmbeddedConfig::new(&path));
     assert!(collect_answer(&model, request(vec![user("who are you?")], &[], &[])).await.is_err());
 }

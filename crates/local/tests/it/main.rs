@@ -1,4 +1,4 @@
-//! Tests of the embedded model through its port.
+//! Tests for the embedded model through its port.
 //!
 //! - [`answers`]: tool calls and fixed texts, without weights.
 //! - [`files`]: damaged and unsupported files, without weights.
@@ -6,7 +6,7 @@
 //!   cancellation and release.
 //! - [`weights`]: the real built-in model and sixty questions of new users.
 
-// Clippy recognises tests by their attribute, but not the helpers that they call.
+// Clippy recognises tests by their attribute, but not the helpers called by tests.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod answers;

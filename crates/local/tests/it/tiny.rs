@@ -18,7 +18,7 @@ use crate::ask::{FREE_TEXT, collect_answer, offline_model, request, until, user}
 const WIDTH: usize = 32;
 const TOKENS: usize = 260;
 
-/// Content of the file, so that tests can corrupt it before it is written.
+/// Content of the file, so that tests can corrupt it before writing it.
 pub(crate) struct TinyFile {
     pub(crate) metadata: Vec<(String, Value)>,
     pub(crate) tensors: Vec<(String, QTensor)>,
@@ -240,7 +240,7 @@ async fn concurrent_requests_are_all_answered() {
 #[tokio::test]
 async fn overlong_request_is_truncated_to_fit() {
     let folder = tempfile::tempdir().unwrap();
-    // One token per byte, more than with any real vocabulary.
+    // One token per byte, more tokens than with any real vocabulary.
     let model = offline_model(TinyFile::new().write(folder.path()));
     let endless = format!("Write a poem: {}", "x".repeat(10_000_000));
     let usage = collect_answer(&model, request(vec![user(&endless)], &[], &[])).await.unwrap().usage.unwrap();

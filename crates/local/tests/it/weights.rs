@@ -1,4 +1,4 @@
-//! Tests of the real built-in model: its answers to new users, and cancellation. The quality of its texts is not
+//! Tests for the real built-in model: its answers to new users, and cancellation. The quality of its texts is not
 //! tested.
 
 use std::{
@@ -20,7 +20,7 @@ const TOOLS: &[&str] =
     &["find_files", "grep", "list_workspace_files", "now", "read_file", "run_bash_command", "write_file"];
 const PATHS: &[&str] = &["uploads/notes.txt", "/project/README.md", "/project/src/main.rs"];
 
-/// One model for all tests, used by one test at a time, as their counters would mix otherwise.
+/// One model for all tests, used by one test at a time, as the tests' counters would otherwise mix.
 static MODEL: LazyLock<Mutex<Arc<EmbeddedModel>>> =
     LazyLock::new(|| Mutex::new(offline_model(EmbeddedConfig { max_tokens: 24, ..EmbeddedConfig::new(weights()) })));
 
@@ -28,7 +28,7 @@ async fn model() -> MutexGuard<'static, Arc<EmbeddedModel>> {
     MODEL.lock().await
 }
 
-/// Path of the weights, from the environment or where `make model` puts them.
+/// Path of the weights, from the environment or where `make model` stores them.
 fn weights() -> PathBuf {
     let named = |key: &str| env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = named("AGENTD_TEST_MODEL").unwrap_or_else(|| {
@@ -67,7 +67,7 @@ async fn answered(model: &EmbeddedModel, question: &str) -> (String, String, u64
     (called, second.text, sampled + second.usage.unwrap().completion_tokens)
 }
 
-/// Returns the kind of an answer, by text that only this kind contains.
+/// Returns the kind of an answer, identified by text that only this kind contains.
 fn kind(language: &str, called: &str, text: &str, sampled: u64) -> &'static str {
     let says = |in_languages: [&str; 3]| {
         let at = ["en", "de", "zh"].iter().position(|code| *code == language).unwrap();

@@ -1,4 +1,4 @@
-//! Event loop of one server.
+//! Event loop for one server.
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{message::IncomingMessage, source};
 
-/// Maximum number of commands that wait for a server to get ready.
+/// Maximum number of commands that wait until a server is ready.
 const MAX_QUEUE: usize = 64;
-/// Time for a server to exit on its own.
+/// Time for a server to exit by itself.
 const END_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs a server until its handle is dropped.
@@ -85,7 +85,7 @@ impl Actor {
         tokio::select! {
             biased;
             end = &mut connection.ended => Event::Ended(end),
-            // Before messages, which may never end.
+            // Checked before messages, which may never end.
             () = until(due) => Event::TimerDue,
             command = commands.recv() => of_handles(command),
             message = connection.streams.incoming.recv() => match message {
@@ -103,14 +103,14 @@ impl Actor {
         connection.next_timer(Instant::now()).into_iter().chain(idle).min()
     }
 
-    /// Runs an action on the connection, and kills the server if it fails.
+    /// Runs an action on the connection, and kills the server if the action fails.
     fn with(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Breakdown>) {
         if let Some(Err(reason)) = self.connection.as_mut().map(action) {
             self.crash(&reason, CrashKind::Other);
         }
     }
 
-    /// Handles timers: sends due requests, expires others, and stops an idle server.
+    /// Handles timers: sends due requests, expires other requests, and stops an idle server.
     async fn handle_timers(&mut self) {
         let now = Instant::now();
         self.with(|connection| {
@@ -148,8 +148,8 @@ impl Actor {
         }
     }
 
-    /// Returns false if a secret file was added or replaced since the server was started. The server may have read it,
-    /// so its output must not be used any more.
+    /// Returns false if a secret file was added or replaced since the server was started. The server may have read the
+    /// file, so its output must no longer be used.
     async fn hides_all_secrets(&mut self) -> bool {
         let parts = Arc::clone(&self.parts);
         let is_same = |now: Vec<SecretFile>| now == self.secrets;
@@ -164,7 +164,7 @@ impl Actor {
         }
     }
 
-    /// Executes waiting commands once the server is ready, and records its answers.
+    /// Executes queued commands once the server is ready, and records its answers.
     async fn process(&mut self) {
         while let Some(connection) = &mut self.connection {
             if connection.has_answered {
@@ -205,7 +205,7 @@ impl Actor {
         }
     }
 
-    /// Notifies the server of changes on disk in files of its kind and in open files, except `but`.
+    /// Notifies the server of changes on disk to files of its kind and to open files, except for `but`.
     async fn sync_disk(&mut self, but: &[OpenText]) {
         let Some(connection) = &self.connection else { return };
         let mut stamps = connection.documents.stamps();
@@ -236,15 +236,15 @@ impl Actor {
         }
         self.crashes.check(&self.parts.config.name, Instant::now())?;
         let parts = Arc::clone(&self.parts);
-        // Before the server reads them itself.
+        // Done before the server reads the files itself.
         let scan = move || WatchedFiles::scan(&parts.config, &parts.folder, &parts.root);
         self.watched = tokio::task::spawn_blocking(scan).await.unwrap_or_default();
         let ServerParts { config, limits, folder, confiner, .. } = &*self.parts;
         let started = async {
             let secrets = confiner.secrets(folder.clone()).await?;
             let process = confiner.start(ConfinedProgram {
-                // By name, because the sandbox may hide the folder with this program while another folder also has it.
-                // The lookup inside never uses a folder of the project.
+                // By name, because the sandbox may hide the folder with this program while another folder also contains
+                // it. The lookup in the sandbox never uses a folder in the project.
                 program: config.command.clone().into(),
                 args: config.args.clone(),
                 folder: folder.clone(),
@@ -283,7 +283,7 @@ impl Actor {
         self.crash(&end.how, kind)
     }
 
-    /// Kills a broken server and fails everything that waits for it.
+    /// Kills a broken server and fails all requests that wait for it.
     fn crash(&mut self, reason: &str, kind: CrashKind) -> ServerError {
         let reason = crate::protocol::one_line(reason, 200);
         let name = &self.parts.config.name;
@@ -312,13 +312,13 @@ impl Actor {
         if let Some(mut connection) = self.connection.take() {
             connection.fail(&error);
             connection.shut_down();
-            // A server that has not exited by then is killed with the connection.
+            // A server that has not exited in time is killed with the connection.
             let _ = timeout(END_GRACE, &mut connection.ended).await;
         }
     }
 }
 
-/// Prefers the exit of the process over the end of its output, since it is more informative.
+/// Prefers the exit of the process over the end of its output, since the exit is more informative.
 async fn exit_reason(reason: String, connection: &mut Connection) -> ProgramEnd {
     match timeout(END_GRACE / 4, &mut connection.ended).await {
         Ok(end) => end,
@@ -334,7 +334,7 @@ fn check(
     reply: Reply<Vec<Findings>>,
 ) -> Result<(), Breakdown> {
     let deadline = connection.deadline();
-    // Registered before the texts are sent, so that none of these files is closed to make room.
+    // Registered before the texts are sent, so that none of these files is closed to stay within the limit.
     let waiting = files.iter().map(|file| file.below.clone()).collect();
     connection.checks.0.push(Check { files: waiting, purpose, deadline, reply });
     files.iter().try_for_each(|file| connection.sync(file, purpose != CheckPurpose::Baseline))?;

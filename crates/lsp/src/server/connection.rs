@@ -1,4 +1,4 @@
-//! Running server process and the conversation with it.
+//! Running server process and the communication with it.
 
 use std::{
     path::{Path, PathBuf},
@@ -34,7 +34,7 @@ pub(super) struct Connection {
     parts: Arc<ServerParts>,
     /// Time until which a silent server is assumed to be loading the project.
     loads_until: Instant,
-    /// Path of the project as the server sees it.
+    /// Path of the project inside the server's sandbox.
     project_path: PathBuf,
     pub(super) streams: Streams,
     pub(super) ended: BoxFuture<'static, ProgramEnd>,
@@ -47,12 +47,12 @@ pub(super) struct Connection {
     pub(super) is_pulled: bool,
     silences: u32,
     answered_once: bool,
-    /// True if the server has answered since this was last reset.
+    /// True if the server has answered since this field was last reset.
     pub(super) has_answered: bool,
 }
 
 impl Connection {
-    /// Starts the conversation with a new process.
+    /// Starts communicating with a new process.
     pub(super) fn begin(parts: Arc<ServerParts>, process: ConfinedProcess) -> Result<Self, Breakdown> {
         let ConfinedProcess { folder: project_path, input, output, ended } = process;
         let streams = Streams::open(input, output).map_err(|error| format!("its pipes cannot be used: {error}"))?;
@@ -94,7 +94,7 @@ impl Connection {
         uri_of_path(&self.project_path.join(below))
     }
 
-    /// Sends a text, which is either the one on disk or an earlier one.
+    /// Sends a text, which is either the text on disk or an earlier text.
     pub(super) fn sync(&mut self, file: &OpenText, is_of_disk: bool) -> Result<(), Breakdown> {
         let OpenText { below, text, stamp } = file;
         let change = self.documents.set(below, text, stamp.filter(|_| is_of_disk), Instant::now());
@@ -133,7 +133,7 @@ impl Connection {
         self.send(message::notification("textDocument/didClose", &params))
     }
 
-    /// Notifies the server of changes on disk, which it cannot watch itself.
+    /// Notifies the server of changes on disk, which the server cannot watch itself.
     pub(super) fn notify_changed(&mut self, files: &[(PathBuf, DiskChange)]) -> Result<(), Breakdown> {
         if files.is_empty() {
             return Ok(());
@@ -145,7 +145,8 @@ impl Connection {
         self.send(message::notification("workspace/didChangeWatchedFiles", &json!({"changes": changes})))
     }
 
-    /// Requests the findings of a file if the server supports it. Otherwise the server publishes them on its own.
+    /// Requests a file's findings if the server supports such requests. Otherwise, the server publishes findings by
+    /// itself.
     pub(super) fn pull(&mut self, below: &Path) -> Result<(), Breakdown> {
         let Some(document) = self.documents.get(below).filter(|_| self.is_pulled) else { return Ok(()) };
         let is_known = document.findings(FindingSources::Pulled, None, Instant::now()).is_some();
@@ -156,7 +157,7 @@ impl Connection {
         self.retry(PendingRequest::new(kind, self.deadline()))
     }
 
-    /// Requests again all findings that a check waits for.
+    /// Requests all findings again that a check waits for.
     fn pull_again(&mut self) -> Result<(), Breakdown> {
         self.documents.forget_pulled();
         self.pull_awaited()
@@ -198,7 +199,7 @@ impl Connection {
         self.request(method, &params, request)
     }
 
-    /// Returns the deadline for a request sent now. A server that was just started may still be loading the project.
+    /// Returns the deadline for a request sent now. A server that has just started may still be loading the project.
     pub(super) fn deadline(&self) -> Instant {
         let deadline = Instant::now() + self.parts.limits.request_timeout;
         if self.answered_once { deadline } else { deadline.max(self.loads_until) }
@@ -213,7 +214,7 @@ impl Connection {
     // --- Receiving ---
 
     pub(super) fn take(&mut self, message: IncomingMessage) -> Result<(), Breakdown> {
-        // A server that sends anything is not hanging.
+        // A server that sends any message is not hanging.
         self.silences = 0;
         let was_loading = self.loading.is_loading(Instant::now());
         match message {
@@ -267,16 +268,16 @@ impl Connection {
             }
             (RequestKind::Initialize, Err(error)) => return Err(format!("initialize failed: {}", error_line(&error))),
             (RequestKind::Pull { below, generation }, Ok(result)) => {
-                // A null result is not an answer. Some servers return it for a file that they do not know yet.
+                // A null result is not an answer. Some servers return it for a file that they have not loaded yet.
                 let Some(result) = result else { return Ok(()) };
                 let report: FindingReport = read(Some(&*result)).ok_or("invalid diagnostics")?;
                 if self.documents.pull(&below, generation, findings(report.items).into()) {
                     self.record_answer();
                 }
-                // Findings of other files may be outdated by now.
+                // Findings for other files may be outdated by now.
                 self.pull_awaited()?;
             }
-            // The server publishes them on its own, or the check times out.
+            // The server publishes the findings by itself, or the check times out.
             (RequestKind::Pull { .. }, Err(_)) => {}
             (RequestKind::Question { reply, .. }, Ok(result)) => {
                 self.record_answer();
@@ -371,7 +372,7 @@ impl Connection {
                     is_silent |= id.is_some();
                     let _ = reply.send(Err(error_late.clone()));
                 }
-                // The check that waits for it has a deadline as well.
+                // The check that waits for the findings also has a deadline.
                 RequestKind::Pull { .. } => {}
             }
         }

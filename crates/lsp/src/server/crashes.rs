@@ -1,4 +1,4 @@
-//! Crash counter of a server with backoff. Pure.
+//! Crash counter for a server, with backoff. Pure.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use super::ServerError;
 
 /// Number of crashes after which a server is given up.
 const MAX_CRASHES: u32 = 4;
-/// Number of consecutive crashes during startup after which a server is given up, since it will not get better.
+/// Number of consecutive crashes during startup after which a server is given up, since further attempts would not
+/// help.
 const MAX_EARLY_CRASHES: u32 = 2;
-/// Backoff after the first crash. It doubles with each further one.
+/// Backoff after the first crash. Each further crash doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 /// Time without a crash after which the counter is reset.
 const RESET_AFTER: Duration = Duration::from_secs(300);
@@ -33,7 +34,7 @@ pub(super) enum CrashKind {
     Permanent,
     /// The server exited before it was ready.
     Early,
-    /// The server crashed at work, or did not get ready.
+    /// The server crashed while working, or did not become ready.
     Other,
 }
 
@@ -53,7 +54,7 @@ impl Crashes {
         }
     }
 
-    /// Returns an error if the server must not be started yet or at all.
+    /// Returns an error if the server must not be started yet, or not at all.
     pub(super) fn check(&self, name: &str, now: Instant) -> Result<(), ServerError> {
         let Self { count, early, last, .. } = self;
         if self.given_up {
@@ -90,7 +91,7 @@ mod tests {
             crashes.add("exit code 1", CrashKind::Other, start);
             assert!(crashes.check("x", at(pause - 1)).is_err_and(|error| !error.given_up), "{count}");
             assert_eq!(crashes.check("x", at(pause)), Ok(()));
-            // The server answers once in each of its runs.
+            // The server answers once in each run.
             crashes.record_answer(at(pause));
         }
         crashes.add("exit code 1", CrashKind::Other, start);

@@ -1,4 +1,4 @@
-//! Files that are open in a server, their findings, and the checks that wait for these.
+//! Files that are open in a server, their findings, and the checks that wait for findings.
 
 use std::{
     collections::HashMap,
@@ -12,25 +12,25 @@ use tokio::time::Instant;
 use super::{CheckPurpose, Findings, Reply, ServerError};
 use crate::source::Stamp;
 
-/// Maximum number of files that are open in a server. The least recently used one is closed to make room.
+/// Maximum number of files that are open in a server. To stay within the limit, the least recently used file is closed.
 pub(crate) const MAX_OPEN: usize = 32;
 
 /// Time for which published findings may still be replaced by newer ones.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
-/// The same for findings without a version. Such servers publish in parts, and findings of an earlier text may arrive
-/// after a change.
+/// Settle time for findings without a version. Servers that omit versions publish in parts, and findings for an earlier
+/// text may arrive after a change.
 const SETTLE_TIME_UNVERSIONED: Duration = Duration::from_secs(1);
-/// Time after which the last findings of such a server are considered valid if it stays silent, because some publish
-/// nothing if nothing changed.
+/// Time after which the last findings without a version are considered valid if the server stays silent, because some
+/// servers publish nothing if nothing changed.
 const UNCHANGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time after which findings are considered valid if the server stays silent after changes on disk.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Findings that a server published.
+/// Findings published by a server.
 #[derive(Debug)]
 struct PublishedFindings {
-    /// Version of the text. `None` if the server does not report it.
+    /// Version of the text, or `None` if the server does not report it.
     version: Option<i32>,
     at: Instant,
     findings: Findings,
@@ -42,9 +42,9 @@ pub(super) struct Document {
     pub(super) text: Arc<str>,
     pub(super) version: i32,
     pub(super) stamp: Option<Stamp>,
-    /// Time when this version was sent.
+    /// Time at which this version was sent.
     sent_at: Instant,
-    /// Findings that the server published.
+    /// Findings published by the server.
     published: Option<PublishedFindings>,
     /// Requested findings of this version.
     pulled: Option<Findings>,
@@ -53,18 +53,18 @@ pub(super) struct Document {
     used: Instant,
 }
 
-/// Sources of findings, by the way in which a server reports them.
+/// Sources of findings, by the method with which a server reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FindingSources {
-    /// Findings that the server publishes on its own.
+    /// Findings that the server publishes by itself.
     Published,
     /// Findings that are requested.
     Pulled,
-    /// Both: some servers publish the findings of a compiler late, and return the rest on request.
+    /// Both: some servers publish compiler findings late, and return the others on request.
     All,
 }
 
-/// Change of a text from the server's view.
+/// Change of a text, as reported to the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TextChange {
     Unchanged,
@@ -72,14 +72,14 @@ pub(super) enum TextChange {
     Changed,
 }
 
-/// Open files of a server, by their path below the project.
+/// Open files of a server, by their path relative to the project.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     open: HashMap<PathBuf, Document>,
-    /// Counts events that make findings outdated. An answer to a request belongs to the generation in which it was
-    /// sent.
+    /// Number of events so far that made findings outdated. An answer to a request belongs to the generation in which
+    /// the request was sent.
     pub(super) generation: u64,
-    /// Time of the last changes on disk that were reported to the server.
+    /// Time at which the last changes on disk were reported to the server.
     changed_at: Option<Instant>,
 }
 
@@ -111,18 +111,18 @@ impl Documents {
                 TextChange::Opened
             }
         };
-        // Requested findings of all files may be outdated. Published ones are published again.
+        // Requested findings for all files may be outdated. Published findings are published again.
         self.forget_pulled();
         change
     }
 
-    /// Records that changes on disk were reported to the server, which makes earlier findings outdated.
+    /// Records that changes on disk have been reported to the server, which makes earlier findings outdated.
     pub(super) fn changed(&mut self, now: Instant) {
         self.changed_at = Some(now);
         self.forget_pulled();
     }
 
-    /// Drops requested findings, which are outdated.
+    /// Drops requested findings, which are now outdated.
     pub(super) fn forget_pulled(&mut self) {
         self.generation += 1;
         self.open.values_mut().for_each(|document| document.pulled = None);
@@ -137,7 +137,7 @@ impl Documents {
         self.open.remove(below).is_some()
     }
 
-    /// Returns a file to close if too many are open, but none that a check waits for.
+    /// Returns a file to close if too many are open, but never a file that a check waits for.
     pub(super) fn excess_document(&self, waited_for: &[PathBuf]) -> Option<PathBuf> {
         if self.open.len() <= MAX_OPEN {
             return None;
@@ -151,7 +151,7 @@ impl Documents {
         self.open.iter().map(|(below, document)| (below.clone(), document.stamp)).collect()
     }
 
-    /// Returns the last findings of all open files.
+    /// Returns the last findings for all open files.
     pub(super) fn last_findings(&self, sources: FindingSources) -> Vec<(PathBuf, Findings)> {
         let last = |document: &Document| document.last_findings(sources);
         self.open.iter().filter_map(|(below, document)| Some((below.clone(), last(document)?))).collect()
@@ -163,7 +163,7 @@ impl Documents {
         document.map(|document| document.published = Some(PublishedFindings { version, at: now, findings })).is_some()
     }
 
-    /// Stores requested findings. Returns false if they are outdated.
+    /// Stores requested findings. Returns false if the findings are outdated.
     pub(super) fn pull(&mut self, below: &Path, generation: u64, findings: Findings) -> bool {
         let is_new = generation == self.generation;
         match self.open.get_mut(below).filter(|_| is_new) {
@@ -178,7 +178,7 @@ impl Documents {
 }
 
 impl Document {
-    /// Returns the findings of the current text once they are complete.
+    /// Returns the findings for the current text once they are complete.
     pub(super) fn findings(&self, sources: FindingSources, changed: Option<Instant>, now: Instant) -> Option<Findings> {
         let is_whole = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         match sources {
@@ -195,7 +195,7 @@ impl Document {
         }
     }
 
-    /// Returns the last findings, of any text.
+    /// Returns the last findings, for any text.
     pub(super) fn last_findings(&self, sources: FindingSources) -> Option<Findings> {
         let published = self.published.as_ref();
         match sources {
@@ -227,7 +227,7 @@ fn merged(pulled: &Findings, published: Option<&PublishedFindings>) -> Findings 
     all.into()
 }
 
-/// Caller that waits for the findings of files.
+/// Caller that waits for the findings in files.
 pub(super) struct Check {
     pub(super) files: Vec<PathBuf>,
     pub(super) purpose: CheckPurpose,
@@ -239,7 +239,7 @@ pub(super) struct Check {
 pub(super) struct Checks(pub(super) Vec<Check>);
 
 impl CheckPurpose {
-    /// Returns the sources of findings that this purpose uses.
+    /// Returns the sources of findings for this purpose.
     pub(super) fn sources(self, is_pulled: bool) -> FindingSources {
         match self {
             _ if !is_pulled => FindingSources::Published,
@@ -267,7 +267,7 @@ impl Checks {
         self.0.retain(|check| !check.reply.is_closed());
     }
 
-    /// Returns true if texts must not be changed, because a check waits for the findings of an earlier text.
+    /// Returns true if texts must not be changed, because a check waits for the findings in an earlier text.
     pub(super) fn locks_texts(&self) -> bool {
         self.0.iter().any(|check| check.purpose == CheckPurpose::Baseline)
     }
@@ -277,7 +277,7 @@ impl Checks {
         for check in std::mem::take(&mut self.0) {
             let sources = check.purpose.sources(is_pulled);
             let open: Option<Vec<_>> = check.files.iter().map(|below| documents.get(below)).collect();
-            // A file that was closed has no findings, which must not be taken for a clean file.
+            // A closed file has no findings, which must not be mistaken for a clean file.
             let Some(open) = open else {
                 let _ = check.reply.send(Err(closed.clone()));
                 continue;
@@ -290,7 +290,7 @@ impl Checks {
         }
     }
 
-    /// Fails checks that have reached their deadline. Returns true if there were any.
+    /// Fails checks that have reached their deadline. Returns true if there were any such checks.
     pub(super) fn expire(&mut self, now: Instant, error: &ServerError) -> bool {
         let before = self.0.len();
         for check in self.0.extract_if(.., |check| check.deadline <= now) {
@@ -352,7 +352,8 @@ mod tests {
         assert!(!found(&documents, PUBLISHED, 20) && found(&documents, PUBLISHED, 200));
         assert_eq!(documents.set(path, &"1".into(), None, later(300)), TextChange::Unchanged);
         assert!(found(&documents, PUBLISHED, 300));
-        // After a change elsewhere, findings may differ. New ones count immediately, and silence counts after a while.
+        // After a change elsewhere, findings may differ. New findings are valid immediately, and silence is considered
+        // valid after a while.
         documents.changed(later(300));
         assert!(!found(&documents, PUBLISHED, 2200) && found(&documents, PUBLISHED, 2300));
         documents.publish(path, Some(1), none(), later(400));
@@ -360,7 +361,7 @@ mod tests {
         let old = documents.generation;
         assert_eq!(documents.set(path, &"2".into(), None, later(300)), TextChange::Changed);
         assert!(!found(&documents, PUBLISHED, 900));
-        // Findings without a version count from when the text was sent.
+        // Findings without a version are considered current from the time when the text was sent.
         documents.publish(path, None, none(), later(400));
         assert!(!found(&documents, PUBLISHED, 900) && found(&documents, PUBLISHED, 1400));
         documents.set(path, &"3".into(), None, later(2000));

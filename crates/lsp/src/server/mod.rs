@@ -2,9 +2,9 @@
 //! repeated crashes.
 //!
 //! - `actor`: event loop for commands, messages, process exit and timers.
-//! - `connection`: running process with its pending requests. `streams`: its pipes.
+//! - `connection`: running process with its pending requests. `streams`: the pipes of the process.
 //! - `requests`: pending requests and retries, and detection of a server that is still loading.
-//! - `documents`: open files, their findings, and the checks that wait for these.
+//! - `documents`: open files, their findings, and the checks that wait for findings.
 //! - `watched_files`: detection of changes on disk. `crashes`: backoff and giving up; pure.
 
 mod actor;
@@ -48,7 +48,7 @@ pub(crate) struct ServerParts {
     pub(crate) limits: LanguageLimits,
     /// Folder of the project.
     pub(crate) folder: PathBuf,
-    /// Root of the server's work, relative to the project.
+    /// Root folder of the server, relative to the project.
     pub(crate) root: PathBuf,
     pub(crate) confiner: Arc<dyn Confiner>,
 }
@@ -65,7 +65,7 @@ impl ServerParts {
 pub(crate) struct ServerError {
     /// Message of one sentence.
     pub(crate) message: String,
-    /// True if the server is not started again.
+    /// True if the server will not be started again.
     pub(crate) given_up: bool,
 }
 
@@ -76,7 +76,7 @@ impl ServerError {
     }
 }
 
-/// File below the project with its text.
+/// File in the project, with its text.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenText {
     pub(crate) below: PathBuf,
@@ -86,7 +86,7 @@ pub(crate) struct OpenText {
 }
 
 impl OpenText {
-    /// Returns the text of a file. `None` if it cannot be sent to a server.
+    /// Returns the text of a file, or `None` if the text cannot be sent to a server.
     pub(crate) fn of(below: &Path, content: &Content) -> Option<Self> {
         match content {
             Content::Text(text, stamp) => {
@@ -104,7 +104,7 @@ pub(crate) enum CheckPurpose {
     Baseline,
     /// Findings in the texts on disk, to be compared with the baseline.
     Comparison,
-    /// Findings in the texts on disk, to be shown.
+    /// Findings in the texts on disk, to be displayed.
     Question,
 }
 
@@ -126,7 +126,7 @@ impl From<FileChangeKind> for DiskChange {
     }
 }
 
-/// Answer with the path of the project as the server sees it.
+/// Answer with the path of the project inside the server's sandbox.
 pub(crate) struct ServerAnswer {
     pub(crate) result: Option<Box<RawValue>>,
     pub(crate) folder: PathBuf,
@@ -155,13 +155,13 @@ pub(crate) struct Question {
     pub(crate) more: Vec<(&'static str, Value)>,
 }
 
-/// Condition of a server, for deciding how long to wait.
+/// Condition of a server, used to decide how long to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
     /// Not running, or has not answered yet.
     Cold,
     Warm,
-    /// Not started any more.
+    /// Given up and never started again.
     GivenUp,
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// Creates a server that is not running yet.
+    /// Creates a server that is not yet running.
     pub(crate) fn spawn(parts: ServerParts) -> Self {
         let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
         let (sender, condition) = watch::channel(Condition::Cold);
@@ -190,19 +190,19 @@ impl ServerHandle {
         *self.condition.borrow() == Condition::Warm
     }
 
-    /// Returns true if the end of a turn may wait long for the server: it has answered before, or has not been waited
-    /// for yet.
+    /// Returns true if the end of a turn may wait a long time for the server: the server has answered before, or has
+    /// not been waited for yet.
     pub(crate) fn may_wait_long(&self) -> bool {
         let is_warm = self.is_warm();
         !self.was_awaited.swap(!is_warm, Ordering::Relaxed) || is_warm
     }
 
-    /// Returns true if the server is not started any more.
+    /// Returns true if the server will not be started again.
     pub(crate) fn is_given_up(&self) -> bool {
         *self.condition.borrow() == Condition::GivenUp
     }
 
-    /// Returns the findings of texts, in their order.
+    /// Returns the findings in texts, in the order of the texts.
     pub(crate) async fn check(
         &self,
         files: Vec<OpenText>,

@@ -18,7 +18,7 @@ pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// Kind of a request to a server.
 pub(super) enum RequestKind {
     Initialize,
-    /// Findings of a file, with the generation of findings in which they were requested.
+    /// Findings in a file, with the generation in which the findings were requested.
     Pull {
         below: PathBuf,
         generation: u64,
@@ -31,7 +31,7 @@ pub(super) enum RequestKind {
     },
 }
 
-/// Request without an answer.
+/// Request that has not been answered.
 pub(super) struct PendingRequest {
     pub(super) kind: RequestKind,
     deadline: Instant,
@@ -54,25 +54,25 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Returns a new request id.
+    /// Returns a new request ID.
     pub(super) fn next_id(&mut self) -> i64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// Adds a request that is sent now, and returns its id.
+    /// Adds a request that is sent now, and returns its ID.
     pub(super) fn add(&mut self, request: PendingRequest) -> i64 {
         let id = self.next_id();
         self.in_flight.insert(id, request);
         id
     }
 
-    /// Removes and returns the request that was answered. `None` if it has expired.
+    /// Removes and returns the answered request, or `None` if the request has expired.
     pub(super) fn take_answered(&mut self, id: i64) -> Option<PendingRequest> {
         self.in_flight.remove(&id)
     }
 
-    /// Returns true if the findings of this file are already requested.
+    /// Returns true if the findings in this file have already been requested.
     pub(super) fn is_pulling(&self, file: &std::path::Path) -> bool {
         let mut all = self.in_flight.values().chain(self.retries.iter().map(|(_, request)| request));
         all.any(|request| matches!(&request.kind, RequestKind::Pull { below, .. } if below == file))
@@ -92,8 +92,8 @@ impl Requests {
         self.retries.extract_if(.., is_due).map(|(_, request)| request).collect()
     }
 
-    /// Removes and returns the requests that have reached their deadline. Those that were sent have an id; those that
-    /// wait for a retry have none.
+    /// Removes and returns the requests that have reached their deadline. Requests that were sent have an ID; requests
+    /// that wait for a retry have none.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<(Option<i64>, PendingRequest)> {
         let unanswered = self.in_flight.extract_if(|_, request| request.deadline <= now);
         let unsent = self.retries.extract_if(.., |(_, request)| request.deadline <= now);
@@ -129,7 +129,7 @@ impl PendingRequest {
         Self { kind, deadline, tries: 0 }
     }
 
-    /// Counts a retry. Returns true if it is allowed.
+    /// Counts a retry. Returns true if the retry is allowed.
     pub(super) fn count_retry(&mut self) -> bool {
         self.tries += 1;
         self.tries <= MAX_RETRIES && !matches!(self.kind, RequestKind::Initialize)
@@ -138,7 +138,7 @@ impl PendingRequest {
 
 /// Maximum number of progress tokens.
 const MAX_PROGRESS: usize = 64;
-/// Time after which work without an end notification counts as done.
+/// Time after which work without an end notification is considered done.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
 /// Progress of a server.
@@ -146,7 +146,7 @@ const MAX_AGE: Duration = Duration::from_secs(300);
 pub(super) struct Loading {
     /// Start of each task, by its token.
     progress: HashMap<String, Instant>,
-    /// Status reported by the server itself, which takes precedence. `None` if it reports none.
+    /// Status reported by the server itself, which takes precedence, or `None` if the server reports no status.
     pub(super) is_quiescent: Option<bool>,
 }
 

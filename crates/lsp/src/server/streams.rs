@@ -1,5 +1,5 @@
-//! Pipes of a server. Each has its own task, so that a server that stops reading or floods its output blocks nothing
-//! else.
+//! Pipes of a server. Each pipe has its own task, so that a server that stops reading or floods its output does not
+//! block anything else.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -27,7 +27,7 @@ const MAX_MESSAGES: usize = 20_000;
 
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// Received messages, or the reason why there will be no more.
+    /// Received messages, or the reason why there will be no further messages.
     pub(super) incoming: mpsc::Receiver<Result<IncomingMessage, String>>,
     outgoing: mpsc::Sender<Vec<u8>>,
     _tasks: [AbortOnDropHandle<()>; 2],
@@ -88,7 +88,7 @@ async fn read(
     }
 }
 
-/// Remaining output of a server in the current window.
+/// Remaining output allowance of a server in the current window.
 struct Allowance {
     since: Instant,
     bytes: usize,

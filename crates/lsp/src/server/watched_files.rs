@@ -1,4 +1,4 @@
-//! Detection of changes in files that a server depends on. The server cannot watch them from inside its sandbox.
+//! Detection of changes to files that a server depends on. The server cannot watch these files inside its sandbox.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,10 +12,10 @@ use crate::{config::ServerConfig, source::Stamp};
 const MAX_SCANNED: usize = 20_000;
 /// Maximum number of tracked files.
 const MAX_FILES: usize = 5000;
-/// Folders of generated files, in addition to hidden ones.
+/// Folders of generated files, in addition to hidden folders.
 const GENERATED_FOLDERS: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-packages"];
 
-/// Stamps of the files at the last scan, by their path below the project.
+/// Stamps of the files at the last scan, by path relative to the project.
 #[derive(Debug, Default)]
 pub(super) struct WatchedFiles {
     stamps: BTreeMap<PathBuf, Stamp>,
@@ -24,7 +24,7 @@ pub(super) struct WatchedFiles {
 }
 
 impl WatchedFiles {
-    /// Scans the files of a server's kind below its root. May block.
+    /// Scans the files of a server's kind under the server's root. May block.
     pub(super) fn scan(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
         let mut watched = Self::default();
         let mut left = MAX_SCANNED;
@@ -67,7 +67,7 @@ impl WatchedFiles {
         }
     }
 
-    /// Returns the differences to a later scan.
+    /// Returns the changes between this scan and a later one.
     pub(super) fn changes(&self, later: &Self) -> Vec<(PathBuf, DiskChange)> {
         let there = later.stamps.iter().filter_map(|(path, stamp)| match self.stamps.get(path) {
             Some(old) if old == stamp => None,

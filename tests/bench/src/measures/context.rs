@@ -1,5 +1,5 @@
-//! The context: the cost of a request before it is sent, how much of it repeats the previous one, and whether the
-//! built-in model recomputes that part.
+//! The context: the cost of a request before it is sent, the share that repeats the previous request, and whether the
+//! built-in model recomputes that share.
 
 use agentd_core::{
     error::ModelError,
@@ -25,13 +25,13 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// Numbers of items of the sessions that are compared.
+/// Numbers of items in the compared sessions.
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const WARM_UP: usize = 20;
 const TURNS: usize = 200;
-/// Model calls of the coding session.
+/// Number of model calls in the coding session.
 pub(super) const STEPS: usize = 60;
-/// Turns of the built-in model.
+/// Number of turns with the built-in model.
 const LOCAL_TURNS: usize = 4;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -44,7 +44,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A model that records the time of each request, and responds at once.
+/// A model that records the time of each request, and responds immediately.
 struct Stopwatch {
     info: ModelInfo,
     asked: mpsc::UnboundedSender<Instant>,
@@ -113,7 +113,7 @@ async fn assembling() -> anyhow::Result<Row> {
     );
     let mut samples = SIZES.map(|_| Samples::default());
     for number in 0..WARM_UP + TURNS {
-        // Sessions alternate, so that other load on the machine affects all of them.
+        // The sessions alternate, so that other load on the host affects all of them.
         for (session, samples) in sessions.iter().zip(&mut samples) {
             let handle = engine.session(*session).await?;
             let begun = Instant::now();
@@ -130,12 +130,12 @@ async fn assembling() -> anyhow::Result<Row> {
         }
     }
     let [few, some, many] = &samples;
-    // Rounded up to hundredths, because the limit is shown like that.
+    // Rounded up to hundredths, because the limit is displayed with two decimals.
     let twice = (200.0 * few.median()).ceil() / 100.0;
     let figures = vec![
         Figure::millis("median", some.median()).at_most(5.0),
         Figure::millis("p99", some.quantile(99)),
-        // Items outside the window must cost nothing. A factor of two allows for noise on a busy machine.
+        // Items outside the window must cost nothing. A factor of two allows for noise on a busy host.
         Figure::millis("with 100,000", many.median()).at_most(twice),
     ];
     Ok(Row::new("assembling a request of a session of 10,000 items", figures)
@@ -157,7 +157,7 @@ async fn prefix() -> anyhow::Result<Row> {
     let broken =
         reports.iter().filter(|(_, report)| report.as_ref().is_none_or(|report| report.broken_by.is_some())).count();
     let requests = model.requests();
-    // The requests as received count, not the daemon's own figures.
+    // The received requests are measured, not the daemon's own figures.
     let shares: Vec<(f64, f64)> = requests.windows(2).map(|pair| repeats(&pair[0], &pair[1])).collect();
     let (repeated, previous) = shares.iter().fold((0.0, 0.0), |sum, share| (sum.0 + share.0, sum.1 + share.1));
     let least = shares.iter().map(|(again, before)| 100.0 * again / before).fold(f64::INFINITY, f64::min);
@@ -169,8 +169,8 @@ async fn prefix() -> anyhow::Result<Row> {
         .with_note(format!("{} model calls of one coding turn; {broken} of them broke the prefix", reports.len())))
 }
 
-/// The number of bytes that the next request repeats at its beginning, and of all bytes of the request, as received by
-/// the server. Servers read the tools first.
+/// Returns the number of bytes that the next request repeats at its beginning, and the total number of bytes in the
+/// request, as received by the server. Servers read the tools first.
 fn repeats(before: &Recorded, after: &Recorded) -> (f64, f64) {
     let parts = |request: &Recorded| -> Vec<String> {
         let tools = request.body.get("tools").map(ToString::to_string);
@@ -182,7 +182,7 @@ fn repeats(before: &Recorded, after: &Recorded) -> (f64, f64) {
     (same.map(|(then, _)| bytes(then)).sum(), before.iter().map(bytes).sum())
 }
 
-/// Reply of a coding model after `done` results: it plans, reads, edits, runs and reads again.
+/// Reply of a coding model after `done` results: the model plans, reads, edits, runs and reads again.
 pub(super) fn codes(done: usize) -> Reply {
     if done + 1 >= STEPS {
         return Reply::text("All of it is done, and the checks are green.");
@@ -228,7 +228,7 @@ pub(super) type MeasuredCall = (Usage, Option<agentd_core::context::PromptReport
 
 const LOCAL: &str = "prompt tokens that the built-in model had computed before";
 
-/// Measures a few turns of the built-in model.
+/// Measures a few turns with the built-in model.
 async fn embedded() -> anyhow::Result<Row> {
     let home = Home::empty()?;
     let weights = weights().context("the built-in model is missing; run `make model`")?;
@@ -251,7 +251,7 @@ async fn embedded() -> anyhow::Result<Row> {
         .with_note(format!("prompt tokens computed, call by call: {}", each.join(", "))))
 }
 
-/// Path of the built-in model's file, where `make model` puts it.
+/// Path of the built-in model's file, where `make model` stores it.
 fn weights() -> Option<PathBuf> {
     let named = std::env::var_os("AGENTD_TEST_MODEL").map(PathBuf::from);
     let brought = || {

@@ -1,5 +1,5 @@
-//! Drawing at a terminal while a fast model responds: the share of a core that it takes, and the time from a key to its
-//! echo.
+//! Drawing at a terminal while a fast model responds: the share of a core that drawing takes, and the time from a key
+//! press to its echo.
 
 use std::{
     fs::File,
@@ -21,11 +21,11 @@ use crate::world::program;
 
 use super::*;
 
-/// Number of deltas of the response. The model server writes a thousand at once.
+/// Number of deltas in the response. The model server writes a thousand in one write.
 const DELTAS: u64 = 50_000;
 /// Pause between two writes, in milliseconds, for ten thousand deltas per second.
 const PAUSE: &str = "100";
-/// Letters that are typed one by one. None of them occurs in the response.
+/// Letters that are typed one by one. None of these letters occurs in the response.
 const KEYS: &str = "QXZJKVYGHB";
 /// Time between two letters.
 const BETWEEN: Duration = Duration::from_millis(130);
@@ -51,8 +51,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     })
 }
 
-/// Runs a whole turn at a terminal, with keys typed during it. Returns the share of a core that the client used, in
-/// percent, and the time of each echo.
+/// Runs a whole turn at a terminal, with keys typed during the turn. Returns the share of a core that the client used,
+/// in percent, and the time of each echo.
 fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None)?;
@@ -92,7 +92,7 @@ fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
     command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("requires setsid (util-linux)")
 }
 
-/// Output to the terminal, each piece with its time.
+/// Output to the terminal, in pieces with their times.
 fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>> {
     let (sender, pieces) = mpsc::channel();
     std::thread::Builder::new().name("bench-screen".to_owned()).spawn(move || {
@@ -115,7 +115,7 @@ fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, te
         if seen.contains(text) {
             return Ok(at);
         }
-        // The end is sufficient to find text that is split between two pieces.
+        // The end is sufficient to find text that is split across two pieces.
         let keep = seen.char_indices().rev().nth(64).map_or(0, |(at, _)| at);
         seen.drain(..keep);
     }

@@ -1,5 +1,5 @@
-//! Editors: what `agentctl acp` adds to a turn, loading a long session, twenty concurrent editors, and the cost of
-//! watching many sessions.
+//! Editors: the time that `agentctl acp` adds to a turn, loading a long session, twenty concurrent editors, and the
+//! cost of watching many sessions.
 
 use futures_util::future::try_join_all;
 use tokio::{
@@ -13,17 +13,17 @@ use super::*;
 const WARM_UP: usize = 20;
 /// Number of turns that are counted.
 const TURNS: usize = 200;
-/// Number of items of the session that is loaded.
+/// Number of items in the session that is loaded.
 const ITEMS: usize = 10_000;
 /// Number of loads, each by a new process.
 const LOADS: usize = 15;
 /// Number of concurrent editors.
 const EDITORS: usize = 20;
-/// Number of prompts of each editor.
+/// Number of prompts per editor.
 const PROMPTS: usize = 10;
 /// Number of sessions that are watched.
 const WATCHED: usize = 500;
-/// Number of clients that watch them.
+/// Number of clients that watch these sessions.
 const WATCHERS: usize = 20;
 /// Idle time that is measured.
 const QUIET: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ impl Editor {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Sends a request. Returns its result, and the time until the first update for which `is_it` is true.
+    /// Sends a request. Returns the result, and the time until the first update for which `is_it` is true.
     async fn timed(
         &mut self,
         method: &str,
@@ -122,7 +122,7 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let mut editor = Editor::start(&home).await?;
     let of_editor = editor.new_session(folder.path()).await?;
-    // The turn also uses a session made by the editor, so that both have the same project and instructions.
+    // The turn also uses a session created by the editor, so that both sessions have the same project and instructions.
     let of_client: SessionId = editor.new_session(folder.path()).await?.parse()?;
     let (mut prompts, mut turns) = (Samples::default(), Samples::default());
     for number in 0..WARM_UP + TURNS {
@@ -236,7 +236,7 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     Ok(Row::new("20 clients watch 500 sessions, and nothing happens", figures))
 }
 
-/// Processor time that it uses meanwhile, in milliseconds. The kernel counts in steps of ten.
+/// Processor time that the daemon uses in the quiet period, in milliseconds. The kernel counts in steps of ten.
 async fn cpu_time(daemon: &Daemon) -> anyhow::Result<f64> {
     let before = world::cpu_time_of(daemon.id())?;
     tokio::time::sleep(QUIET).await;

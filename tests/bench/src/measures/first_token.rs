@@ -1,4 +1,4 @@
-//! The time that the daemon and its socket add to the first token, on top of the model's time.
+//! The time that the daemon and its socket add to the first token, in addition to the model's time.
 
 use agentd_testkit::model_server::ModelServer;
 
@@ -10,11 +10,11 @@ use super::*;
 const WARM_UP: usize = 20;
 /// Number of turns that are counted.
 const TURNS: usize = 300;
-/// A folder that was changed this recently is read again in each turn, because its timestamp cannot distinguish two
-/// changes yet. A user's next turn comes later, so the counted turns do too.
+/// Time after which a changed folder is no longer read again in each turn. The timestamp of a more recently changed
+/// folder cannot distinguish two changes. A user's next turn comes later, and so do the counted turns.
 const UNTIL_FOLDERS_SETTLE: Duration = Duration::from_millis(2500);
 
-/// The client has one thread, like `agentctl`: contention between its own threads is not a cost of the daemon. The bare
+/// The client has one thread, like `agentctl`: contention between client threads is not a cost of the daemon. The bare
 /// client runs on the same thread.
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -23,7 +23,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 
 async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
-    // A second model in our own process records the daemon's request, so that the floor can send the same.
+    // A second model in the bench process records the daemon's request, so that the floor can send the same request.
     let recorder = ModelServer::start().await;
     recorder.lenient();
     let home = Home::new(&model)?.with_model("REASONING", &recorder.base_url());
@@ -36,7 +36,7 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     };
 
     let session = Some(turn::run(client, turn::request(None, None), || {}).await?.session);
-    // The first turn has created some of them.
+    // The first turn has created some of these folders.
     tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
     for _ in 0..WARM_UP {
         // Until the request contains as much of the history as it ever will.
@@ -65,7 +65,7 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, l
         Figure::millis("median", added.median()).at_most(2.0),
         Figure::millis("p99", added.quantile(99)).at_most(5.0),
     ];
-    // The ratio is that of the total times, since the added time has no floor.
+    // The ratio is computed from the total times, since the added time has no floor.
     let note = format!(
         "{TURNS} turns; in all {:.2} ms, p99 {:.2} ms; the bare client {:.2} ms, p99 {:.2} ms; one block made durable \
          {:.2} ms, p99 {:.2} ms, and nothing is shown before it is durable",

@@ -9,7 +9,7 @@ use crate::floor::Disk;
 use super::*;
 
 const SESSIONS: usize = 100;
-/// Number of events of each session.
+/// Number of events in each session.
 const ROUNDS: u64 = 100;
 const LONG: usize = 10_000;
 const SHORT: usize = 10;
@@ -52,7 +52,7 @@ fn words() -> ItemBody {
     ItemBody::AgentMessage { text: "A sentence of the length that sentences have. ".repeat(4) }
 }
 
-/// Every session appends one event, waits until it is durable, and appends the next.
+/// Every session appends one event, waits until the event is durable, and appends the next one.
 async fn append_rate(store: &SqliteStore, floor: f64) -> anyhow::Result<Row> {
     let scripts = try_join_all((0..SESSIONS).map(|_| new_session(store))).await?;
     let before = store.stats();
@@ -73,7 +73,7 @@ async fn append_rate(store: &SqliteStore, floor: f64) -> anyhow::Result<Row> {
         .with_note(format!("{events} events in {commits} commits")))
 }
 
-/// Time to open a session of 10,000 items, and time to the first token of a turn in it.
+/// Time to open a session of 10,000 items, and time to the first token of a turn in this session.
 async fn long_session() -> anyhow::Result<(Row, Row)> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
     let home = Home::new(&model)?;
@@ -113,8 +113,8 @@ async fn opening(store: &SqliteStore, session: SessionId) -> anyhow::Result<f64>
     Ok(millis(begun.elapsed()))
 }
 
-/// Compares turns in both sessions, in alternating order. The uncounted turns extend the short one to the part that a
-/// model sees of any session.
+/// Compares turns in both sessions, in alternating order. The uncounted turns extend the short session to the part that
+/// a model receives from any session.
 async fn step(client: &Client, short: SessionId, long: SessionId) -> anyhow::Result<Row> {
     let (mut in_short, mut in_long) = (Samples::default(), Samples::default());
     for number in 0..WARM_UP + TURNS {

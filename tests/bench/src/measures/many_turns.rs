@@ -1,4 +1,4 @@
-//! Memory of an idle daemon, and of one with 500 concurrent turns, each streaming to its own client.
+//! Memory of an idle daemon, and of a daemon with 500 concurrent turns, each streaming to its own client.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const TURNS: usize = 500;
 const WORDS: usize = 60;
-/// Delay between two words, in milliseconds. All turns together then make 10,000 deltas per second.
+/// Delay between two words, in milliseconds. All turns together produce 10,000 deltas per second.
 const PAUSE_MS: &str = "50";
 /// Delay before the first word, in milliseconds. All turns have begun by then.
 const FIRST_PAUSE_MS: &str = "3000";
@@ -49,8 +49,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Streams all turns. Returns the peak memory of the daemon, and the number of turns that had text and no end at the
-/// same time.
+/// Streams all turns. Returns the daemon's peak memory, and the maximum number of turns that had produced text and had
+/// not ended.
 async fn stream_all(home: &Home, daemon: &Daemon, text: &str) -> anyhow::Result<(u64, usize)> {
     let mut clients = Vec::with_capacity(TURNS);
     for _ in 0..TURNS {

@@ -1,7 +1,7 @@
-//! MCP servers: the cost of many unused ones, and what the pool adds to a call.
+//! MCP servers: the cost of many unused servers, and the time that the pool adds to a call.
 //!
 //! A call is timed in this process, through the same pool and guard as in the daemon, and compared with a bare client
-//! of the same server. In whole turns, it would be lost in the noise of two model requests.
+//! of the same server. In whole turns, the difference would be lost in the noise of two model requests.
 
 use agentd_core::{
     ids::CallId,
@@ -38,8 +38,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Configuration of servers with these names that are this program. Each gets the mark as its last argument, which
-/// identifies it among all processes.
+/// Configuration of servers with these names that run this binary. Each server gets the mark as its last argument,
+/// which identifies the server among all processes.
 pub(super) fn configuration(names: impl Iterator<Item = String>, mark: &str) -> anyhow::Result<String> {
     let server = json!({"command": std::env::current_exe()?, "args": [MCP_SERVER, mark]});
     let servers: BTreeMap<String, &Value> = names.map(|name| (name, &server)).collect();
@@ -51,7 +51,7 @@ async fn idle_servers() -> anyhow::Result<Vec<Row>> {
     let (without, with) = (Home::new(&model)?, Home::new(&model)?);
     let names = || (0..SERVERS).map(|number| format!("server{number}"));
     with.configure("mcp_servers.yaml", &configuration(names(), "idle")?)?;
-    // Each is reached once, as a user's servers have been, so that its tools are known.
+    // Each server is reached once, like a user's servers, so that its tools are known.
     let daemon = with.start().await?;
     for name in names() {
         daemon.client.start_mcp_server(&name, "").await?;

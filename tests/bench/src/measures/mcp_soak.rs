@@ -7,10 +7,10 @@ use super::{
     *,
 };
 
-/// Cycles until everything that is allocated once exists: threads, buffers, start-up code.
+/// Cycles until everything that is only allocated once exists: threads, buffers, start-up code.
 const WARM_UP: usize = 50;
 const CYCLES: usize = 1000;
-/// Tolerance for the allocator, in megabytes. A leak of four kilobytes per cycle would be noticed.
+/// Tolerance for the allocator, in megabytes. A leak of four kilobytes per cycle would be detected.
 const ALLOCATOR: f64 = 4.0;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -99,7 +99,7 @@ fn is_left(pid: &str, daemon: u32, mark: &str) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let named = command.split(|byte| *byte == 0).any(|argument| argument == mark.as_bytes());
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before it can contain anything, even a bracket.
+    // The preceding name can contain anything, even a bracket.
     let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
     named || parent == Some(daemon)
 }

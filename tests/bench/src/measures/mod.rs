@@ -1,9 +1,9 @@
 //! The measurements, one subject per file.
 //!
-//! - [`turn`]: times a turn from outside, for several subjects. [`python`]: drives the software that agentd is compared
+//! - [`turn`]: times a turn from outside, for several subjects. [`python`]: runs the software that agentd is compared
 //!   with.
 //!
-//! The imports here are those that most subjects need: they import them with `use super::*`.
+//! The imports in this module are those that most subjects need, which import them with `use super::*`.
 
 mod code;
 mod context;

@@ -1,4 +1,4 @@
-//! Judging a call, with 200 rules in force.
+//! Evaluating a call, with 200 rules in force.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ const RULES: usize = 200;
 const WARM_UP: usize = 200;
 const CALLS: usize = 5_000;
 
-/// From the most frequent command to the one with the most parts.
+/// From the most frequent command to the command with the most parts.
 const COMMANDS: [&str; 4] = [
     "git status",
     "cd src && cargo test --all 2>&1 | tail -20",
@@ -44,7 +44,7 @@ fn judge(policy: &Policy, samples: &mut Samples) {
     let settings = SessionSettings::default();
     let roots = [Path::new("/data/workspace/s")];
     for number in 0..WARM_UP + CALLS {
-        // All are different, so that no result can be cached.
+        // All commands differ, so that no result can be cached.
         let arguments = json!({ "command": format!("{} {number}", COMMANDS[number % COMMANDS.len()]) }).to_string();
         let facts = CallContext {
             foreign: None,

@@ -1,4 +1,4 @@
-//! Python software that agentd is compared with: scripts of this repository, with separate packages in the target
+//! Python software that agentd is compared with: scripts in this repository, with separate packages in the target
 //! folder.
 
 use std::io::{self, Write as _};
@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use super::*;
 
-/// The scripts of one subject.
+/// The scripts for one subject.
 pub(super) struct Scripts {
     python: String,
     folder: &'static Path,
@@ -15,8 +15,8 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Scripts of a folder. The packages of its `requirements.txt` are stored in a folder with the given name in the
-    /// target folder.
+    /// Scripts in a folder. The packages in `requirements.txt` are stored in the target folder, in a folder with the
+    /// given name.
     pub(super) fn of(folder: &'static str, packages: &str) -> anyhow::Result<Self> {
         let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
         Ok(Self { python, folder: Path::new(folder), packages: target()?.join(packages) })
@@ -44,7 +44,7 @@ impl Scripts {
         command
     }
 
-    /// The text of some of the scripts, to notice changes.
+    /// The text of some of the scripts, used to detect changes.
     pub(super) fn text(&self, names: &[&str]) -> io::Result<String> {
         names.iter().map(|name| fs::read_to_string(self.folder.join(name))).collect()
     }
@@ -56,7 +56,7 @@ pub(super) fn target() -> anyhow::Result<PathBuf> {
     Ok(built.parent().and_then(Path::parent).context("the bench executable has no parent folder")?.to_owned())
 }
 
-/// Runs a command to its end. Its standard error is shown to the user.
+/// Runs a command to its end. The user sees its standard error.
 pub(super) async fn run(command: &mut Command) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).status().await?;
     ensure!(status.success(), "{status}");

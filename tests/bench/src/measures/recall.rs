@@ -1,8 +1,9 @@
-//! Recall: how much of a long conversation a model still sees at its end, or finds with one search, and the cost of
-//! that. Compared with deepagents, with the same model in the same run.
+//! Recall: the share of a long conversation that is still in the model's view at the end, or that one search finds, and
+//! the cost. Compared with deepagents, with the same model in the same run.
 //!
-//! The conversations are run by `tests/bench/recall/recall.py`. If its packages cannot be installed, agentd is measured
-//! alone. `AGENTD_BENCH_TURNS=5,30,100,300` sets the numbers of turns; 300 take some minutes more.
+//! The conversations are run by `tests/bench/recall/recall.py`. If the script's packages cannot be installed, only
+//! agentd is measured. `AGENTD_BENCH_TURNS=5,30,100,300` sets the numbers of turns; 300 turns take some additional
+//! minutes.
 
 use std::fmt::Write as _;
 
@@ -19,7 +20,7 @@ const TURNS: &str = "AGENTD_BENCH_TURNS";
 #[derive(Debug, Deserialize)]
 struct Report {
     runs: Vec<Run>,
-    /// Keyed by `ours`, `theirs` and `todos`.
+    /// Shares keyed by `ours`, `theirs` and `todos`.
     prefixes: BTreeMap<String, Prefix>,
 }
 
@@ -36,11 +37,11 @@ struct Run {
     in_view: u64,
     /// Share of the previous facts that were in view at the start of the turns in the second half.
     usually: f64,
-    /// Not in view, but in the result of one search.
+    /// Number of facts not in view, but in the result of one search.
     found: u64,
-    /// Neither in view nor found, by where they were mentioned.
+    /// Number of facts neither in view nor found, by where they were mentioned.
     lost: BTreeMap<String, u64>,
-    /// Facts that the user asked for by name, followed by those that came with the question.
+    /// Facts that the user asked for by name, followed by facts that were mentioned with the question.
     named: u64,
     unasked: u64,
     failed_turns: u64,
@@ -49,12 +50,13 @@ struct Run {
     new_tokens: u64,
 }
 
-/// Share of a request that the next one repeats at its beginning.
+/// Share of a request that the next request repeats at its beginning.
 #[derive(Debug, Deserialize)]
 struct Prefix {
     step: Shares,
     border: Shares,
-    /// Pairs of requests between which older messages were removed from the window. They are excluded from the shares.
+    /// Pairs of requests between which older messages were removed from the window. These pairs are excluded from the
+    /// shares.
     reliefs: u64,
 }
 
@@ -94,7 +96,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The row of a conversation with both products.
+/// The row for a conversation with both products.
 fn compared(run: &Run, other: Option<&Run>) -> Row {
     let label = format!("facts in view after {} turns in {}K", run.turns, run.window / 1024);
     if let Some(error) = &run.error {

@@ -1,4 +1,4 @@
-//! A whole `agentctl run`, from the spawn of the program to its end.
+//! A whole `agentctl run`, from the start of the process to its end.
 
 use crate::floor;
 

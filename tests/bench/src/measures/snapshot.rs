@@ -33,7 +33,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let begun = Instant::now();
     around(&snapshots, &mut other).await?;
     let second = begun.elapsed();
-    // Files as recent as the clock's tick are read again.
+    // Files changed within the current clock tick are read again.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let mut samples = Samples::default();
     for number in 0..WARM_UP + RUNS {

@@ -43,8 +43,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// The main agent delegates all parts at once and answers when it has their reports. Each subagent takes a while and
-/// answers.
+/// The main agent delegates all parts in one step and answers once it has the reports. Each subagent takes a while to
+/// answer.
 fn replies() -> Value {
     let report = "Each thing was looked at and found in order. ".repeat(6);
     let calls: Vec<Value> = (0..SUBAGENTS)

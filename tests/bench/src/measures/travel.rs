@@ -1,4 +1,4 @@
-//! Export, import, replay, rewind and page of sessions: the time of each for many items.
+//! Export, import, replay, rewind and trace page of sessions: the time of each operation for many items.
 
 use std::io;
 
@@ -85,7 +85,7 @@ async fn export(client: &Client, session: SessionId) -> anyhow::Result<(Vec<u8>,
     Ok((archive, samples))
 }
 
-/// Turns per second of a strict replay of one long session, in which each request is compared with its recording.
+/// Turns per second in a strict replay of one long session, in which each request is compared with its recording.
 async fn replay(client: &Client) -> anyhow::Result<Row> {
     let begun = Instant::now();
     let learned = play(client, recording(TURNS)?, true).await?;
@@ -106,7 +106,8 @@ async fn replay(client: &Client) -> anyhow::Result<Row> {
         .with_note(format!("{:.1} MB of recording", learned.len() as f64 / 1e6)))
 }
 
-/// Plays a recording, which must proceed as recorded. Returns it, with the requests of this play if `update` is set.
+/// Plays a recording, which must proceed as recorded. Returns the recording, with the requests of this replay if
+/// `update` is set.
 async fn play(client: &Client, text: Vec<u8>, update: bool) -> anyhow::Result<Vec<u8>> {
     let request = PlayRequest { text, mode: PlayMode::Strict, project: None, writable: false, approve: false, update };
     let mut steps = client.play(request).await?;
@@ -123,7 +124,7 @@ async fn play(client: &Client, text: Vec<u8>, update: bool) -> anyhow::Result<Ve
     }
 }
 
-/// A recording of that many turns, as written by hand.
+/// A recording with that many turns, as written by hand.
 fn recording(turns: u64) -> anyhow::Result<Vec<u8>> {
     let began = "2026-01-31T12:00:00Z";
     let mut lines = vec![serde_json::json!({
@@ -166,7 +167,7 @@ async fn session_of_steps(store: &SqliteStore) -> anyhow::Result<SessionId> {
     Ok(id)
 }
 
-/// Time to create a page of many steps, including the process.
+/// Time to create a page with many steps, including the process start.
 async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let (path, id) = (folder.path().join("page.html"), session.to_string());
@@ -220,7 +221,7 @@ async fn rewind() -> anyhow::Result<Row> {
         .with_note("without a look at the others"))
 }
 
-/// Changes files durably, and returns the time that it took.
+/// Changes files durably, and returns the time taken.
 fn change(project: &Path, run: usize) -> io::Result<Duration> {
     let begun = Instant::now();
     for number in 0..CHANGED {

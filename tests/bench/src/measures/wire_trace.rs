@@ -20,7 +20,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
     let (mut off, mut on) = ((Samples::default(), Samples::default()), (Samples::default(), Samples::default()));
     for number in 0..WARM_UP + TURNS {
-        // The order alternates.
+        // The order of the two daemons alternates.
         let (plain, traced_time) = if number % 2 == 0 {
             let plain = ask(&quiet, sessions.0).await?;
             (plain, ask(&traced, sessions.1).await?)

@@ -1,5 +1,5 @@
-//! Comparison of the wires: what the daemon adds to the first token over each, and how much of a request the next one
-//! repeats, in one long turn and in a long conversation.
+//! Comparison of the wires: the time that the daemon adds to the first token over each wire, and the share of a request
+//! that the next request repeats, in one long turn and in a long conversation.
 
 use agentd_core::turn::OnInterrupt;
 use agentd_testkit::model_server::{ModelServer, Provider, Recorded, Reply};
@@ -14,7 +14,7 @@ const WARM_UP: usize = 20;
 const TURNS: usize = 200;
 /// Number of turns of the long conversation.
 const LONG: usize = 30;
-/// Maximum of the others, as a multiple of chat completions.
+/// Maximum for the other wires, as a multiple of chat completions.
 const MOST: f64 = 1.1;
 
 /// A wire, by its name in the configuration.
@@ -49,7 +49,7 @@ struct Measured {
     bare: BareClient,
     session: Option<SessionId>,
     added: Samples,
-    /// Must live as long as its daemon.
+    /// Must live as long as the daemon in this home.
     _home: Home,
 }
 
@@ -61,9 +61,9 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
     for wire in [CHAT].into_iter().chain(OTHERS) {
         measured.push(start(wire, &model, &recorder).await?);
     }
-    // Wires alternate, so that other load on the machine affects all of them.
+    // The wires alternate, so that other load on the host affects all of them.
     for number in 0..WARM_UP + TURNS {
-        // The order rotates, so that none always follows the same one.
+        // The order rotates, so that no wire always follows the same one.
         measured.rotate_left(1);
         for Measured { daemon, bare, session, added, .. } in &mut measured {
             let floor = bare.ask().await?.first_text;
@@ -166,7 +166,7 @@ async fn one_turn(
     Ok(context::usages(client, start).await?.1)
 }
 
-/// Share of all requests that the next one repeats at its beginning, in percent.
+/// Share of all requests that the next request repeats at its beginning, in percent.
 fn repeated(model: &ModelServer) -> f64 {
     let requests = model.requests();
     let shares = requests.windows(2).map(|pair| {

@@ -1,4 +1,4 @@
-//! A scripted model server, see `agentd_testkit::model_server`.
+//! A scripted model server. See `agentd_testkit::model_server`.
 
 use agentd_testkit::model_server::command;
 

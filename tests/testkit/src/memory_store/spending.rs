@@ -10,7 +10,7 @@ use agentd_core::{
 
 use super::State;
 
-/// A counted call, and the user's session for as long as it exists.
+/// A counted call, and the user's session for as long as the session exists.
 pub(super) type CountedCall = (Option<SessionId>, SideUsage);
 
 impl State {

@@ -1,5 +1,5 @@
-//! Converts a request to Messages or Responses to chat completions, for tests that examine requests independently of
-//! the wire.
+//! Converts a Messages or Responses request to chat completions, for tests that examine requests regardless of the
+//! wire.
 //!
 //! With `AGENTD_TEST_WIRE=anthropic` (or `responses`) in the environment of a test run, daemons of
 //! [`crate::daemon::TempHome::with_model`] use Messages (or Responses), servers sign (or encrypt) thinking, and
@@ -15,7 +15,7 @@ use super::render::Wire;
 /// Variable that selects the wire of a test run.
 const WIRE: &str = "AGENTD_TEST_WIRE";
 
-/// A wire other than chat completions, for a run of all tests.
+/// A wire other than chat completions, used for all tests in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TestWire {
     Messages,
@@ -38,7 +38,7 @@ pub(crate) fn wire() -> Option<TestWire> {
     [TestWire::Messages, TestWire::Responses].into_iter().find(|wire| wire.name() == named)
 }
 
-/// The view of a body that was sent to that path, if this run uses one.
+/// The view of a body that was sent to that path, if this run uses views.
 pub(super) fn of(path: &str, body: &Value) -> Option<Value> {
     match (wire()?, Wire::of(path)) {
         (TestWire::Messages, Wire::Messages) => Some(of_messages(body)),
@@ -47,7 +47,7 @@ pub(super) fn of(path: &str, body: &Value) -> Option<Value> {
     }
 }
 
-/// The view of a body of Messages.
+/// The view of a Messages body.
 fn of_messages(body: &Value) -> Value {
     let mut view = body.clone();
     let mut messages: Vec<Value> = Vec::new();
@@ -72,7 +72,7 @@ fn of_messages(body: &Value) -> Value {
     view
 }
 
-/// The tools of a body, whose parameters are in this field.
+/// The tools in a body, whose parameters are in this field.
 fn tools(body: &Value, parameters: &str) -> Option<Value> {
     let tool = |tool: &Value| {
         let function =
@@ -128,7 +128,7 @@ fn said(content: &Value, messages: &mut Vec<Value>) {
                 let text = block["text"].as_str().unwrap_or_default();
                 let result = messages.last_mut().filter(|last| last["role"] == "tool" && parts.is_empty());
                 match result {
-                    // Chat completions append it to the result.
+                    // Chat completions append the text to the result.
                     Some(result) if untrusted::is_of_daemon(text) => {
                         let before = result["content"].as_str().unwrap_or_default();
                         result["content"] = format!("{before}\n\n{}", untrusted::after_result(text)).into();

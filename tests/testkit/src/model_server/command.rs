@@ -1,4 +1,4 @@
-//! The server as a standalone program, for tests and benchmarks of real processes.
+//! The server as a standalone process, for tests and benchmarks with real processes.
 
 use std::{io::Write, net::SocketAddr};
 
@@ -17,10 +17,10 @@ modes: text [WORDS]   answers every request with these words
        echo           answers with the person's last words
        script FILE    answers with the replies of a JSON file, an array or one in each line, then with usual words";
 
-/// Runs until it is killed. Prints the base URL as the first line of standard output.
+/// Runs until the process is killed. Prints the base URL as the first line of standard output.
 ///
 /// # Errors
-/// Returns an error if the arguments or the script are invalid, or if the port is taken.
+/// Returns an error if the arguments or the script are invalid, or if the port is in use.
 pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
     let Parsed { port, script, lenient, unread, models } = parse(arguments)?;
     let server = ModelServer::bind(SocketAddr::from(([127, 0, 0, 1], port)), script)

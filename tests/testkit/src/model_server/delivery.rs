@@ -13,12 +13,12 @@ use super::{Counts, Recorded, Reply, render, respond};
 /// The next step in sending a body.
 enum Step {
     Write(Bytes),
-    /// Lets the written bytes reach the network separately.
+    /// Sends the written bytes to the network separately.
     Flush,
     Wait(Duration),
     Cut,
     Hang,
-    /// Waits until the test continues it.
+    /// Waits until the test continues the reply.
     Hold,
 }
 

@@ -1,5 +1,5 @@
 //! Documents about models that a server provides in addition to replies: the list of models, and other information that
-//! some kinds of server have.
+//! some kinds of servers provide.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Documents {
         self.set.insert(path.to_owned(), handing);
     }
 
-    /// Returns the document at a path, and records the request; `None` if no document belongs there.
+    /// Returns the document at a path, and records the request; `None` if there is no document at the path.
     pub(super) fn ask(&mut self, path: &str) -> Option<Handing> {
         let document = self.set.get(path).cloned();
         let usual = || path.ends_with("/models").then(|| Handing::There(listing([json!({"id": MODEL_ID})])));
@@ -42,7 +42,7 @@ impl Documents {
     }
 }
 
-/// The list of these models.
+/// A document that lists these models.
 pub fn listing(models: impl IntoIterator<Item = Value>) -> Value {
     let object = |mut model: Value| {
         model["object"] = "model".into();

@@ -50,12 +50,12 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
     (writes, "text/event-stream")
 }
 
-/// The blocks of a reply for Messages.
+/// The blocks of a reply in Messages.
 pub(super) fn messages_blocks(reply: &Reply) -> Vec<Value> {
     messages::blocks(reply)
 }
 
-/// Wire of a request.
+/// Wire used by a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire {
     Chat,
@@ -65,7 +65,7 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    /// Returns the wire of a path.
+    /// Returns the wire for a path.
     pub(super) fn of(path: &str) -> Self {
         if path.ends_with("/chat/completions") {
             Self::Chat
@@ -195,7 +195,7 @@ fn whole_chat(reply: &Reply) -> Value {
     })
 }
 
-/// Events of llama.cpp, where calls are text.
+/// Events of llama.cpp, which sends calls as text.
 fn completion_events(reply: &Reply) -> Vec<Bytes> {
     let mut deltas = deltas(reply);
     deltas.extend(reply.tool_calls.iter().map(|call| {
@@ -223,7 +223,7 @@ fn completion_end(reply: &Reply, text: &str) -> Value {
     end
 }
 
-/// Blocks of many events, rendered once and sent repeatedly.
+/// Blocks with many events, rendered once and sent repeatedly.
 fn fast(reply: &Reply, request: &Recorded, count: u64, completion: bool) -> Vec<Bytes> {
     // One event is rendered, and its text is replaced: a benchmark must not wait for its server to write JSON.
     const WORDS: &str = "WORDS";
@@ -277,7 +277,7 @@ fn deltas(reply: &Reply) -> Vec<String> {
     if reply.deltas.is_empty() { words(&reply.text).map(str::to_owned).collect() } else { reply.deltas.clone() }
 }
 
-/// Splits one text of a reply into deltas: the scripted ones, if they are for this text.
+/// Splits one text of a reply into deltas. Uses the scripted deltas if they belong to this text.
 fn deltas_of(reply: &Reply, words_of_part: &str) -> Vec<String> {
     let is_scripted = !reply.deltas.is_empty() && reply.deltas.concat() == words_of_part;
     if is_scripted { reply.deltas.clone() } else { words(words_of_part).map(str::to_owned).collect() }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// One reply. The functions build the usual ones; for all others, set the fields or deserialise them from JSON.
+/// One reply. The functions build the usual replies; for other replies, set the fields or deserialise them from JSON.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reply {
@@ -23,35 +23,35 @@ pub struct Reply {
     pub tool_calls: Vec<ReplyCall>,
     /// True if the pieces of calls have an index.
     pub number_calls: bool,
-    /// True if that index is always 0.
+    /// True if the index of calls is always 0.
     pub number_zero: bool,
-    /// Number of argument bytes per delta; if absent, all are in one.
+    /// Number of argument bytes per delta; if absent, all arguments are in one delta.
     pub argument_bytes: Option<usize>,
-    /// Blocks of Anthropic's Messages, in order, instead of all content above.
+    /// Blocks of Anthropic's Messages, in order, instead of all preceding content.
     pub blocks: Vec<Value>,
-    /// Items of OpenAI's Responses, in order, instead of all content above.
+    /// Items of OpenAI's Responses, in order, instead of all preceding content.
     pub items: Vec<Value>,
-    /// Finish reason; `stop` or `tool_calls` if absent, and none if empty.
+    /// Finish reason. If absent, `stop` or `tool_calls`; if empty, none is sent.
     pub finish_reason: Option<String>,
     /// Token usage; generated if absent.
     pub usage: Option<Value>,
-    /// Additional fields of the whole response, in the names of its wire: in `message` for Messages, in `response` for
+    /// Additional fields of the whole response, with the wire's names: in `message` for Messages, in `response` for
     /// Responses.
     pub head: serde_json::Map<String, Value>,
-    /// Place of the usage.
+    /// Position of the usage in the response.
     pub usage_place: UsagePlace,
     /// llama.cpp's own statistics, in addition to the usage.
     pub timings: Option<Value>,
     /// True if `[DONE]` ends the stream.
     pub done: bool,
-    /// True to send one JSON object instead of a stream.
+    /// True if the reply is one JSON object instead of a stream.
     pub whole: bool,
-    /// Number of deltas to send as fast as they are read, see [`super::fast_text`]. All other content is ignored then.
+    /// Number of deltas to send as fast as they are read, see [`super::fast_text`]. All other content is then ignored.
     pub fast: Option<u64>,
 
-    /// Data of the events, unchanged, instead of all above.
+    /// Data of the events, unchanged, instead of all preceding content.
     pub events: Option<Vec<String>>,
-    /// The body, unchanged, instead of all above.
+    /// The body, unchanged, instead of all preceding content.
     pub body: Option<String>,
 
     /// HTTP status code of the response.
@@ -68,23 +68,23 @@ pub struct Reply {
     pub cut_after: Option<usize>,
     /// Sends nothing more after this many bytes of the body, and keeps the connection open.
     pub hang_after: Option<usize>,
-    /// Text whose first write is the last one; then continues as with `cut_after`.
+    /// Text after whose first write nothing is sent; then continues as with `cut_after`.
     pub cut_after_text: Option<String>,
-    /// Text whose first write is the last one; then continues as with `hang_after`.
+    /// Text after whose first write nothing is sent; then continues as with `hang_after`.
     pub hang_after_text: Option<String>,
     /// Text after whose first write the reply waits for `go_on` of the server.
     pub hold_after_text: Option<String>,
     /// Sends nothing at all, and keeps the connection open.
     pub never: bool,
 
-    /// For scripts: only used for a request whose body contains this text, and preferred to replies without a
-    /// condition.
+    /// For scripts: the reply is only used for a request whose body contains this text, and is preferred to replies
+    /// without a condition.
     pub r#match: Option<String>,
-    /// For scripts: used repeatedly.
+    /// For scripts: true if the reply is used repeatedly.
     pub repeat: bool,
 }
 
-/// A tool call of a reply.
+/// A tool call in a reply.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplyCall {
@@ -92,13 +92,13 @@ pub struct ReplyCall {
     pub name: String,
     /// The arguments. A string is sent unchanged, so that it can be broken JSON.
     pub arguments: Value,
-    /// The ID; generated if absent, and left out if empty.
+    /// The ID. If absent, an ID is generated; if empty, none is sent.
     pub id: Option<String>,
-    /// Gemini's additional field of the call.
+    /// Gemini's additional field for the call.
     pub extra_content: Option<Value>,
 }
 
-/// Place of the usage in a response.
+/// Position of the usage in a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsagePlace {
@@ -170,27 +170,27 @@ impl Reply {
         Self::default().and_call(name, arguments)
     }
 
-    /// Blocks of Anthropic's Messages, in this order.
+    /// A reply with these blocks of Anthropic's Messages, in this order.
     pub fn blocks(blocks: impl IntoIterator<Item = Value>) -> Self {
         Self { blocks: blocks.into_iter().collect(), ..Self::default() }
     }
 
-    /// Items of OpenAI's Responses, in this order.
+    /// A reply with these items of OpenAI's Responses, in this order.
     pub fn items(items: impl IntoIterator<Item = Value>) -> Self {
         Self { items: items.into_iter().collect(), ..Self::default() }
     }
 
-    /// `count` deltas as fast as they are read, with the text of [`super::fast_text`].
+    /// Sends `count` deltas as fast as they are read, with the text of [`super::fast_text`].
     pub fn fast(count: u64) -> Self {
         Self { fast: Some(count), ..Self::default() }
     }
 
-    /// Events with these data, unchanged.
+    /// A reply with these event data, unchanged.
     pub fn events<T: Into<String>>(events: impl IntoIterator<Item = T>) -> Self {
         Self { events: Some(events.into_iter().map(Into::into).collect()), ..Self::default() }
     }
 
-    /// A status and a body, unchanged.
+    /// A reply with a status and a body, unchanged.
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         Self { status, body: Some(body.into()), ..Self::default() }.header("content-type", "application/json")
     }
@@ -264,7 +264,7 @@ impl Reply {
         self
     }
 
-    /// Sends all calls with the index 0 and without IDs, as older Ollamas and some gateways do.
+    /// Sends all calls with the index 0 and without IDs, like older versions of Ollama and some gateways.
     #[must_use]
     pub fn numbers_all_calls_zero(mut self) -> Self {
         self = self.without_call_numbers();
@@ -272,7 +272,7 @@ impl Reply {
         self
     }
 
-    /// Sets the usage and its place.
+    /// Sets the usage and its position.
     #[must_use]
     pub fn with_usage(mut self, place: UsagePlace, usage: Value) -> Self {
         self.usage_place = place;
@@ -280,21 +280,21 @@ impl Reply {
         self
     }
 
-    /// Sets the finish reason. None is sent if it is empty.
+    /// Sets the finish reason. If it is empty, none is sent.
     #[must_use]
     pub fn finish(mut self, reason: &str) -> Self {
         self.finish_reason = Some(reason.to_owned());
         self
     }
 
-    /// Leaves out the final `[DONE]`.
+    /// Omits the final `[DONE]`.
     #[must_use]
     pub fn without_done(mut self) -> Self {
         self.done = false;
         self
     }
 
-    /// Responds with one JSON object, whatever was requested.
+    /// Responds with one JSON object, regardless of the request.
     #[must_use]
     pub fn whole(mut self) -> Self {
         self.whole = true;
@@ -308,7 +308,7 @@ impl Reply {
         self
     }
 
-    /// Sets the size of each write, even if that splits events and characters.
+    /// Sets the size of each write, even if the size splits events and characters.
     #[must_use]
     pub fn bytes_per_write(mut self, bytes: usize) -> Self {
         self.bytes_per_write = Some(bytes);
@@ -336,21 +336,21 @@ impl Reply {
         self
     }
 
-    /// Closes the connection after this text, whatever its form on the wire.
+    /// Closes the connection after this text, regardless of its form on the wire.
     #[must_use]
     pub fn cut_after_text(mut self, text: &str) -> Self {
         self.cut_after_text = Some(text.to_owned());
         self
     }
 
-    /// Stops sending after this text, whatever its form on the wire.
+    /// Stops sending after this text, regardless of its form on the wire.
     #[must_use]
     pub fn hang_after_text(mut self, text: &str) -> Self {
         self.hang_after_text = Some(text.to_owned());
         self
     }
 
-    /// Waits after this text until the test calls `go_on`, whatever its form on the wire.
+    /// Waits after this text until the test calls `go_on`, regardless of the text's form on the wire.
     #[must_use]
     pub fn hold_after_text(mut self, text: &str) -> Self {
         self.hold_after_text = Some(text.to_owned());
@@ -364,7 +364,7 @@ impl Reply {
         self
     }
 
-    /// Uses the reply only for a request whose body contains this text.
+    /// Only uses the reply for a request whose body contains this text.
     #[must_use]
     pub fn when(mut self, text: impl Into<String>) -> Self {
         self.r#match = Some(text.into());

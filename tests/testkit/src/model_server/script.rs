@@ -20,16 +20,16 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Creates a script that replies by a function.
+    /// Creates a script that calls a function for each reply.
     pub fn of(respond: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> Self {
         Self { replies: VecDeque::new(), otherwise: Arc::new(respond) }
     }
 
-    /// Creates a script with these replies, followed by the default. The text is a JSON array of replies, or one reply
-    /// per line.
+    /// Creates a script with these replies, followed by the default reply. The text is a JSON array of replies, or one
+    /// reply per line.
     ///
     /// # Errors
-    /// Returns an error if the text is neither.
+    /// Returns an error if the text has neither form.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         let replies = if text.trim_start().starts_with('[') {
             serde_json::from_str(text)?
@@ -39,7 +39,7 @@ impl Script {
         Ok(Self { replies, ..Self::default() })
     }
 
-    /// Adds a reply after the queued ones.
+    /// Adds a reply to the end of the queue.
     pub fn push(&mut self, reply: Reply) {
         self.replies.push_back(reply);
     }
@@ -54,7 +54,8 @@ impl Script {
         self.replies.iter().filter(|reply| !reply.repeat).count()
     }
 
-    /// Returns the reply to a request: the first whose condition matches, or else the first without a condition.
+    /// Returns the reply to a request: the first reply whose condition matches, or else the first reply without a
+    /// condition.
     pub fn next(&mut self, request: &Recorded) -> Reply {
         let body = if self.replies.iter().any(|reply| reply.r#match.is_some()) {
             request.body.to_string()

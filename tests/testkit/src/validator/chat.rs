@@ -1,4 +1,4 @@
-//! OpenAI's rules for a conversation, and those of the chat templates of compatible servers.
+//! OpenAI's rules for a conversation, and the rules of chat templates in compatible servers.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ fn check_settings(body: &Value) -> Checked {
     Ok(())
 }
 
-/// State of the messages checked so far.
+/// State of the messages that have been checked.
 #[derive(Default)]
 struct Conversation<'a> {
     last_role: &'a str,

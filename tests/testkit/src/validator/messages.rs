@@ -1,4 +1,4 @@
-//! Anthropic's rules for a request to Messages.
+//! Anthropic's rules for a Messages request.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Checked, MAX_MARKS, broken, check_name, check_not_blank, parts, refuse_if, unknown_field};
 
-/// Known fields of the body.
+/// Known fields in the body.
 const FIELDS: [&str; 15] = [
     "model",
     "messages",
@@ -24,7 +24,7 @@ const FIELDS: [&str; 15] = [
     "service_tier",
     "diagnostics",
 ];
-/// Known fields of blocks, by kind.
+/// Known fields in blocks, by block kind.
 const BLOCKS: [(&str, &[&str]); 7] = [
     ("text", &["text", "cache_control", "citations"]),
     ("image", &["source", "cache_control"]),
@@ -124,7 +124,7 @@ fn check_tools(body: &Value) -> Checked {
     Ok(())
 }
 
-/// Checks for at most four cache markers, in permitted places.
+/// Checks that there are at most four cache markers, in permitted positions.
 fn check_marks(body: &Value) -> Checked {
     let in_messages = body["messages"].as_array().into_iter().flatten();
     let blocks = in_messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
@@ -235,7 +235,7 @@ fn check_blocks<'a>(location: &str, role: &str, blocks: &'a [Value], ids: &mut H
     }
 }
 
-/// Checks that all results of a message's calls are in the next message.
+/// Checks that all results for a message's calls are in the next message.
 fn check_results(at: usize, blocks: &[Value], next: &[Value]) -> Checked {
     for call in blocks.iter().filter(|block| block["type"] == "tool_use") {
         let results = next.iter().filter(|block| block["tool_use_id"] == call["id"]).count();
@@ -253,7 +253,7 @@ fn check_results(at: usize, blocks: &[Value], next: &[Value]) -> Checked {
     Ok(())
 }
 
-/// Checks that results come first, and match a call of the previous message.
+/// Checks that results come first, and match a call in the previous message.
 fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
     let mut others = false;
     for block in blocks {

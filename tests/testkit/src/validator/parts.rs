@@ -1,4 +1,4 @@
-//! User content that is more than text: a list of texts and pictures.
+//! User content with more than plain text: a list of texts and pictures.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub(super) fn check_picture(location: &str, url: &Value) -> Checked {
     check_data(location, kind, data)
 }
 
-/// Checks the data of a picture of that type.
+/// Checks picture data of the given type.
 pub(super) fn check_data(location: &str, kind: &str, data: &str) -> Checked {
     let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(location, "invalid base64") };
     let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {

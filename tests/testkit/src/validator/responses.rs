@@ -1,4 +1,4 @@
-//! OpenAI's rules for a request to Responses.
+//! OpenAI's rules for a Responses request.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Checked, MAX_NAME, broken, check_name, check_not_blank, parts, refuse_if, tools, unknown_field};
 
-/// Known fields of the body, except those that ask the server to store anything.
+/// Known fields in the body, except for fields that ask the server to store data.
 const FIELDS: [&str; 20] = [
     "model",
     "instructions",
@@ -29,7 +29,7 @@ const FIELDS: [&str; 20] = [
     "safety_identifier",
     "text",
 ];
-/// Known fields of items, by kind.
+/// Known fields in items, by item kind.
 const ITEMS: [(&str, &[&str]); 5] = [
     ("message", &["role", "content", "phase", "id", "status"]),
     ("function_call", &["call_id", "name", "arguments", "id", "status"]),
@@ -59,7 +59,7 @@ pub(super) fn check(body: &Value) -> Checked {
 }
 
 fn check_settings(body: &Value) -> Checked {
-    // Otherwise, the server would store the conversation.
+    // Without this field, the server would store the conversation.
     refuse_if(body["store"] != Value::Bool(false), "store", "it must be false")?;
     if !body["instructions"].is_null() {
         check_not_blank("instructions", &body["instructions"])?;

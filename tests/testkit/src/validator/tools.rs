@@ -1,4 +1,4 @@
-//! Rules for the tools of a request.
+//! Rules for the tools in a request.
 
 use std::collections::HashSet;
 

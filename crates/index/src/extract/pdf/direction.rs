@@ -1,8 +1,8 @@
 //! Scripts that are not written from left to right: Arabic and Hebrew, and vertical Chinese and Japanese. Pure.
 //!
 //! A page that reads from the right is mirrored, so that its columns, indents and lines are processed like those of any
-//! other page. Words in the opposite direction of their page then come out reversed, and [`to_logical_order`] restores their
-//! logical order.
+//! other page. Words that run against the direction of the page come out reversed, and [`to_logical_order`] restores
+//! their logical order.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -28,7 +28,7 @@ pub(super) enum WritingDirection {
     FromLeft,
     /// Right to left, as in Arabic. The layout is mirrored.
     FromRight,
-    /// Vertical columns, the first one at the right. The layout turns them into lines.
+    /// Vertical columns, the first column at the right. The layout turns the columns into lines.
     Downwards,
 }
 
@@ -43,7 +43,7 @@ impl WritingDirection {
     }
 }
 
-/// Lays out the letters in reading direction.
+/// Lays out the characters in reading direction.
 pub(super) fn lay_out(mut letters: Vec<Letter>) -> (Vec<Letter>, WritingDirection) {
     if is_vertical(&letters) {
         // Columns from the right become lines from the top.
@@ -74,8 +74,8 @@ pub(super) fn lay_out(mut letters: Vec<Letter>) -> (Vec<Letter>, WritingDirectio
     (letters, if is_mirrored { WritingDirection::FromRight } else { WritingDirection::FromLeft })
 }
 
-/// Returns true if the page stores spaces between right-to-left words. Expects the letters in drawing order. With too
-/// few letters to decide, assumes that it does.
+/// Returns true if the page stores spaces between right-to-left words. Expects the characters in drawing order. If
+/// there are too few characters to decide, assumes that spaces are stored.
 fn has_spaces(letters: &[Letter]) -> bool {
     const MIN_LETTERS: usize = 50;
     /// Average word length above which spaces are considered missing.
@@ -96,12 +96,12 @@ fn has_spaces(letters: &[Letter]) -> bool {
     count < MIN_LETTERS || without_gaps.windows(3).filter(is_written).count() * MAX_WORD_LENGTH > count
 }
 
-/// Returns the minimum gap between right-to-left words, relative to the font size. It is derived from the median gap of
-/// the page, because justification stretches spaces and some fonts separate the letters of a word. `None` if there are
-/// no gaps. Expects the letters in drawing order.
+/// Returns the minimum gap between right-to-left words, relative to the font size, or `None` if there are no gaps. The
+/// minimum is derived from the median gap on the page, because justification stretches spaces and some fonts separate
+/// the letters of a word. Expects the characters in drawing order.
 fn word_gap(letters: &[Letter]) -> Option<f32> {
     const MAX_WORD_GAP: f32 = 0.65;
-    // Smaller gaps are inside words, larger ones between columns.
+    // Smaller gaps are inside words, larger gaps between columns.
     const WORD_GAPS: std::ops::Range<f32> = 0.1..1.0;
     let gap = |pair: &[&Letter]| {
         let [one, other] = pair else { return None };
@@ -116,13 +116,13 @@ fn word_gap(letters: &[Letter]) -> Option<f32> {
     gaps.get(gaps.len() / 2).map(|usual| usual * MAX_WORD_GAP)
 }
 
-/// Returns true if Chinese and Japanese letters are stacked vertically.
+/// Returns true if Chinese and Japanese characters are stacked vertically.
 fn is_vertical(letters: &[Letter]) -> bool {
     let wide: Vec<&Letter> = letters.iter().filter(|letter| is_wide(letter.letter)).collect();
     if wide.len() < 20 || wide.len() * 2 < letters.iter().filter(|letter| letter.is_visible()).count() {
         return false;
     }
-    // In horizontal text, most letters are followed by their right neighbour.
+    // In horizontal text, most characters are followed by their right neighbour.
     let is_beside = |pair: &&[&Letter]| {
         let [one, other] = pair else { return false };
         (one.base - other.base).abs() < one.size * 0.2 && (other.left - one.right).abs() < one.size * 0.6
@@ -131,8 +131,8 @@ fn is_vertical(letters: &[Letter]) -> bool {
     beside * 4 < wide.len()
 }
 
-/// Corrects the places of letters from one glyph, which are assigned from left to right in any script. Some programs
-/// store them in visual order, recognisable by an alef before the lam that it is joined with.
+/// Corrects the positions of letters from one glyph, which are assigned from left to right in any script. Some programs
+/// store such letters in visual order, recognisable by an alef before the lam that it is joined with.
 pub(super) fn restore_glyph_order(letters: &mut [Letter]) {
     let is_seen = matches!(letters, [one, other] if other.letter == '\u{644}' && one.letter != '\u{644}');
     if letters.len() < 2 || is_seen {
@@ -171,14 +171,14 @@ fn place_marks(letters: &mut [Letter]) {
         if away(base) > base.size {
             continue;
         }
-        // Directly after its letter in reading order and as wide as it, so that no space is inserted.
+        // Directly after its letter in reading order and as wide as the letter, so that no space is inserted.
         let is_against = is_from_right(base.letter) != mark.from_right;
         let left = if is_against { base.left - 0.01 } else { base.left + 0.01 };
         (mark.left, mark.right, mark.base, mark.size) = (left, base.right, base.base, base.size);
     }
 }
 
-/// Converts presentation forms to ordinary letters, in layout order. `None` for other letters.
+/// Converts presentation forms to ordinary letters, in layout order. Returns `None` for other characters.
 pub(super) fn base_letters(letter: char, from_right: bool) -> Option<String> {
     if !matches!(letter, '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}') {
         return None;
@@ -187,7 +187,8 @@ pub(super) fn base_letters(letter: char, from_right: bool) -> Option<String> {
     Some(if from_right { letters.into_iter().collect() } else { letters.into_iter().rev().collect() })
 }
 
-/// Converts a piece of a line to logical order. The input is in layout order, from the right if `from_right`.
+/// Converts a piece of a line to logical order. The input is in layout order, which starts at the right if
+/// `from_right`.
 pub(super) fn to_logical_order(text: String, from_right: bool) -> String {
     let strong = |is_one: fn(char) -> bool| text.chars().filter(|letter| is_one(*letter)).count();
     let (right, left) = (strong(is_from_right), strong(is_from_left));
@@ -195,7 +196,7 @@ pub(super) fn to_logical_order(text: String, from_right: bool) -> String {
         return text;
     }
     let mut letters: Vec<char> = text.chars().collect();
-    // The direction of the piece matters, not that of the page.
+    // The direction of the piece matters, not the direction of the page.
     let is_from_right_itself = if right == left { from_right } else { right > left };
     if is_from_right_itself != from_right {
         letters.reverse();
@@ -246,7 +247,7 @@ fn end_of_left(letters: &[char], start: usize) -> usize {
     end
 }
 
-/// Returns the end of a right-to-left run with everything between its words.
+/// Returns the end of a right-to-left run with everything between the words.
 fn end_of_right(letters: &[char], start: usize) -> usize {
     let mut end = start;
     for (at, letter) in letters.iter().enumerate().skip(start) {
@@ -261,7 +262,7 @@ fn end_of_right(letters: &[char], start: usize) -> usize {
 
 const BRACKETS: [char; 10] = ['(', ')', '[', ']', '{', '}', '<', '>', '«', '»'];
 
-/// Mirrors brackets between right-to-left words, which are stored as they look.
+/// Mirrors brackets between right-to-left words, which are stored as they are displayed.
 fn mirror_outside_of_left(letters: &mut [char]) {
     let mut at = 0;
     while at < letters.len() {

@@ -1,5 +1,6 @@
-//! Interpreter of a page's content: letters with their places, ruling lines, and the share of the page covered by
-//! images. Covers the drawing operators of PDF 32000-1, sections 8 and 14. Text operators are in [`font`](super::font).
+//! Interpreter for a page's content: characters with their positions, ruling lines, and the share of the page covered
+//! by images. Supports the drawing operators of PDF 32000-1, sections 8 and 14. Text operators are in
+//! [`font`](super::font).
 
 use std::collections::HashSet;
 
@@ -16,13 +17,13 @@ use super::{
     line::{self, Glyph, Place, place},
 };
 
-/// Share of the page above which images make up most of it.
+/// Share of the page above which the page consists mostly of images.
 const IMAGE_PAGE_SHARE: f64 = 0.5;
-/// Minimum number of letters on a page with its own text. Stamps, notes and page numbers have fewer.
+/// Minimum number of characters on a page with its own text. Stamps, notes and page numbers have fewer.
 const MIN_LETTERS: usize = 100;
-/// Minimum number of letters on a page of text over a full-page image. Filled-in forms and posters have fewer.
+/// Minimum number of characters on a page of text over a full-page image. Filled-in forms and posters have fewer.
 const MIN_OVERLAY_LETTERS: usize = 400;
-/// Minimum share of the page covered by one image for it to count as a scan despite letters on the page.
+/// Minimum share of the page covered by one image for the page to count as a scan despite its text.
 const SCAN_SHARE: f64 = 0.7;
 
 /// Content of a page in drawing order.
@@ -36,9 +37,9 @@ pub(super) struct Content {
     pub(super) pictured: f64,
     /// Share covered by the largest opaque image.
     largest: f64,
-    /// Description of content beyond a limit, as the end of a sentence.
+    /// Description of content that exceeds a limit, as the end of a sentence.
     pub(super) truncated: Option<String>,
-    /// Index of the first letter drawn after the last covering image.
+    /// Index of the first character drawn after the last covering image.
     covered: usize,
     /// Clockwise rotation of the page for display, in degrees.
     pub(super) rotation: f32,
@@ -52,7 +53,7 @@ impl Content {
         let empty = Self { rotation: rotation(page), corners: corners(page), ..Self::default() };
         let mut content = Drawing::new(empty, fonts, layers).of(stored, page.resources());
         let [left, bottom, right, top] = content.corners;
-        // Tolerance for letters that extend slightly beyond the edge.
+        // Tolerance for characters that extend slightly beyond the edge.
         const EDGE_TOLERANCE: f32 = 2.0;
         content.glyphs.retain(|glyph| {
             let (x, y) = glyph.start;
@@ -63,7 +64,7 @@ impl Content {
     }
 
     /// Records an image, which fills the unit square transformed by `place`. An opaque image that covers most of the
-    /// page hides earlier letters.
+    /// page hides earlier characters.
     pub(super) fn add_picture(&mut self, place: Affine, is_opaque: bool) {
         let [left, bottom, right, top] = self.corners.map(f64::from);
         let page = Area::new(left, bottom, right, top);
@@ -82,20 +83,20 @@ impl Content {
         }
     }
 
-    /// Returns the number of invisible letters.
+    /// Returns the number of invisible characters.
     pub(super) fn hidden_letters(&self) -> usize {
         self.glyphs.iter().filter(|glyph| glyph.is_hidden && glyph.letter.is_alphanumeric()).count()
     }
 
-    /// Returns true if the text of the page is in images: it has no letters, or very few next to images that cover most
-    /// of it.
+    /// Returns true if the page's text is in images: the page has no characters, or very few next to images that cover
+    /// most of the page.
     pub(super) fn is_scan(&self) -> bool {
         let letters = self.glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()).take(MIN_LETTERS).count();
         self.has_picture && (letters == 0 || letters < MIN_LETTERS && self.pictured > IMAGE_PAGE_SHARE)
     }
 
-    /// Returns true if a large image may contain more text than the letters on the page. False if another program's OCR
-    /// layer already covers it.
+    /// Returns true if a large image may contain more text than the characters on the page. False if another program's
+    /// OCR layer already covers the image.
     pub(super) fn may_be_scan(&self) -> bool {
         let seen = self
             .glyphs
@@ -132,9 +133,9 @@ const MAX_OPERATORS: u32 = 20_000_000;
 /// Maximum number of embedded forms per page, and their maximum nesting depth.
 const MAX_FORMS: u32 = 20_000;
 const MAX_FORM_DEPTH: usize = 16;
-/// Maximum number of letters per page.
+/// Maximum number of characters per page.
 const MAX_GLYPHS: usize = 500_000;
-/// Maximum number of straight lines per page. Pages with more are drawings without tables.
+/// Maximum number of straight lines per page. Pages with more lines are drawings without tables.
 const MAX_LINES: usize = 50_000;
 /// Maximum depth of the graphics state stack.
 const MAX_STATES: usize = 512;
@@ -149,11 +150,11 @@ struct State<'a> {
 /// Marked part of the content.
 struct Mark {
     is_hidden: bool,
-    /// Replacement text with the index of the first glyph that it replaces.
+    /// Replacement text with the index of the first replaced glyph.
     replacement: Option<(String, usize)>,
 }
 
-/// Interpreter state for the drawing of a page.
+/// Interpreter state while drawing a page.
 pub(super) struct Drawing<'f, 'a> {
     fonts: &'f Fonts<'a>,
     layers: &'f Layers,
@@ -299,7 +300,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
         }
     }
 
-    /// Handles an operator for paths or text.
+    /// Handles a path operator or a text operator.
     fn draw(&mut self, step: &TypedInstruction<'_, '_>, resources: &Resources<'a>) {
         let is_hidden = self.is_hidden();
         if let Some(lines) = self.path.interpret(step, self.state.page) {
@@ -330,7 +331,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Handles a path operator. Returns the straight lines of a path that is painted.
+    /// Handles a path operator. Returns the straight lines of a painted path.
     pub(super) fn interpret(&mut self, step: &TypedInstruction<'_, '_>, page: Affine) -> Option<Vec<(Place, Place)>> {
         let seen = |x: Number, y: Number| place(page * Point::new(x.as_f64(), y.as_f64()));
         match step {
@@ -404,7 +405,7 @@ impl Layers {
         if dictionary.get_ref(key).is_some_and(|layer| self.0.contains(&layer.into())) {
             return true;
         }
-        // Content in several layers is visible if one of them is.
+        // Content in several layers is visible if one of the layers is visible.
         let Some(several) = dictionary.get::<Dict<'_>>(key) else { return false };
         let layers = match several.get_raw::<Object<'_>>("OCGs") {
             Some(MaybeRef::NotRef(Object::Array(layers))) => references(&layers),

@@ -22,13 +22,13 @@ const MAX_PARENTS: usize = 10;
 /// Annotation texts of a page.
 #[derive(Debug, Default)]
 pub(super) struct AnnotationTexts {
-    /// Form values and notes with their rectangle on the stored page: left, bottom, right, top.
+    /// Form values and notes, each with a rectangle on the stored page: left, bottom, right, top.
     texts: Vec<(String, [f32; 4])>,
     /// Comments, each as a sentence.
     pub(super) comments: Vec<String>,
     /// Names of files attached to the page.
     pub(super) files: Vec<String>,
-    /// Description of annotations beyond a limit, as the end of a sentence.
+    /// Description of annotations that exceed a limit, as the end of a sentence.
     pub(super) truncated: Option<String>,
 }
 
@@ -147,7 +147,7 @@ fn display_value(value: &Object<'_>) -> Option<String> {
     }
 }
 
-/// Returns a property of a field, or the one that it inherits.
+/// Returns a property of a field, or the inherited property.
 fn inherited<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
     let mut field = field.clone();
     for _ in 0..MAX_PARENTS {

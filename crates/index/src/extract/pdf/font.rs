@@ -1,4 +1,4 @@
-//! Fonts, which map codes to letters and widths, and the text operators: PDF 32000-1, section 9.
+//! Fonts, which map codes to characters and widths, and the text operators: PDF 32000-1, section 9.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
@@ -19,7 +19,7 @@ const UNITS: f32 = 1000.0;
 /// Width assumed for codes of an unreadable font, in glyph space units.
 const USUAL_WIDTH: f32 = 500.0;
 
-/// Fonts of a document, each read once.
+/// Fonts of a document, each read only once.
 pub(super) struct Fonts<'a> {
     cache: FontCache<'a>,
     /// Faces by the address of their dictionary in the document's data.
@@ -82,7 +82,7 @@ impl<'a> Fonts<'a> {
         }
     }
 
-    /// Reads the character collection of a font, for codes that no table of the font maps to letters.
+    /// Reads the character collection of a font, for codes that no table in the font maps to characters.
     fn collection(&self, font: &Dict<'_>, descendant: &Dict<'_>) -> Option<Collection> {
         let encoding = match font.get::<Object<'_>>("Encoding")? {
             Object::Name(name) => match name.as_ref() {
@@ -108,7 +108,7 @@ impl<'a> Fonts<'a> {
     }
 }
 
-/// Maps from codes to glyphs, and from glyphs to letters.
+/// Maps from codes to glyphs, and from glyphs to characters.
 struct Collection {
     encoding: CMap,
     letters: Rc<CMap>,
@@ -123,7 +123,8 @@ impl Collection {
     }
 }
 
-/// Returns true if all letters have the same width. Full-width letters are ignored, as every Chinese font has them.
+/// Returns true if all characters have the same width. Full-width characters are ignored, as every Chinese font has
+/// them.
 fn is_monospaced(font: &Dict<'_>) -> bool {
     const MIN_WIDTHS: usize = 8;
     const FULL_WIDTH: f32 = 900.0;
@@ -132,7 +133,7 @@ fn is_monospaced(font: &Dict<'_>) -> bool {
     widths.len() >= MIN_WIDTHS && widths.iter().all(|width| *width < FULL_WIDTH && Some(width) == widths.first())
 }
 
-/// Returns the letter height of a Type 3 font relative to its font size. Old typesetting systems define these glyphs in
+/// Returns the letter height of a Type 3 font relative to its font size. Old typesetting systems define such glyphs in
 /// printer dots.
 fn drawn_height(font: &Dict<'_>) -> f32 {
     let drawn = || {
@@ -166,7 +167,7 @@ pub(super) struct Face<'a> {
 }
 
 impl Face<'_> {
-    /// Reads the next code of a string and returns it with its length in bytes.
+    /// Reads the next code in a string and returns the code with its length in bytes.
     pub(super) fn code(&self, bytes: &[u8], at: usize) -> Option<(u32, usize)> {
         let byte = bytes.get(at)?;
         let (code, length) = self.font.as_ref().map_or((u32::from(*byte), 1), |font| font.read_code(bytes, at));
@@ -180,7 +181,7 @@ impl Face<'_> {
         advance.unwrap_or(USUAL_WIDTH) / UNITS
     }
 
-    /// Returns the letters for a code.
+    /// Returns the characters for a code.
     pub(super) fn text(&self, code: u32) -> Option<Rc<str>> {
         self.letters.borrow_mut().entry(code).or_insert_with(|| self.read(code)).clone()
     }
@@ -194,7 +195,7 @@ impl Face<'_> {
             BfString::Char(letter) => !matches!(letter, '\0' | '\u{fffd}' | '\u{ffff}'),
             BfString::String(text) => !text.trim_matches('\0').is_empty(),
         };
-        // Codes of a font without any mapping are mostly ASCII.
+        // Codes in a font without any mapping are mostly ASCII.
         let guess = || char::from_u32(code).filter(|letter| self.is_simple && !letter.is_control()).map(BfString::Char);
         let text = mapped.filter(is_said).or_else(|| self.collection.as_ref()?.text(code)).or_else(guess)?;
         Some(match text {
@@ -240,7 +241,7 @@ impl Setting<'_> {
         Self { stretch: 1.0, ..Self::default() }
     }
 
-    /// Handles a text operator and adds the letters that it shows to `glyphs`, if given.
+    /// Handles a text operator. Adds the displayed characters to `glyphs`, if given.
     pub(super) fn interpret(
         &mut self,
         step: &TypedInstruction<'_, '_>,
@@ -290,11 +291,11 @@ impl Setting<'_> {
         Line { setting: self, page, cursor, glyphs }
     }
 
-    /// Returns the glyph of a code at this place, without its letters.
+    /// Returns the glyph for a code at this position, without characters.
     fn glyph(&self, face: &Face<'_>, code: u32, whole: Affine) -> Glyph {
         let [a, b, c, d, ..] = whole.as_coeffs().map(|number| number as f32);
         let advance = face.advance(code) * self.size;
-        // A negative size rotates letters, and negative widths set them backwards.
+        // A negative size rotates glyphs, and negative widths draw them backwards.
         let stretch = self.stretch * self.size.signum();
         let (along, width) = ((a * stretch, b * stretch), if face.is_vertical { self.size } else { advance }.abs());
         let back = if !face.is_vertical && advance < 0.0 && self.size > 0.0 { -width * stretch } else { 0.0 };
@@ -342,8 +343,8 @@ impl Line<'_> {
     }
 
     /// Adds a [`GAP`] if the gap is wide enough to separate words, since some programs write no spaces. `gap` is in
-    /// thousandths of the font size and starts at `before`. The glyph is as wide as the gap, so that it is between the
-    /// same letters in either reading direction.
+    /// thousandths of the font size and starts at `before`. The added glyph is as wide as the gap, so that it is
+    /// between the same characters in either reading direction.
     fn add_gap(&mut self, gap: f32, before: Affine) {
         const WORD_SPACE: f32 = 200.0;
         let (true, Some(face), Some(glyphs)) = (gap > WORD_SPACE, &self.setting.face, self.glyphs.as_deref_mut())

@@ -1,12 +1,12 @@
-//! Letters with their places, as drawn and as laid out, and their grouping into pieces of lines. Also accents printed
-//! separately from their letters, and string decoding. Pure.
+//! Characters with their positions, as drawn and as laid out, and their grouping into pieces of lines. Also accents
+//! printed separately from their letters, and string decoding. Pure.
 
 use hayro_font::kurbo::Point;
 use unicode_normalization::char::{canonical_combining_class, compose};
 
 use super::direction;
 
-/// Maximum distance of a letter from its line, relative to the font size, as for footnote marks and indexes.
+/// Maximum distance of a character from its line, relative to the font size, as for footnote marks and subscripts.
 const MAX_BASELINE_OFFSET: f32 = 0.4;
 /// Minimum gap between words, relative to the font size.
 const WORD_GAP: f32 = 0.16;
@@ -14,9 +14,9 @@ const WORD_GAP: f32 = 0.16;
 const SPACE_GAP: f32 = 0.01;
 /// Like [`WORD_GAP`], between right-to-left letters on pages that store spaces.
 const SPACED_GAP: f32 = 0.3;
-/// Gap above which the next letter may belong to another column, relative to the font size.
+/// Gap above which the next character may belong to another column, relative to the font size.
 const GUTTER_GAP: f32 = 0.6;
-/// Gap above which the next letter likely belongs to something else, such as another cell, relative to the font size.
+/// Gap above which the next character is likely unrelated, such as in another cell, relative to the font size.
 const WIDE_GAP: f32 = 1.2;
 
 /// Part of a line without large gaps.
@@ -26,7 +26,7 @@ pub(super) struct Piece {
     pub(super) left: f32,
     pub(super) right: f32,
     pub(super) base: f32,
-    /// Size of most of its letters.
+    /// Most frequent character size in the piece.
     pub(super) size: f32,
     pub(super) is_bold: bool,
     pub(super) is_mono: bool,
@@ -35,12 +35,12 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Returns true if a wide gap separates this piece from the next one in its line.
+    /// Returns true if a wide gap separates this piece from the next piece in the same line.
     pub(super) fn is_far_from(&self, next: &Self) -> bool {
         next.left - self.right > WIDE_GAP * self.size.max(next.size)
     }
 
-    /// Returns the amount of text. Letters of scripts without spaces count twice.
+    /// Returns the amount of text. Characters of scripts without spaces count twice.
     pub(super) fn weight(&self) -> usize {
         self.text.chars().map(|letter| if is_wide(letter) { 2 } else { 1 }).sum()
     }
@@ -49,7 +49,7 @@ impl Piece {
 /// Lines from top to bottom, each from left to right.
 pub(super) type Rows = Vec<Vec<Piece>>;
 
-/// Groups the letters of a page into pieces.
+/// Groups the characters of a page into pieces.
 pub(super) fn pieces(letters: Vec<Letter>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for row in rows_of_letters(letters) {
@@ -58,7 +58,7 @@ pub(super) fn pieces(letters: Vec<Letter>) -> Vec<Piece> {
     pieces
 }
 
-/// Groups letters into lines from top to bottom.
+/// Groups characters into lines from top to bottom.
 fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     letters.retain(|letter| letter.size > 0.0);
     letters.sort_by(|one, other| other.base.total_cmp(&one.base));
@@ -66,7 +66,7 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     for letter in letters {
         match rows.last_mut() {
             Some((base, size, row)) if *base - letter.base <= max_baseline_offset(*size, letter.size) => {
-                // The largest letters determine the baseline.
+                // The largest characters determine the baseline.
                 if letter.is_visible() && letter.size > *size {
                     (*base, *size) = (letter.base, letter.size);
                 }
@@ -78,14 +78,14 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     rows.into_iter().map(|(_, _, row)| row).collect()
 }
 
-/// Returns the maximum distance between a letter and a line of different sizes. Much smaller letters get a separate
-/// line.
+/// Returns the maximum distance between a character and a line of different sizes. Much smaller characters get a
+/// separate line.
 fn max_baseline_offset(one: f32, other: f32) -> f32 {
     const MUCH: f32 = 2.5;
     MAX_BASELINE_OFFSET * one.max(other).min(MUCH * one.min(other))
 }
 
-/// Splits a line at its large gaps.
+/// Splits a line at large gaps.
 fn split_row(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     row.sort_by(|one, other| one.left.total_cmp(&other.left));
     let mut open: Option<OpenPiece> = None;
@@ -108,11 +108,11 @@ fn split_row(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
                     direction::is_from_right(current.last.letter) && direction::is_from_right(letter.letter);
                 let word_gap = if is_joined { letter.word_gap.unwrap_or(SPACED_GAP) } else { WORD_GAP };
                 let is_gap = gap > word_gap * size;
-                // Small gaps between Chinese letters have no meaning. Trailing spaces of a cell may overlap the letters
-                // of the next one.
+                // Small gaps between Chinese characters have no meaning. Trailing spaces of a cell may overlap the
+                // characters of the next cell.
                 let is_free = gap > SPACE_GAP * size;
                 let is_space = has_space && (is_free || is_joined);
-                // On pages that store spaces, a gap inside a right-to-left word only stretches it.
+                // On pages that store spaces, a gap inside a right-to-left word only stretches the word.
                 let is_explicit_gap = has_gap && is_free && !(is_joined && letter.word_gap.is_none());
                 let is_apart =
                     if is_wide_pair { (has_space || has_gap) && is_gap } else { is_space || is_explicit_gap || is_gap };
@@ -134,7 +134,7 @@ struct OpenPiece {
     last: Letter,
     bold: usize,
     mono: usize,
-    /// Sizes with their number of letters.
+    /// Character sizes, each with its number of characters.
     sizes: Vec<(f32, usize)>,
 }
 
@@ -147,7 +147,8 @@ impl OpenPiece {
         open
     }
 
-    /// Returns true if the letter repeats the last one. Some programs draw bold letters twice with a small offset.
+    /// Returns true if the character repeats the last one. Some programs draw bold characters twice with a small
+    /// offset.
     fn repeats_last(&self, letter: &Letter) -> bool {
         self.last.letter == letter.letter
             && (letter.left - self.last.left).abs() < 0.15 * letter.size
@@ -172,7 +173,7 @@ impl OpenPiece {
             Some((_, count)) => *count += 1,
             None => self.sizes.push((letter.size, 1)),
         }
-        // The larger of a letter and its index determines the baseline.
+        // The larger of a character and its subscript or superscript determines the baseline.
         if letter.size > self.last.size {
             *base = letter.base;
         }
@@ -224,7 +225,7 @@ pub(super) fn rows(mut pieces: Vec<Piece>) -> Rows {
     rows
 }
 
-/// Merges accents with the letters above or below them. Expects the letters of one line from left to right.
+/// Merges accents with the letters above or below. Expects the characters of one line from left to right.
 pub(super) fn joined(row: Vec<Letter>) -> Vec<Letter> {
     if !row.iter().any(|letter| mark(letter.letter).is_some()) {
         return row;
@@ -283,7 +284,7 @@ const fn mark(accent: char) -> Option<char> {
     })
 }
 
-/// Letter in the layout of a page. The y axis points up; lengths are in points.
+/// Character in the layout of a page. The y axis points up; lengths are in points.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Letter {
     pub(super) letter: char,
@@ -303,7 +304,7 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    /// Creates the letter of a glyph whose start is at this place in the layout.
+    /// Creates the character for a glyph that starts at this position in the layout.
     pub(super) fn of(glyph: &Glyph, (left, base): Place) -> Self {
         Self {
             letter: glyph.letter,
@@ -317,13 +318,13 @@ impl Letter {
         }
     }
 
-    /// Returns true if the letter is visible.
+    /// Returns true if the character is visible.
     pub(super) fn is_visible(&self) -> bool {
         !self.letter.is_whitespace()
     }
 }
 
-/// Returns true for letters of scripts without spaces, and their punctuation.
+/// Returns true for characters of scripts without spaces, and their punctuation.
 pub(super) fn is_wide(letter: char) -> bool {
     matches!(letter,
         '\u{2e80}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
@@ -333,7 +334,7 @@ pub(super) fn is_wide(letter: char) -> bool {
 /// Point on the stored page. The y axis points up; lengths are in points.
 pub(super) type Place = (f32, f32);
 
-/// Letter that represents a gap between words without a stored space: a thin space.
+/// Character that represents a gap between words without a stored space: a thin space.
 pub(super) const GAP: char = '\u{2009}';
 
 /// Returns true for a combining mark.
@@ -341,7 +342,7 @@ pub(super) fn is_mark(letter: char) -> bool {
     canonical_combining_class(letter) != 0
 }
 
-/// Letter as drawn on the stored page.
+/// Character as drawn on the stored page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Glyph {
     pub(super) letter: char,
@@ -352,18 +353,19 @@ pub(super) struct Glyph {
     pub(super) size: f32,
     /// Counterclockwise rotation of the line in degrees, from 0 to 360.
     pub(super) angle: f32,
-    /// True if the letter is mirrored.
+    /// True if the character is mirrored.
     pub(super) is_mirrored: bool,
     pub(super) is_bold: bool,
     pub(super) is_mono: bool,
-    /// True if it shares a glyph with the previous letter.
+    /// True if the character shares a glyph with the previous one.
     pub(super) is_joined: bool,
-    /// True if the letter is invisible, as in an OCR layer over or under an image.
+    /// True if the character is invisible, as in an OCR layer over or under an image.
     pub(super) is_hidden: bool,
 }
 
 impl Glyph {
-    /// Distributes the letters of a text over the width of this glyph. Combining marks share the place of their letter.
+    /// Distributes the characters of a text over the width of this glyph. Combining marks share the position of their
+    /// letter.
     pub(super) fn split_glyph(self, text: &str) -> impl Iterator<Item = Self> {
         let letters: Vec<char> = text.chars().filter_map(normalised).collect();
         let width = self.width / letters.iter().filter(|letter| !is_mark(**letter)).count().max(1) as f32;
@@ -442,7 +444,7 @@ fn latin(byte: u8) -> char {
 pub(super) mod tests {
     use super::*;
 
-    /// Sets a text from this place on, with letters half as wide as they are high.
+    /// Sets a text, starting at this position, with characters half as wide as they are high.
     pub(crate) fn set(text: &str, left: f32, base: f32, size: f32) -> Vec<Letter> {
         let mut at = left;
         text.chars()
@@ -462,19 +464,19 @@ pub(super) mod tests {
     #[test]
     fn letters_are_grouped_into_words_and_pieces() {
         check(set("one two", 0.0, 0.0, 10.0), &["one two"]);
-        // Without a space, but with a gap.
+        // Separated by a gap without a space.
         check([set("one", 0.0, 0.0, 10.0), set("two", 18.0, 0.0, 10.0)].concat(), &["one two"]);
         check([set("kern", 0.0, 0.0, 10.0), set("ed", 20.5, 0.0, 10.0)].concat(), &["kerned"]);
         check([set("left", 0.0, 0.0, 10.0), set("right", 60.0, 0.0, 10.0)].concat(), &["left", "right"]);
         check([set("below", 0.0, -14.0, 10.0), set("above", 0.0, 0.0, 10.0)].concat(), &["above", "below"]);
-        // A footnote mark above the line, and an index below it.
+        // A footnote mark above the line, and a subscript below the line.
         check([set("word", 0.0, 0.0, 10.0), set("1", 20.0, 3.5, 7.0)].concat(), &["word1"]);
         check([set("x", 0.0, 0.0, 10.0), set("i", 5.0, -1.5, 7.0), set("y", 12.0, 0.0, 10.0)].concat(), &["xi y"]);
         check([set("fat", 0.0, 0.0, 10.0), set("fat", 0.3, 0.0, 10.0)].concat(), &["fat"]);
         check(set("oﬃce ﬂoor", 0.0, 0.0, 10.0), &["office floor"]);
         // Trailing spaces of the previous cell.
         check([set("      ", 1.0, 0.0, 10.0), set("3/2016", 0.0, 0.0, 10.0)].concat(), &["3/2016"]);
-        // Chinese text has only the spaces that are stored.
+        // Chinese text only has stored spaces.
         check([set("港口", 0.0, 0.0, 10.0), set("管理", 23.0, 0.0, 10.0)].concat(), &["港口管理"]);
         check(set("港口 PDF 文件", 0.0, 0.0, 10.0), &["港口 PDF 文件"]);
         check(set("第一章 总则", 0.0, 0.0, 10.0), &["第一章 总则"]);

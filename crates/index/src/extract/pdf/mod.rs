@@ -1,10 +1,10 @@
 //! PDF: text page by page in reading order, with headings and tables.
 //!
-//! Libraries parse the file and its fonts. These modules interpret and lay out the content:
+//! Libraries parse the file and its fonts. These modules interpret the content and lay it out:
 //!
 //! - [`drawing`]: content interpreter. [`font`]: fonts and text operators.
 //! - [`turn`]: rotated text. [`direction`]: right-to-left and vertical scripts.
-//! - [`line`](mod@line): letters and pieces of lines. `recognised_text`: layout of recognised text.
+//! - [`line`](mod@line): characters and pieces of lines. `recognised_text`: layout of recognised text.
 //! - [`field`]: form values, comments and attachments. [`ruled_tables`]: tables drawn with lines. [`text`]: reading
 //!   order, paragraphs, headings, lists and listings.
 
@@ -52,12 +52,12 @@ pub(super) fn extract(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
     const TRUNCATED: &str = "it ends early, as if copied incompletely";
     let cut_off = || broken(Kind::Pdf, TRUNCATED);
-    // Many files are encrypted with an empty password, only to restrict what programs allow.
+    // Many files are encrypted with an empty password, only to restrict operations such as printing.
     let data = PdfData::from(bytes);
     let is_locked = |opened: &Result<Pdf, LoadPdfError>| {
         match opened {
             Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected)) => true,
-            // If the cross-reference table is damaged as well, only this key indicates a missing password.
+            // If the cross-reference table is also damaged, only this key indicates a missing password.
             Err(LoadPdfError::Invalid) => memmem::find(data.as_ref(), b"/Encrypt").is_some(),
             _ => false,
         }
@@ -96,7 +96,7 @@ pub(super) fn extract(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
     }
 }
 
-/// Emits the requested pages. Returns the problem of the first unreadable page; the others are read nevertheless.
+/// Emits the requested pages. Returns the problem of the first unreadable page; the other pages are still read.
 fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String>, Failure> {
     let mut first_error = None;
     let (fonts, layers) = (Fonts::new(), Layers::of(document));
@@ -113,7 +113,7 @@ fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String
         match recognised {
             // A background image without text.
             Some(Ok(RecognisedText { text, .. })) if !is_scan && text.trim().is_empty() => {}
-            // The recognised text replaces another program's OCR layer, unless that has more text.
+            // The recognised text replaces another program's OCR layer, unless that layer has more text.
             Some(Ok(RecognisedText { text, is_cut })) if content.hidden_letters() <= letters(&text) => {
                 if is_cut {
                     emitter.leave_out(format!("page {number} has {MORE_TEXT}"));
@@ -148,7 +148,7 @@ fn letters(text: &str) -> usize {
     text.chars().filter(|letter| letter.is_alphanumeric()).count()
 }
 
-/// Returns the content of a page, which may be stored in several streams. `None` if none of them can be decompressed.
+/// Returns the content of a page, which may be stored in several streams, or `None` if no stream can be decompressed.
 fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
     let parts: Vec<Stream<'_>> = match page.raw().get::<Object<'_>>("Contents") {
         Some(Object::Stream(whole)) => vec![whole],
@@ -167,13 +167,13 @@ fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
     (!stored.trim_ascii().is_empty() || !has_some()).then_some(stored)
 }
 
-/// Returns the texts of a page: its views, remaining rotated letters, then comments.
+/// Returns the texts of a page: its views, the remaining rotated characters, then comments.
 fn own_texts(annotations: AnnotationTexts, content: &Content) -> Vec<String> {
     let mut texts = Vec::new();
     for view in turn::views(content) {
         let mut letters = view.letters.clone();
         let mut pieces = line::pieces(letters.clone());
-        // Only look for a table if some lines have gaps as between cells.
+        // Only look for a table if some lines have gaps like those between cells.
         let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
         if line::rows(pieces.clone()).iter().filter(has_gap).count() > 1 {
             let tables = ruled_tables::tables(&mut letters, &ruled_tables::ruling_lines(content, &view));

@@ -1,4 +1,4 @@
-//! Layout of recognised text with columns, paragraphs and headings, as for any other page.
+//! Layout of recognised text with columns, paragraphs and headings, as on any other page.
 
 use agentd_ocr::Line;
 
@@ -20,7 +20,7 @@ pub(in crate::extract) fn recognised(lines: &[Line]) -> String {
     text::markdown(&text::regions(pieces.collect()))
 }
 
-/// Returns the median size, weighted by letters.
+/// Returns the median size, weighted by the number of characters.
 fn usual_size(lines: &[Line]) -> f32 {
     let mut sizes: Vec<(f32, usize)> = lines.iter().map(|line| (line.size, line.letters.len())).collect();
     sizes.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -38,7 +38,7 @@ fn size(size: f32, usual: f32) -> f32 {
     if USUAL_SIZES.contains(&times) { usual } else { usual * (times / SIZE_STEP).round().max(1.0) * SIZE_STEP }
 }
 
-/// Converts the letters of a line. The y axis of a PDF page points up.
+/// Converts the characters of a line. The y axis of a PDF page points up.
 fn letters(line: &Line, size: f32) -> impl Iterator<Item = Letter> {
     line.letters.iter().map(move |letter| Letter {
         letter: letter.letter,
@@ -69,7 +69,7 @@ mod tests {
                 line(&format!("{side} words of the column {number}"), left, 26.0 * number as f32, 20.0)
             })
         };
-        // 27 letters with a width of 10, and a gutter of one and a half spaces.
+        // 27 characters with a width of 10, and a gutter of one and a half spaces.
         let lines: Vec<Line> = of("left", 0.0).chain(of("next", 285.0)).collect();
         let text = recognised(&lines);
         let (left, next) = (text.find("left words of the column 5"), text.find("next words of the column 0"));

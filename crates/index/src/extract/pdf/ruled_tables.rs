@@ -7,7 +7,7 @@ use super::{
     turn::View,
 };
 
-/// Maximum number of lines. Pages with more are drawings.
+/// Maximum number of lines. Pages with more lines are drawings.
 const MAX_LINES: usize = 2000;
 /// Maximum distance in points at which lines count as touching.
 const TOUCH_DISTANCE: f32 = 3.0;
@@ -66,7 +66,7 @@ fn middle(letter: &Letter) -> (f32, f32) {
     ((letter.left + letter.right) / 2.0, letter.base + letter.size * 0.3)
 }
 
-/// Returns the horizontal and vertical lines of a page in the coordinates of a view. A box counts as four.
+/// Returns the horizontal and vertical lines of a page in the coordinates of a view. A box counts as four lines.
 pub(super) fn ruling_lines(content: &Content, view: &View) -> Vec<RulingLine> {
     let candidates =
         content.lines.iter().filter_map(|(from, to)| RulingLine::between(view.point(*from), view.point(*to)));
@@ -74,7 +74,7 @@ pub(super) fn ruling_lines(content: &Content, view: &View) -> Vec<RulingLine> {
     if ruling_lines.len() > MAX_LINES { Vec::new() } else { ruling_lines }
 }
 
-/// Removes the letters of tables, and returns each table as one piece.
+/// Removes the characters inside tables, and returns each table as one piece.
 pub(super) fn tables(letters: &mut Vec<Letter>, ruling_lines: &[RulingLine]) -> Vec<Piece> {
     let mut tables = Vec::new();
     for grid in grids(ruling_lines) {
@@ -120,7 +120,7 @@ fn grids(ruling_lines: &[RulingLine]) -> Vec<Grid> {
         let columns = border_positions(&verticals, height, |stroke| (stroke.left, stroke.top - stroke.bottom));
         let rows = border_positions(&horizontals, width, |stroke| (stroke.bottom, stroke.right - stroke.left));
         let has_borders = columns.len() > 1 && rows.len() > 1;
-        // Many tables have no lines at their sides.
+        // Many tables have no lines at the sides.
         let columns = merge_positions(columns.into_iter().chain([edge.left, edge.right]).collect());
         let rows = merge_positions(rows.into_iter().chain([edge.bottom, edge.top]).collect());
         let is_table = has_borders && columns.len() > 2 && rows.len() > 2 && columns.len() * rows.len() <= MAX_CELLS;
@@ -132,7 +132,7 @@ fn grids(ruling_lines: &[RulingLine]) -> Vec<Grid> {
 }
 
 /// Returns the positions of lines that extend over a sufficient part of the table. `extent` returns the position and
-/// length of a line.
+/// the length of a line.
 fn border_positions(ruling_lines: &[&RulingLine], whole: f32, extent: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
     const MIN_COVERAGE: f32 = 0.15;
     let mut lines: Vec<(f32, f32)> = ruling_lines.iter().map(|stroke| extent(stroke)).collect();
@@ -149,7 +149,7 @@ fn merge_positions(mut places: Vec<f32>) -> Vec<f32> {
     places
 }
 
-/// Returns true if a letter continues the word of the previous one.
+/// Returns true if a character continues the word of the previous one.
 fn continues_word(before: &Letter, letter: &Letter) -> bool {
     const MAX_WORD_GAP: f32 = 0.1;
     (before.base - letter.base).abs() < MAX_WORD_GAP * letter.size
@@ -164,8 +164,8 @@ fn interval_at(places: &[f32], at: f32) -> usize {
 }
 
 impl Grid {
-    /// Fills the table with its letters. `None` if it has too few filled cells, since boxes and drawings have lines as
-    /// well.
+    /// Fills the table with the characters inside it. Returns `None` if the table has too few filled cells, since boxes
+    /// and drawings also have lines.
     fn table(&self, mut letters: Vec<Letter>) -> Option<Piece> {
         let (width, height) = (self.columns.len() - 1, self.rows.len() - 1);
         let size = letters.first()?.size;
@@ -183,7 +183,7 @@ impl Grid {
             last = Some((letter, place));
         }
         let cells: Vec<String> = cells.into_iter().map(|letters| text::joined(&rows(pieces(letters)))).collect();
-        // Empty rows, such as those of merged cells, do not count as missing text below.
+        // Empty rows, such as the rows of merged cells, do not count as missing text.
         let is_filled = |row: &[String]| row.iter().any(|cell| !cell.is_empty());
         let rows = cells.chunks(width).filter(|row| is_filled(row)).map(<[String]>::to_vec);
         let rows: Vec<Vec<String>> = rows.collect();
@@ -193,7 +193,7 @@ impl Grid {
         }
         let text = super::super::table(rows)?;
         let RulingLine { left, right, top, .. } = self.edge;
-        // Placed at its first line in the reading order.
+        // Positioned at the first line of the table in reading order.
         let base = top - size;
         Some(Piece { text, left, right, base, size, is_table: true, ..Piece::default() })
     }

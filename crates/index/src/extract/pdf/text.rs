@@ -1,8 +1,9 @@
 //! Lines as Markdown with paragraphs, headings, lists and listings, and reading order with columns one after the other.
 //! Pure.
 //!
-//! A gutter is a gap at the same place in many lines. Lines that cross it, such as a title above two columns, keep
-//! their position. Table cells also have aligned gaps, so a gutter only counts between what looks like running text.
+//! A gutter is a gap at the same position in many lines. Lines that cross a gutter, such as a title above two columns,
+//! keep their position. Table cells also have aligned gaps, so a gutter only counts between what looks like running
+//! text.
 
 use super::line::{Piece, Rows, is_wide, rows};
 
@@ -17,9 +18,9 @@ struct Line {
     is_bold: bool,
     is_mono: bool,
     is_table: bool,
-    /// Start of the parts after wide gaps: table cells, or words in a justified narrow column.
+    /// Start of the segments after wide gaps: table cells, or words in a justified narrow column.
     cells: Vec<f32>,
-    /// True if these parts are cells.
+    /// True if these segments are cells.
     is_parted: bool,
 }
 
@@ -59,7 +60,7 @@ impl Line {
     }
 }
 
-/// Returns the text after the bullet of a list item. `None` if there is no bullet.
+/// Returns the text after the bullet of a list item, or `None` if there is no bullet.
 fn bullet(text: &str) -> Option<&str> {
     const BULLETS: [char; 12] = ['•', '◦', '▪', '▫', '‣', '●', '○', '■', '□', '–', '\u{f0b7}', '\u{f0a7}'];
     let rest = text.trim_start().strip_prefix(BULLETS)?;
@@ -113,7 +114,7 @@ fn blocks(rows: &Rows, body: f32) -> Vec<String> {
     blocks
 }
 
-/// Marks lines with cells, which are aligned with those of a neighbouring line. Other gaps are between words.
+/// Marks lines with cells that are aligned with cells in a neighbouring line. Other gaps separate words.
 fn mark_cells(lines: &mut [Line]) {
     let are_below = |one: &Line, other: &Line| {
         let near = 0.8 * one.size;
@@ -131,7 +132,7 @@ fn mark_cells(lines: &mut [Line]) {
     }
 }
 
-/// Returns the usual distance between lines of a paragraph.
+/// Returns the usual distance between lines in a paragraph.
 fn usual_distance(lines: &[Line]) -> f32 {
     let distance = |pair: &[Line]| match pair {
         [one, other] if one.base - other.base < 2.2 * one.size.max(other.size) => Some(one.base - other.base),
@@ -143,7 +144,7 @@ fn usual_distance(lines: &[Line]) -> f32 {
     distances.get(distances.len() / 3).copied().unwrap_or(f32::INFINITY)
 }
 
-/// Returns the right edge of the lines around this one.
+/// Returns the right edge of the lines around the line at `at`.
 fn right_edge(lines: &[Line], at: usize) -> f32 {
     const CONTEXT_LINES: usize = 4;
     let near = lines.get(at.saturating_sub(CONTEXT_LINES)..(at + CONTEXT_LINES).min(lines.len())).unwrap_or_default();
@@ -198,7 +199,7 @@ fn block(lines: &[Line], body: f32) -> String {
     }
 }
 
-/// Returns the level if the lines are a heading.
+/// Returns the heading level if the lines are a heading.
 fn level(lines: &[Line], text: &str, body: f32) -> Option<usize> {
     const MAX_HEADING_LETTERS: usize = 160;
     let size = lines.iter().map(|line| line.size).fold(f32::INFINITY, f32::min);
@@ -236,7 +237,7 @@ fn join(text: &mut String, line: &str) {
 const MIN_COLUMN_LINES: usize = 4;
 /// Minimum width of a gutter, relative to the font size.
 const MIN_GUTTER: f32 = 0.4;
-/// Maximum nesting of columns in columns.
+/// Maximum nesting depth of columns.
 const MAX_NESTING: usize = 4;
 
 /// Splits a page into regions in reading order.
@@ -268,7 +269,7 @@ fn read(pieces: Vec<Piece>, depth: usize, regions: &mut Vec<Rows>) {
 }
 
 /// Handles lines that do not cross the gutter: reads them as two columns if both sides are text, otherwise adds them to
-/// the lines before.
+/// the preceding lines.
 fn columns(side_by_side: Rows, gutter: f32, depth: usize, between: &mut Rows, regions: &mut Vec<Rows>) {
     let is_left = |piece: &Piece| piece.right <= gutter;
     let all = || side_by_side.iter().flatten();
@@ -288,8 +289,8 @@ fn crosses(piece: &Piece, gutter: f32) -> bool {
     piece.left < gutter && piece.right > gutter
 }
 
-/// Returns the position of the gap that most lines share. Lines of two columns need not be aligned, so each line is
-/// combined with the next one. This also closes gaps between words.
+/// Returns the position of the gap that most lines share. Lines in two columns need not be aligned, so each line is
+/// combined with the next one. The combination also closes gaps between words.
 fn gutter(rows: &Rows) -> Option<f32> {
     let together = |pair: &[Vec<Piece>]| {
         let mut pieces: Vec<&Piece> = pair.iter().flatten().filter(|piece| !piece.is_table).collect();
@@ -311,8 +312,8 @@ fn gutter(rows: &Rows) -> Option<f32> {
     (count + 1 >= MIN_COLUMN_LINES).then_some(place)
 }
 
-/// Returns true if the pieces look like running text or columns of it. A short column leaves most lines next to it
-/// incomplete.
+/// Returns true if the pieces look like running text or columns of running text. A short column leaves most lines next
+/// to it incomplete.
 fn has_text(pieces: Vec<&Piece>) -> bool {
     let in_columns = |pieces: Vec<&Piece>| {
         let Some(gutter) = gutter(&rows(pieces.iter().copied().cloned().collect())) else { return false };

@@ -1,5 +1,5 @@
 //! Upright and rotated text, such as titles in the margin, watermarks and landscape tables. Each orientation is a
-//! separate view, so that no line mixes two of them.
+//! separate view, so that no line mixes two orientations.
 
 use super::{
     direction::{self, WritingDirection},
@@ -7,9 +7,9 @@ use super::{
     line::{Glyph, Letter, Place},
 };
 
-/// Maximum angle in degrees between letters of one view, as scans and their OCR layers are slightly askew.
+/// Maximum angle in degrees between characters in one view, as scans and their OCR layers are slightly askew.
 const MAX_SKEW: f32 = 3.5;
-/// Maximum number of views per page. Letters on a curve have a hundred orientations.
+/// Maximum number of views per page. Characters on a curve have a hundred orientations.
 const MAX_VIEWS: usize = 6;
 
 /// Rotation of the page that makes one orientation upright.
@@ -35,14 +35,14 @@ impl Turn {
         Self { cos, sin, is_mirrored: orientation.is_mirrored }
     }
 
-    /// Rotates a point of the stored page.
+    /// Rotates a point on the stored page.
     fn point(&self, (x, y): Place) -> Place {
         let up = x * self.sin + y * self.cos;
         (x * self.cos - y * self.sin, if self.is_mirrored { -up } else { up })
     }
 }
 
-/// Orientation of some text.
+/// Orientation of some text on a page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Orientation {
     /// Counterclockwise rotation in degrees, from 0 to 360.
@@ -71,13 +71,13 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Maps a point of the stored page to the layout.
+    /// Maps a point on the stored page to the layout.
     pub(super) fn point(&self, point: Place) -> Place {
         self.writing.point(self.turn.point(point))
     }
 }
 
-/// Returns the views of a page, ordered by their number of letters. There is always an upright one.
+/// Returns the views of a page, ordered by number of characters. One view is always upright.
 pub(super) fn views(content: &Content) -> Vec<View> {
     let upright = upright_orientation(content);
     let (mut orientations, _) = orientations(&content.glyphs);
@@ -96,8 +96,8 @@ fn upright_orientation(content: &Content) -> Orientation {
     Orientation { angle: content.rotation, is_mirrored: false }
 }
 
-/// Returns the text of letters in no view, in drawing order. These are mostly on a curve, each with its own
-/// orientation.
+/// Returns the text of characters in no view, in drawing order. Such characters are mostly on a curve, each with its
+/// own orientation.
 pub(super) fn unassigned_text(content: &Content) -> String {
     let (mut orientations, is_all) = orientations(&content.glyphs);
     if is_all {
@@ -111,7 +111,7 @@ pub(super) fn unassigned_text(content: &Content) -> String {
     };
     let mut last: Option<&Glyph> = None;
     for glyph in content.glyphs.iter().filter(is_other) {
-        // Letters of different words are further apart than the size of a letter.
+        // Characters of different words are further apart than the character size.
         let is_far = last.is_some_and(|last| {
             let (x, y) = (glyph.start.0 - last.start.0, glyph.start.1 - last.start.1);
             x.hypot(y) > last.width + last.size * 0.5
@@ -125,7 +125,7 @@ pub(super) fn unassigned_text(content: &Content) -> String {
     text
 }
 
-/// Returns the letters in this orientation, rotated upright, in drawing order.
+/// Returns the characters in this orientation, rotated upright, in drawing order.
 fn letters_in(glyphs: &[Glyph], orientation: Orientation, turn: Turn) -> Vec<Letter> {
     let mut letters: Vec<Letter> = Vec::new();
     let mut first = 0;
@@ -142,7 +142,7 @@ fn letters_in(glyphs: &[Glyph], orientation: Orientation, turn: Turn) -> Vec<Let
     letters
 }
 
-/// Returns the most frequent orientations, and true if these are all.
+/// Returns the most frequent orientations, and true if there are no others.
 fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
     let mut counts: Vec<(Orientation, usize)> = Vec::new();
     for glyph in glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()) {
@@ -155,7 +155,7 @@ fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let (mut orientations, mut is_all): (Vec<Orientation>, bool) = (Vec::new(), true);
     for (mut orientation, _) in counts {
-        // A few askew letters among upright ones count as upright.
+        // A few askew characters among upright ones count as upright.
         if distance(orientation.angle, 0.0) <= 1.0 {
             orientation.angle = 0.0;
         }

@@ -1,5 +1,5 @@
-//! Renders the images on a PDF page. Text, lines and areas are not drawn: text is extracted directly, and the rest
-//! contains none.
+//! Renders the images on a PDF page. Text, lines and areas are not drawn: text is extracted directly, and lines and
+//! areas contain none.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use hayro_syntax::page::Page;
 const SCALE: f64 = 200.0 / 72.0;
 /// Maximum length of the longer side of a rendered page, in pixels.
 const MAX_PAGE_SIDE: f64 = 2600.0;
-/// Maximum number of images per page. Scans have a few, or one per strip.
+/// Maximum number of images per page. Scans have a few images, or one per strip.
 const MAX_IMAGES: u32 = 4000;
 /// Maximum number of pixels drawn per page, including samples and overlapping images.
 const MAX_PIXELS: u64 = 400_000_000;
@@ -26,7 +26,7 @@ const MAX_SAMPLES: i32 = 4;
 /// Number of additional image pixels per page pixel, in each direction, that do not require another sample.
 const SAMPLING_TOLERANCE: f64 = 0.2;
 
-/// Renders a page in grey. `None` if it has no size.
+/// Renders a page in grey, or returns `None` if the page has no size.
 pub(super) fn page(page: &Page<'_>) -> Option<Picture> {
     let (width, height) = page.render_dimensions();
     let (width, height) = (f64::from(width), f64::from(height));
@@ -124,7 +124,7 @@ impl Canvas {
     }
 }
 
-/// Returns the sample positions within a pixel of the page. An image of about the same resolution is sampled once.
+/// Returns the sample positions within a page pixel. An image with about the same resolution is sampled once.
 fn parts(back: Affine) -> Vec<(f64, f64)> {
     let [a, b, c, d, ..] = back.as_coeffs();
     let step = a.hypot(b).max(c.hypot(d));
@@ -133,7 +133,7 @@ fn parts(back: Affine) -> Vec<(f64, f64)> {
     (0..samples * samples).map(|part| (within(part % samples), within(part / samples))).collect()
 }
 
-/// Returns a function that blends the samples of a pixel with its previous value. Its arguments are the sum of
+/// Returns a function that blends the samples of a pixel with the pixel's previous value. Its arguments are the sum of
 /// brightness times coverage, the sum of coverage, and the previous value.
 fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
     let whole = 255 * u32::try_from(parts).unwrap_or(1);
@@ -150,9 +150,9 @@ fn span(from: f64, to: f64, limit: usize) -> std::ops::Range<usize> {
     (from.floor().max(0.0) as usize).min(limit)..(to.ceil().max(0.0) as usize).min(limit)
 }
 
-/// Returns the brightness at a point. `None` outside the image.
+/// Returns the brightness at a point, or `None` outside the image.
 fn grey(greys: &[u8], (width, height): (u32, u32), point: Point) -> Option<u32> {
-    // Avoids range checks by iterators, as it runs for every pixel of a page.
+    // Avoids iterators for the range checks, as the function runs for every pixel of a page.
     if point.x < 0.0 || point.y < 0.0 {
         return None;
     }

@@ -1,9 +1,9 @@
 //! Recognition of pages that are images, within a budget for the whole document.
 //!
-//! - [`Scanner`]: remaining budget, and the models, which are loaded for the first page that needs them.
+//! - [`Scanner`]: remaining budget, and the models, which are loaded for the first page that requires recognition.
 //! - `drawing`: rendering of a PDF page, only in builds with recognition.
 //!
-//! TIFF files may have several pages, but the library reads only the first. This module finds the others.
+//! TIFF files may have several pages, but the library only reads the first one. This module finds the others.
 
 #[cfg(feature = "ocr")]
 mod drawing;
@@ -29,7 +29,7 @@ pub(super) struct RecognisedText {
     pub(super) is_cut: bool,
 }
 
-/// Recognised text or the reason why there is none. An error if recognition is deferred or the page cannot be read.
+/// Recognised text, or the reason why there is none. An error if recognition is deferred or the page cannot be read.
 type RecognitionResult = Result<Result<RecognisedText, UnreadReason>, Failure>;
 
 /// Description of a page with more text than the limit.
@@ -114,7 +114,7 @@ pub(in crate::extract) fn is_tiff(bytes: &[u8]) -> bool {
     (bytes.starts_with(b"II*\0") || bytes.starts_with(b"MM\0*")) && !is_camera
 }
 
-/// Returns the offsets of the page directories in order, without previews. Empty if there are none.
+/// Returns the offsets of the page directories in order, without previews. Empty if there are no pages.
 pub(super) fn pages(bytes: &[u8]) -> Vec<u32> {
     let file = File(bytes);
     let (mut pages, mut seen) = (Vec::new(), Vec::new());
@@ -130,7 +130,7 @@ pub(super) fn pages(bytes: &[u8]) -> Vec<u32> {
     pages
 }
 
-/// Reader of numbers in a TIFF file.
+/// Reader for numbers in a TIFF file.
 struct File<'a>(&'a [u8]);
 
 impl File<'_> {
@@ -144,7 +144,7 @@ impl File<'_> {
         Some(if self.0.starts_with(b"II") { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
     }
 
-    /// Returns true if a page is a preview of another page. `None` if the file has no such page.
+    /// Returns true if a page is a preview of another page, or `None` if the file has no such page.
     fn is_preview(&self, page: u32) -> Option<bool> {
         let page = usize::try_from(page).ok()?;
         let count = usize::from(self.short(page)?).min(MAX_FIELDS);

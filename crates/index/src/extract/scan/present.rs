@@ -28,7 +28,7 @@ const MODEL_BYTES: u64 = 256 * 1024 * 1024;
 pub(crate) struct Scanner {
     models: Models,
     pages: u32,
-    /// Time that remains for recognition.
+    /// Remaining time for recognition.
     time: Duration,
 }
 
@@ -148,7 +148,7 @@ const MAX_PAGE_SIDE: u32 = 2600;
 fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
     let is_little = bytes.starts_with(b"II");
     if let (Some(page), Some(first)) = (page, bytes.get_mut(4..8)) {
-        // The library only reads the first page, so the header is pointed to the requested one.
+        // The library only reads the first page, so the header is changed to point to the requested page.
         first.copy_from_slice(&if is_little { page.to_le_bytes() } else { page.to_be_bytes() });
     }
     let opened = picture::open_decoder(Cursor::new(&*bytes));

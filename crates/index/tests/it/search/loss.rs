@@ -1,4 +1,4 @@
-//! Tests of an index that is deleted or damaged while in use.
+//! Tests for an index that is deleted or damaged while in use.
 
 use agentd_index::{IndexError, IndexHandle};
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ async fn index_opens_with_any_file_damaged() {
 
             let index = IndexHandle::open(config(test_index.folder.path(), &test_index.clock)).await.unwrap();
             let test_index = TestIndex { index, ..test_index };
-            // Damage may only show at first use. After that the index works.
+            // Damage may only be detected at first use. The index works afterwards.
             let first = test_index.index.search(words(&[document], "text"), CancellationToken::new()).await;
             if let Err(error) = first {
                 assert!(matches!(error, IndexError::Lost(_)), "{file:?} {damage}: {error}");
@@ -47,7 +47,7 @@ async fn index_opens_with_any_file_damaged() {
 
 #[tokio::test]
 async fn files_truncated_under_a_reader_are_an_error() {
-    // Enough chunks that the library caches what queries read repeatedly.
+    // Enough chunks that the library caches data that queries read repeatedly.
     let pages: Vec<String> = (0..3000).map(|page| format!("common word{page} {}", "filler ".repeat(30))).collect();
     for is_searched_before in [false, true] {
         let test_index = TestIndex::new().await;

@@ -1,4 +1,4 @@
-//! Tests of the index and its searches.
+//! Tests for the index and its searches.
 
 mod loss;
 mod persistence;

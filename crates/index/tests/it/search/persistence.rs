@@ -1,4 +1,4 @@
-//! Tests of persistence and eviction.
+//! Tests for persistence and eviction.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ async fn committed_document_stays_and_partial_one_is_dropped() {
     let id = id_of("half", &[]);
     let mut half = begin(&test_index.index, &id, None).await.unwrap().unwrap();
     half.add((1..200).map(|number| page(number, None, "kept half".to_owned())).collect()).await.unwrap();
-    // Committed together with another document, and still not visible.
+    // Committed together with another document, but not visible.
     let other = test_index.add("other.pdf", &["kept as well"]).await;
     let all = [whole.clone(), other.clone(), agentd_index::VisibleDocument { id, name: "half.pdf".to_owned() }];
     let answer = test_index.search(&all, "kept").await;
@@ -108,7 +108,7 @@ async fn until_merged(folder: &std::path::Path, few: usize, chunks: u64) {
     assert!(waited.is_ok(), "{:?}", segments(folder));
 }
 
-/// Every document added on its own is a segment, and a search looks into each segment.
+/// Every document added separately is a segment, and a search looks into each segment.
 #[tokio::test]
 async fn rest_merges_segments_and_purges_removed_documents() {
     let test_index = TestIndex::with(|config| config.rest_after = std::time::Duration::ZERO).await;

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::support::TestIndex;
 
-/// Generates words of several scripts, and separators.
+/// Generates words in several scripts, and separators.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-zA-Z]{1,9}",
@@ -45,8 +45,8 @@ async fn any_phrase_of_a_text_finds_it() {
         for (from, count) in [(0, 5), (4, 3), (7, 12)] {
             let phrase: String = words.iter().skip(from).take(count).map(String::as_str).collect();
             let phrase = phrase.replace(|letter| "\"\\“”„＂".contains(letter), " ");
-            // A word that continues beyond the phrase does not match, except in scripts without spaces. There may be
-            // nothing between two words.
+            // A word that continues beyond the phrase does not match, except in scripts without spaces. Two words may
+            // be adjacent without a separator.
             let beside = |words: Option<&[String]>| words.unwrap_or_default().concat();
             let (before, next) = (beside(words.get(..from)), beside(words.get(from + count..)));
             let is_whole = !joins(&phrase, &next) && !joins(&before, &phrase);

@@ -1,4 +1,4 @@
-//! Tests of matching, ranking and snippets.
+//! Tests for matching, ranking and snippets.
 
 use agentd_core::knowledge::SearchedBy;
 use agentd_index::{

@@ -1,4 +1,4 @@
-//! Tests that regular expressions find what they match, independent of index terms.
+//! Tests that regular expressions find what they match, regardless of index terms.
 
 use agentd_core::knowledge::SearchedBy;
 use agentd_index::{Query, Request};

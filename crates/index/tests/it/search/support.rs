@@ -95,7 +95,7 @@ pub(crate) fn id_of(name: &str, pages: &[(Option<&str>, String)]) -> DocumentId 
     DocumentId::new(ContentHash::of(format!("{name} {pages:?}").as_bytes()), Kind::Pdf, 1)
 }
 
-/// Starts to index a document. `None` if it is already indexed.
+/// Starts indexing a document. Returns `None` if the document is already indexed.
 pub(crate) async fn begin(
     index: &IndexHandle,
     id: &DocumentId,

@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use super::*;
 
-/// Minimum number of lines of the tree, which consists of crates that cargo has unpacked.
+/// Minimum number of lines in the tree, which consists of crates that cargo has unpacked.
 const LINES: u64 = 1_000_000;
 /// Number of files that are mapped.
 const MAP_FILES: usize = 5000;
@@ -51,7 +51,7 @@ fn at(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }
 
-/// Copies sources of crates that cargo has unpacked, until there are enough lines.
+/// Copies the sources of crates that cargo has unpacked, until there are enough lines.
 fn tree(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let root = folder.join("tree");
     let mut lines = 0;
@@ -89,7 +89,7 @@ fn source_files() -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
             }
         }
     }
-    // Sorted, so that every run on this machine uses the same ones.
+    // Sorted, so that every run on this host uses the same files.
     files.sort();
     Ok(files)
 }
@@ -196,7 +196,7 @@ async fn map_row(folder: &Path) -> anyhow::Result<Row> {
         .with_note(format!("{files} files, 1,000 tokens, when the index is warm")))
 }
 
-/// Private memory of the worker of a folder, without the pages of its program.
+/// Private memory of a folder's worker, without the pages of its binary.
 fn worker_memory(root: &Path) -> anyhow::Result<u64> {
     for entry in fs::read_dir("/proc")?.flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();

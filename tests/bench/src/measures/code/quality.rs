@@ -1,6 +1,6 @@
 //! Quality of answers to questions about code, with annotations in the format of semble's benchmarks: `repos.json` and
 //! `annotations/*.json`, next to one folder of sources per repository. The ranking was tuned on the repositories at
-//! even positions in the alphabet; the others provide the figure.
+//! even positions in the alphabet; the other repositories provide the figure.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use agentd_code::{CodeFolder, FolderConfig, Hit, SearchQuery};
 
 use super::*;
 
-/// Number of hits that count.
+/// Number of hits that are evaluated.
 const DEPTH: usize = 10;
 
 struct Target {
@@ -42,7 +42,7 @@ impl Gains {
     }
 }
 
-/// Returns a row for each half.
+/// Returns one row for each half of the repositories.
 pub(super) fn measure(annotations: &Path, sources: &Path) -> anyhow::Result<Vec<Row>> {
     let roots = roots(annotations)?;
     let files = fs::read_dir(annotations.join("annotations"))?.filter_map(|entry| Some(entry.ok()?.path()));
@@ -116,7 +116,7 @@ fn questions(text: &str, root: &str) -> anyhow::Result<Vec<Question>> {
     Ok(questions.collect())
 }
 
-/// NDCG of the first ten results. Each target counts at the rank of the first result that covers it.
+/// NDCG of the first ten results. Each target counts at the rank of the first result that includes it.
 fn ndcg(hits: &[Hit], targets: &[Target]) -> f64 {
     let gain = |position: u64| 1.0 / (as_f64(position) + 2.0).log2();
     let covers = |hit: &Hit, target: &Target| {
@@ -133,7 +133,7 @@ fn ndcg(hits: &[Hit], targets: &[Target]) -> f64 {
     if ideal > 0.0 { positions.into_iter().map(gain).sum::<f64>() / ideal } else { 0.0 }
 }
 
-/// Files ordered by the number of lines with any word of the query, as one would count them with grep.
+/// Files ordered by the number of lines that contain any query word, as a user would count with grep.
 fn counting(code: &CodeFolder, root: &Path, query: &str) -> Vec<Hit> {
     let query = query.to_lowercase();
     let terms: Vec<&str> =
@@ -160,7 +160,7 @@ fn has_ripgrep() -> bool {
     std::process::Command::new("rg").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Number of matching lines of each file, counted by ripgrep; `None` if it is not installed.
+/// Number of matching lines in each file, counted by ripgrep; `None` if ripgrep is not installed.
 fn ripgrep(root: &Path, terms: &[&str]) -> Option<Vec<(String, u16)>> {
     let mut command = std::process::Command::new("rg");
     command.args(["--count", "--ignore-case", "--fixed-strings", "--no-config", "--color=never"]);

@@ -9,14 +9,14 @@ use super::*;
 /// Folder of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/documents");
 
-/// The bench's own Python environment: packages in the target folder, and the corpus that they created.
+/// The bench's own Python environment: packages in the target folder, and the corpus that the scripts created.
 pub(super) struct Environment {
     scripts: Scripts,
     corpus: PathBuf,
 }
 
 impl Environment {
-    /// Environment with the documents of `make.py`.
+    /// Environment with the documents created by `make.py`.
     pub(super) async fn prepared() -> anyhow::Result<Self> {
         Self::with("bench-corpus", &["make.py", "makers.py", "facts.py", "words.py", "real.py"]).await
     }
@@ -40,7 +40,7 @@ impl Environment {
         .await
     }
 
-    /// Environment with scans whose words are known.
+    /// Environment with scans that contain known words.
     pub(super) async fn with_scans() -> anyhow::Result<Self> {
         Self::with(
             "bench-scans",
@@ -49,8 +49,8 @@ impl Environment {
         .await
     }
 
-    /// Creates the environment if necessary. This may fail, because packages come from the registries. The first script
-    /// creates the corpus, using the others.
+    /// Creates the environment if necessary. Creation may fail, because packages come from the registries. The first
+    /// script creates the corpus, using the other scripts.
     async fn with(corpus: &str, scripts: &[&str]) -> anyhow::Result<Self> {
         let environment =
             Self { scripts: Scripts::of(SCRIPTS, "bench-python")?, corpus: python::target()?.join(corpus) };
@@ -59,7 +59,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Created once, and again after a script changes.
+    /// Creates the corpus once, and again after a script has changed.
     async fn make_corpus(&self, names: &[&str]) -> anyhow::Result<()> {
         let scripts = self.scripts.text(names)?;
         let stamp = self.corpus.join("scripts.txt");
@@ -94,7 +94,7 @@ pub(super) struct Corpus {
     #[serde(default)]
     pub(super) filler: Vec<Document>,
     pub(super) questions: Vec<Question>,
-    /// More questions, grouped by their form.
+    /// Further questions, grouped by form.
     #[serde(default)]
     pub(super) kinds: Vec<Question>,
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! Documents by other authors: how many of the words that other libraries read are extracted, and whether their order
-//! matches.
+//! Documents by other authors: how many of the words that other libraries read are extracted, and whether the order of
+//! the words matches.
 
 use crate::measures::python::answer;
 
@@ -10,14 +10,14 @@ const WORDS: f64 = 99.0;
 /// Maximum number of documents that are named for missing words.
 const NAMED: usize = 6;
 
-/// Results of the script for the documents of a format.
+/// Results of the script for documents in a format.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     documents: u64,
     words: u64,
     /// Words that were extracted.
     found: u64,
-    /// Words whose order is compared, followed by those in the same order.
+    /// Number of words whose order is compared, followed by the number of words in the same order.
     compared: u64,
     ordered: u64,
     /// Documents with less than nine tenths of their words.
@@ -48,7 +48,7 @@ struct PlumberVerdict {
     pages: u64,
     /// Adjacent cells in a row, according to both pdfplumber and PyMuPDF.
     pairs: u64,
-    /// Those of the pairs that are adjacent in an extracted table.
+    /// Pairs that are adjacent in an extracted table.
     beside: u64,
     /// Pages where most pairs are not adjacent.
     apart: Vec<String>,

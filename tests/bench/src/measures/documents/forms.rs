@@ -1,4 +1,4 @@
-//! Sentences of manuals by other authors, queried in typical forms, compared with the other stack.
+//! Sentences from manuals by other authors, queried in typical forms, compared with the other stack.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const FORMS: [(&str, &str); 6] = [
     ("typo", "four of its words, one with a typo"),
     ("endings", "four of its words, with other endings"),
 ];
-/// Queries for text exactly as it is on a page.
+/// Queries for text exactly as it appears on a page.
 const STRETCHES: [(&str, &str); 9] = [
     ("phrase", "four words in quotes"),
     ("zh", "ten letters of Chinese"),

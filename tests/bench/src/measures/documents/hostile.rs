@@ -1,5 +1,5 @@
-//! Malicious and damaged documents: each results in a readable message, and the daemon is unaffected. The largest ones
-//! also show the cost of reading the end of a document compared with its beginning.
+//! Malicious and damaged documents: each results in a readable message, and the daemon is unaffected. The largest
+//! documents also show the cost of reading the end of a document compared with the beginning.
 
 use std::fs::File;
 
@@ -11,11 +11,11 @@ use super::{corpus::Document, texts::Texts, *};
 
 /// Maximum memory of the daemon, in megabytes.
 const MEMORY: f64 = 150.0;
-/// Number of characters that are read from rows.
+/// Number of characters read from rows.
 const LETTERS: usize = 20_000;
-/// Number of reads of each end of a document.
+/// Number of reads at each end of a document.
 const TIMES: usize = 3;
-/// Minimum share of the words of damaged PDFs, in percent.
+/// Minimum share of the words in damaged PDFs, in percent.
 const WORDS: f64 = 84.0;
 /// Form of a question that must not be answered.
 const SECRET: &str = "secret";
@@ -41,7 +41,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns true if a problem describes what is wrong with the file. A crash of the reader would be a defect of ours.
+/// Returns true if a problem describes what is wrong with the file. A crash of the reader would be our own defect.
 fn is_clear(problem: &str) -> bool {
     problem.contains("could not read") && !problem.contains("its reader") && !problem.contains(char::is_control)
 }
@@ -72,7 +72,7 @@ fn of_given(label: &str, documents: &[Document], given: &Given, workers: usize) 
     ]
 }
 
-/// The daemon that read all documents finds text in some of them, and nothing from files that others refer to.
+/// The daemon that has read all documents finds text in some of them, and nothing from files that others refer to.
 async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let (secrets, questions): (Vec<Question>, Vec<Question>) =
         corpus.questions.iter().cloned().partition(|question| question.form.as_deref() == Some(SECRET));
@@ -113,14 +113,14 @@ async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
 #[derive(Debug, Deserialize)]
 struct Verdict {
     documents: u64,
-    /// Words that PyMuPDF reads, once per page, followed by those that were extracted.
+    /// Number of words that PyMuPDF reads, once per page, followed by the number of extracted words.
     words: u64,
     found: u64,
     /// The PDFs with the most missing words.
     worst: Vec<String>,
 }
 
-/// Compares with the words that another library still reads in damaged PDFs.
+/// Compares with the words that another library can read in damaged PDFs.
 async fn words(environment: &Environment, corpus: &Corpus) -> anyhow::Result<Row> {
     let damaged = corpus.filler.iter().filter(|document| document.name.ends_with(".pdf"));
     let texts = Texts::read(&corpus.folder, damaged).await?;

@@ -1,4 +1,4 @@
-//! Samples the memory of the daemon and of its child processes while it works.
+//! Samples the memory of the daemon and its child processes while the daemon works.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -7,8 +7,8 @@ use std::{
 
 use super::*;
 
-/// Sampling interval. Each sample costs some performance, and the kernel records the peak of a process for as long as
-/// it lives. Only memory allocated in a worker's last moments is missed.
+/// Sampling interval. Each sample costs some performance, and the kernel records the peak of a process as long as the
+/// process exists. Only memory allocated in a worker's last moments is missed.
 const EVERY: Duration = Duration::from_millis(25);
 
 /// Peak memory, in bytes.
@@ -18,12 +18,12 @@ pub(super) struct Peaks {
     pub(super) daemon: u64,
     /// Peak of a single child process, recorded by the kernel, as of its last sample.
     pub(super) worker: u64,
-    /// Peak of the sum in one sample. Shared pages, such as the program itself, count once per process.
+    /// Peak of the sum in one sample. Shared pages, such as those of the binary, count once per process.
     pub(super) together: u64,
 }
 
 impl Peaks {
-    /// The maximum of both.
+    /// The maximum of both peaks.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             daemon: self.daemon.max(other.daemon),
@@ -33,7 +33,7 @@ impl Peaks {
     }
 }
 
-/// Samples memory until it is stopped.
+/// Samples memory until stopped.
 pub(super) struct Watch {
     stop: Arc<AtomicBool>,
     looking: JoinHandle<Peaks>,
@@ -75,7 +75,7 @@ fn look(daemon: u32, peaks: &mut Peaks) {
 pub(super) fn children(of: u32) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // The name is in parentheses and may contain any. It is followed by the state and the parent.
+    // The name is in parentheses and may itself contain parentheses. It is followed by the state and the parent.
     let parent = |id: &u32| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
@@ -83,11 +83,11 @@ pub(super) fn children(of: u32) -> Vec<u32> {
     ids.filter(|id| parent(id) == Some(of)).collect()
 }
 
-/// Resident memory of a process, in bytes; zero if it is gone.
+/// Resident memory of a process, in bytes; zero if the process is gone.
 #[derive(Debug, Clone, Copy)]
 struct ProcessMemory {
     now: u64,
-    /// Peak since its start.
+    /// Peak since the process started.
     most: u64,
 }
 

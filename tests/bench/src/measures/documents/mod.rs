@@ -2,14 +2,14 @@
 //! in the same run.
 //!
 //! - [`corpus`]: documents and questions, and the Python scripts that create them. [`peer`]: the other stack.
-//!   [`answers`]: the answers of both.
-//! - [`foreign`]: text extracted from documents by other authors. [`forms`]: typical forms of questions, over manuals
+//!   [`answers`]: the answers of both stacks.
+//! - [`foreign`]: text extracted from documents by other authors. [`forms`]: typical forms of questions about manuals
 //!   by other authors.
 //! - [`scans`]: recognition of scans. [`hostile`]: malicious and damaged documents.
-//! - [`texts`]: text of documents, for a script that compares it.
-//! - [`ours`]: the daemon, and its library alone. [`memory`]: memory of the daemon and its workers.
+//! - [`texts`]: document texts, for a script that compares them.
+//! - [`ours`]: the daemon, and its library alone. [`memory`]: memory used by the daemon and its workers.
 //!
-//! If packages are not available from the registries, the row says so, and the rest of the bench still runs.
+//! If packages are not available from the registries, the row reports it, and the rest of the bench still runs.
 
 mod answers;
 mod corpus;
@@ -46,7 +46,7 @@ const KINDS: [(&str, &str); 5] = [
 /// Number of times that both stacks index the documents.
 const ROUNDS: usize = 3;
 
-/// One round of indexing by both stacks, each starting from nothing.
+/// One round of indexing by both stacks, each starting without an index.
 struct Round {
     given: Given,
     theirs: Indexed,
@@ -62,9 +62,9 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let corpus = environment.corpus()?;
     let folder = world::folder()?;
     let (mut rounds, mut last) = (Vec::with_capacity(ROUNDS), None);
-    // Rounds alternate, so that both stacks see similar conditions on the machine.
+    // The rounds alternate, so that both stacks run under similar conditions.
     for round in 0..ROUNDS {
-        // Ends the daemon of the previous round first.
+        // Stops the daemon of the previous round first.
         drop(last.take());
         let peer = Peer::new(&environment, &corpus, folder.path().join(format!("{round}.db")));
         let daemon = Ours::start().await?;
@@ -193,7 +193,7 @@ fn recall(questions: &[Question], ours: &[Rank], theirs: &[Rank]) -> Row {
     let missed: Vec<&str> = missed.map(|((question, _), _)| question.query.as_str()).take(5).collect();
     let only =
         if missed.is_empty() { String::new() } else { format!("; found by the other only: {}", missed.join(" | ")) };
-    // Rounded as shown, so that equal shares do not fail.
+    // Rounded as displayed, so that equal shares do not fail.
     let limit = (10.0 * least).floor() / 10.0;
     Row::new(
         format!("right page among the first five, of {} questions", questions.len()),

@@ -1,4 +1,4 @@
-//! The daemon with documents: adding, indexing and searching through its socket, and then with its library alone.
+//! The daemon with documents: adding, indexing and searching through the socket, and then with the library alone.
 
 use std::fs::File;
 
@@ -10,9 +10,9 @@ use agentd_index::{Extractor, IndexConfig, Library, Limits};
 
 use super::{corpus::Document, memory::Watch, *};
 
-/// Number of requested results. The right page must be among them.
+/// Number of requested results, which must include the right page.
 pub(super) const FINDS: usize = 5;
-/// Number of times that each question is measured.
+/// Number of measurements per question.
 const ROUNDS: usize = 5;
 
 /// A daemon with documents.
@@ -27,7 +27,7 @@ pub(super) struct Given {
     pub(super) took: Duration,
     pub(super) chunks: u64,
     pub(super) peaks: Peaks,
-    /// Names of documents that could not be read, with the reasons.
+    /// Names of documents that could not be read, each with a reason.
     pub(super) problems: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Ours {
         memory::children(self.daemon.id()).len()
     }
 
-    /// Time of the very first search, in a document that was just uploaded.
+    /// Time of the very first search, in a newly uploaded document.
     pub(super) async fn first(&self, path: &Path, query: &str) -> anyhow::Result<Duration> {
         let name = path.file_name().context("the document has no name")?.to_string_lossy().into_owned();
         let uploaded = self.daemon.client.upload(&self.session, &name, tokio::fs::File::open(path).await?).await?;
@@ -78,7 +78,8 @@ impl Ours {
         Ok(took)
     }
 
-    /// Asks all questions through the socket, in all documents. Returns the time of each, and the rank of its answer.
+    /// Asks all questions through the socket, in all documents. Returns the time of each question, and the rank of its
+    /// answer.
     pub(super) async fn search(&self, questions: &[Question]) -> anyhow::Result<(Samples, Vec<Rank>)> {
         let (mut samples, mut answered) = (Samples::default(), Vec::new());
         for question in questions {
@@ -95,8 +96,8 @@ impl Ours {
         Ok((samples, answered))
     }
 
-    /// Ends the daemon, and queries its library directly with the same index and files. This is the cost of a search
-    /// without the socket and without opening files.
+    /// Stops the daemon, and queries its library directly with the same index and files. This measures a search without
+    /// the socket and without opening files.
     pub(super) async fn search_within(self, questions: &[Question]) -> anyhow::Result<Samples> {
         let Self { home, daemon, session } = self;
         drop(daemon);

@@ -9,7 +9,7 @@ use super::*;
 pub(super) struct Indexed {
     pub(super) seconds: f64,
     pub(super) chunks: u64,
-    /// Peak memory of its process, in bytes.
+    /// Peak memory of the stack's process, in bytes.
     pub(super) peak: u64,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Indexed {
 pub(super) struct Searched {
     /// Time of each query in each round.
     pub(super) millis: Vec<f64>,
-    /// The results of each question.
+    /// The results for each question.
     found: Vec<Vec<Find>>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Peer<'a> {
 }
 
 impl<'a> Peer<'a> {
-    /// Creates it with a database at this path.
+    /// Creates the stack with a database at this path.
     pub(super) fn new(environment: &'a Environment, corpus: &'a Corpus, database: PathBuf) -> Self {
         Self { environment, database, folder: &corpus.folder }
     }

@@ -1,4 +1,4 @@
-//! Scans: the share of their words that is recognised, and the pages per second.
+//! Scans: the share of words that are recognised, and the pages per second.
 
 use std::{env, fs::File};
 
@@ -8,20 +8,20 @@ use crate::measures::python::answer;
 
 use super::{texts::parts, *};
 
-/// Minimum share of recognised words of the usual scans, in percent.
+/// Minimum share of recognised words in the usual scans, in percent.
 const WORDS: f64 = 90.0;
 /// Minimum number of pages per second.
 const PAGES: f64 = 1.0;
-/// Number of pages of a document that are recognised in one call; more than any document has.
+/// Number of pages in a document that are recognised in one call; more than any document has.
 const AT_ONCE: u32 = 100;
 
-/// Results of the script for one kind of scans.
+/// Results of the script for one kind of scan.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     words: u64,
     /// Words that were recognised.
     found: u64,
-    /// Words that are compared without the spaces around them, followed by those that match.
+    /// Number of words that are compared without surrounding spaces, followed by the number of matching words.
     compared: u64,
     ordered: u64,
 }
@@ -63,7 +63,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Candidates for the data folder, where `make recognition` puts the models.
+/// Candidates for the data folder, in which `make recognition` stores the models.
 fn folders() -> Vec<PathBuf> {
     let data = env::var_os("AGENTD_DATA_DIR").map(PathBuf::from);
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share/agentd"));

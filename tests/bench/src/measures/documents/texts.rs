@@ -1,4 +1,4 @@
-//! Text of documents, for a script that compares it.
+//! Document texts, for a script that compares them.
 
 use std::fs::File;
 
@@ -6,11 +6,11 @@ use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part, Piece};
 
 use super::{corpus::Document, *};
 
-/// Text of documents by place: pages, slides, and cells of sheets.
+/// Document texts by location: pages, slides, and sheet cells.
 pub(super) struct Texts<'a>(BTreeMap<&'a str, BTreeMap<String, String>>);
 
 impl<'a> Texts<'a> {
-    /// Reads documents of a folder. Unreadable ones have no text.
+    /// Reads the documents in a folder. Unreadable documents have no text.
     pub(super) async fn read(
         folder: &Path,
         documents: impl IntoIterator<Item = &'a Document>,
@@ -34,7 +34,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The parts of a document, as far as it can be read.
+/// The parts of a document, as far as they can be read.
 pub(super) async fn parts(extractor: &Extractor, file: File, name: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     if let Ok(mut extraction) = extractor.extract(file, Kind::of_name(name), CancellationToken::new()).await {
@@ -45,7 +45,7 @@ pub(super) async fn parts(extractor: &Extractor, file: File, name: &str) -> Vec<
     parts
 }
 
-/// Adds a part to the texts of a document, by place.
+/// Adds a part to the texts of a document, by location.
 fn insert_part(part: &Part, pages: &mut BTreeMap<String, String>) {
     if let (DocumentPlace::Sheet { name, .. }, Body::Table(table)) = (&part.place, &part.body) {
         for row in table.header.iter().chain(&table.rows) {

@@ -1,8 +1,8 @@
-//! Converts a request to Responses to chat completions.
+//! Converts a Responses request to chat completions.
 
 use serde_json::{Value, json};
 
-/// The view of a body.
+/// The view of a body, as chat completions.
 pub(super) fn of(body: &Value) -> Value {
     let mut view = body.clone();
     let mut messages: Vec<Value> = Vec::new();
@@ -49,7 +49,7 @@ fn texts(item: &Value) -> Vec<&str> {
     item["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// The assistant message that is being built, at the end of the messages.
+/// The assistant message under construction, at the end of the messages.
 fn answer(messages: &mut Vec<Value>) -> &mut Value {
     if messages.last().is_none_or(|last| last["role"] != "assistant") {
         messages.push(json!({"role": "assistant", "content": null}));

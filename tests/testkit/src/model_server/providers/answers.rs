@@ -1,10 +1,10 @@
-//! Converts replies to the form of a provider.
+//! Converts replies to a provider's form.
 
 use serde_json::{Value, json};
 
 use super::{Provider, Reply};
 
-/// A call that was sent to the client, with what must be sent back.
+/// A call that was sent to the client, with the data that must be sent back.
 #[derive(Debug)]
 pub(super) struct IssuedCall {
     pub(super) id: String,
@@ -12,9 +12,9 @@ pub(super) struct IssuedCall {
     pub(super) arguments: Value,
     /// Gemini's signature. Only the first call of a response has one.
     pub(super) signature: Option<String>,
-    /// Reasoning of the response.
+    /// Reasoning text of the response.
     pub(super) thoughts: String,
-    /// OpenRouter's details of the response, complete.
+    /// OpenRouter's complete details of the response.
     pub(super) details: Value,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct IssuedCalls {
 }
 
 impl IssuedCalls {
-    /// Finds the issued call for a call of a conversation, by name and arguments: its ID may have been changed.
+    /// Finds the issued call for a call in a conversation, by name and arguments: the ID may have been changed.
     pub(super) fn call(&self, call: &Value) -> Option<&IssuedCall> {
         let function = &call["function"];
         let arguments: Value = serde_json::from_str(function["arguments"].as_str()?).ok()?;
@@ -35,7 +35,7 @@ impl IssuedCalls {
         alike.clone().find(|issued| call["id"] == *issued.id).or_else(|| alike.next())
     }
 
-    /// Converts a reply to the provider's form, and records what must be sent back.
+    /// Converts a reply to the provider's form, and records the data that must be sent back.
     pub(super) fn dress(&mut self, provider: Provider, mut reply: Reply) -> Reply {
         if reply.status != 200 || reply.body.is_some() || reply.events.is_some() {
             return reply;
@@ -97,8 +97,8 @@ fn id(provider: Provider, number: usize, name: &str) -> String {
     }
 }
 
-/// Sends signed reasoning in pieces, with the signature in the last. Returns it in the form in which it must be sent
-/// back.
+/// Sends signed reasoning in pieces, with the signature in the last piece. Returns the reasoning in the form in which
+/// it must be sent back.
 fn signed_thought(answer: usize, reply: &mut Reply) -> Value {
     let signature = format!("ErUB/{answer}+==");
     let piece =

@@ -1,5 +1,5 @@
 //! Encrypted reasoning, as in OpenAI's Responses: each item must be sent back byte for byte, once and before the item
-//! that it came with, or not at all. Messages must be sent back with their phase.
+//! that followed it in the response, or not at all. Messages must be sent back with their phase.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ struct IssuedThought {
     number: usize,
     /// The item as it was sent.
     raw: String,
-    /// The item that followed, without its ID.
+    /// The item that followed in the response, without its ID.
     follower: Value,
 }
 
@@ -67,7 +67,7 @@ impl EncryptedThoughts {
         reply
     }
 
-    /// Describes a reasoning item that was changed or moved, if there is one.
+    /// Describes a reasoning item that was changed or moved, if there is such an item.
     pub(super) fn misplaced(&self, body: &[u8]) -> Option<String> {
         let Input { input } = serde_json::from_slice(body).ok()?;
         let items: Vec<Value> = input.iter().map(|raw| serde_json::from_str(raw.get()).unwrap_or_default()).collect();
@@ -99,7 +99,7 @@ impl EncryptedThoughts {
     }
 }
 
-/// Value of `include` that a request needs to receive encrypted reasoning.
+/// Value of `include` that requests encrypted reasoning.
 const INCLUDED: &str = "reasoning.encrypted_content";
 
 /// An item without the parts that need not be sent back.
@@ -115,7 +115,7 @@ fn identity(item: &Value) -> Value {
     }
 }
 
-/// Adds reasoning before text and calls, in all forms that occur: with a summary if one is requested, without, in
+/// Adds reasoning before text and calls, in all forms that occur: with a summary if requested, without a summary, in
 /// parts, and twice around a message before calls.
 fn with_thoughts(items: Vec<Value>, number: usize, wants_summary: bool) -> Vec<Value> {
     let calls = items.iter().any(|item| item["type"] == "function_call");
@@ -177,7 +177,7 @@ mod tests {
         check(&|items| items.insert(0, items[0].clone()), Some("Duplicate item"));
         check(&|items| items.truncate(1), Some("required following item"));
         check(&|items| items.rotate_left(3), Some("stands before an earlier one"));
-        // Everything in a response except text and calls may be left out.
+        // Everything in a response except text and calls may be omitted.
         check(&|items| drop(items.remove(0)), None);
     }
 }

@@ -1,14 +1,14 @@
-//! Providers with additional requirements. Each replies in its own form, and rejects what the real one rejects, with
-//! its error messages.
+//! Providers with additional requirements. Each provider replies in its own form, and rejects the same requests as the
+//! real provider, with the same error messages.
 //!
-//! `server.acts_as(Provider::Gemini)` makes a [`super::ModelServer`] one of them. Scripted replies are converted to the
-//! provider's form (IDs, signatures, reasoning). Requests are checked before the script is consulted: against the rules
-//! of [`crate::validator`] that the provider has, then against its own. Rejections are listed by
-//! [`super::ModelServer::refusals`].
+//! `server.acts_as(Provider::Gemini)` makes a [`super::ModelServer`] behave like Gemini. Scripted replies are converted
+//! to the provider's form (IDs, signatures, reasoning). Requests are checked before the script is consulted: first
+//! against the rules of [`crate::validator`] that the provider enforces, then against the provider's own rules.
+//! Rejections are listed by [`super::ModelServer::refusals`].
 //!
 //! - `signing`: Anthropic's Messages, whose thinking is bound to everything before it; `encrypting`: OpenAI's
-//!   Responses, whose reasoning is bound to the item that it came with.
-//! - `answers`: replies in the provider's form, and a record of them; `rules`: rejections.
+//!   Responses, whose reasoning is bound to the item that followed it.
+//! - `answers`: replies in the provider's form, and a record of these replies; `rules`: rejections.
 
 mod answers;
 mod encrypting;
@@ -50,8 +50,8 @@ pub enum Provider {
     LlamaCppWithoutJinja,
     /// Anthropic's Messages: signed thinking must be sent back unchanged after the same messages, or not at all.
     Anthropic,
-    /// OpenAI's Responses: encrypted reasoning must be sent back byte for byte before the item that it came with, or
-    /// not at all.
+    /// OpenAI's Responses: encrypted reasoning must be sent back byte for byte before the item that followed it, or not
+    /// at all.
     OpenAi,
 }
 
@@ -73,7 +73,7 @@ impl Provider {
         Self::OpenAi,
     ];
 
-    /// Returns true if it supports tools.
+    /// Returns true if the provider supports tools.
     #[must_use]
     pub fn takes_tools(self) -> bool {
         !matches!(
@@ -85,13 +85,14 @@ impl Provider {
         )
     }
 
-    /// Returns true if it only accepts a conversation with tools if reasoning is sent back (`echo_reasoning`).
+    /// Returns true if the provider only accepts a conversation with tools if reasoning is sent back
+    /// (`echo_reasoning`).
     #[must_use]
     pub fn wants_thoughts(self) -> bool {
         matches!(self, Self::DeepSeek | Self::Kimi)
     }
 
-    /// Name of its wire in `models.yaml`.
+    /// Name of the provider's wire in `models.yaml`.
     #[must_use]
     pub fn wire(self) -> &'static str {
         match self {
@@ -101,7 +102,7 @@ impl Provider {
         }
     }
 
-    /// The list of its models, if it has more than their IDs.
+    /// The list of the provider's models, if it contains more than their IDs.
     pub(super) fn models(self) -> Option<Value> {
         let mut model = thinking_model("the-model");
         (model["max_input_tokens"], model["max_tokens"]) = (200_000.into(), 64_000.into());
@@ -109,7 +110,7 @@ impl Provider {
             .then(|| json!({"data": [model], "has_more": false, "first_id": "the-model", "last_id": "the-model"}))
     }
 
-    /// The usual rules that it does not have.
+    /// The usual rules that the provider does not enforce.
     pub(super) fn leeway(self) -> Leeway {
         Leeway {
             any_ids: matches!(self, Self::Kimi | Self::Gemini),
@@ -120,7 +121,7 @@ impl Provider {
     }
 }
 
-/// A server of one provider, with its state.
+/// A server for one provider, with its state.
 #[derive(Debug)]
 pub(super) struct StrictServer {
     pub(super) provider: Provider,
@@ -130,7 +131,7 @@ pub(super) struct StrictServer {
     encrypted: EncryptedThoughts,
 }
 
-/// The rejection of a request to Messages, with the rule that it breaks.
+/// The rejection of a Messages request, with the rule that the request breaks.
 pub(super) fn messages_refusal(
     strict: Option<&StrictServer>,
     headers: &BTreeMap<String, String>,
@@ -152,7 +153,7 @@ pub(super) fn messages_refusal(
     signing::unbound(&serde_json::from_slice(body).ok()?).and_then(invalid)
 }
 
-/// The rejection of a request to Responses, with the rule that it breaks.
+/// The rejection of a Responses request, with the rule that the request breaks.
 pub(super) fn responses_refusal(strict: Option<&StrictServer>, body: &[u8]) -> Option<(String, Reply)> {
     let broken = validator::responses(body).err().map(|broken| broken.to_string());
     let strict = strict.filter(|strict| strict.provider == Provider::OpenAi);
@@ -161,7 +162,7 @@ pub(super) fn responses_refusal(strict: Option<&StrictServer>, body: &[u8]) -> O
     Some((rule, reply))
 }
 
-/// A thinking model as Anthropic lists it, without its context window.
+/// A thinking model in Anthropic's list, without its context window.
 pub(super) fn thinking_model(id: &str) -> Value {
     let yes = json!({"supported": true});
     let thinking = json!({"supported": true, "types": {"adaptive": yes, "enabled": {"supported": false}}});
@@ -176,12 +177,12 @@ impl StrictServer {
         Self { provider, issued_calls: IssuedCalls::default(), answers: 0, encrypted: EncryptedThoughts::default() }
     }
 
-    /// The rejection of a request that breaks one of its rules.
+    /// The rejection of a request that breaks one of the provider's rules.
     pub(super) fn refuses(&self, body: &Value) -> Option<Reply> {
         rules::refusal(self.provider, body, &self.issued_calls)
     }
 
-    /// Converts a scripted reply to its form, for a request with this body.
+    /// Converts a scripted reply to the provider's form, for a request with this body.
     pub(super) fn dressed(&mut self, reply: Reply, request: &str) -> Reply {
         if self.provider == Provider::Anthropic {
             self.answers += 1;

@@ -1,10 +1,10 @@
-//! Requirements of the providers, with their error messages.
+//! The providers' requirements, with their error messages.
 
 use serde_json::{Value, json};
 
 use super::{Provider, Reply, answers::IssuedCalls};
 
-/// Value that Gemini accepts instead of a signature, for calls of another model.
+/// Value that Gemini accepts instead of a signature, for calls from another model.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 /// Fields of an assistant message that every server accepts.
@@ -112,7 +112,7 @@ fn gemini(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
 fn deepseek(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let lacks = |(_, message, calls): &(usize, &Value, &Vec<Value>)| match message["reasoning_content"].as_str() {
         None => true,
-        // It accepts any reasoning, but its own must be unchanged.
+        // The provider accepts any reasoning, but its own reasoning must be unchanged.
         Some(thoughts) => calls.iter().filter_map(|call| issued.call(call)).any(|call| call.thoughts != thoughts),
     };
     callers_of_this_turn(messages).find(lacks)?;
@@ -188,7 +188,7 @@ fn without_tools(provider: Provider, body: &Value) -> Option<Reply> {
             let message = "registry.ollama.ai/library/gemma3:latest does not support tools";
             (400, json!({"error": {"message": message, "type": "api_error", "param": null, "code": null}}))
         }
-        // It accepts tools that may not be called.
+        // The server accepts tools that may not be called.
         Provider::VllmWithoutParser if body["tool_choice"] == "none" => return None,
         Provider::VllmWithoutParser => {
             let message = "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set";

@@ -1,5 +1,5 @@
 //! Thinking that is bound to the conversation: each block is signed together with everything before it. A request is
-//! rejected if any of that, or the block itself, is changed when it is sent back.
+//! rejected if the block or the preceding content is changed when it is sent back.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -10,8 +10,8 @@ use super::{
     Reply,
 };
 
-/// Adds signed thinking to a reply, in one of the forms that occur in real responses, selected by `number`. None is
-/// added if the request does not enable thinking.
+/// Adds signed thinking to a reply, in one of the forms that occur in real responses, selected by `number`. If the
+/// request does not enable thinking, nothing is added.
 pub(super) fn dressed(mut reply: Reply, request: &Value, number: usize) -> Reply {
     let is_plain = reply.status == 200 && reply.body.is_none() && reply.events.is_none() && reply.fast.is_none();
     if !is_plain || reply.never {
@@ -38,7 +38,7 @@ pub(super) fn dressed(mut reply: Reply, request: &Value, number: usize) -> Reply
     reply
 }
 
-/// Describes a thinking block that was changed or moved, if there is one.
+/// Describes a thinking block that was changed or moved, if there is such a block.
 pub(super) fn unbound(request: &Value) -> Option<String> {
     let mut before = Vec::new();
     before.extend(head(request));
@@ -66,7 +66,7 @@ pub(super) fn unbound(request: &Value) -> Option<String> {
     None
 }
 
-/// Prefix of all signatures. Some JSON writers escape its letters, but it must be sent back unchanged.
+/// Prefix of all signatures. Some JSON writers escape its characters, but the signature must be sent back unchanged.
 const MADE_HERE: &str = "EqoB/+\u{e9}==";
 
 fn signature(before: &[String], thoughts: &Value) -> String {

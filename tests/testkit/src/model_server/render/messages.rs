@@ -23,12 +23,12 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
     (events, "text/event-stream")
 }
 
-/// An event with its name, as the real server writes it.
+/// An event with its name, as written by the real server.
 fn event(data: &Value) -> Bytes {
     Bytes::from(format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default()))
 }
 
-/// The blocks of a reply: the explicit ones, or thinking, text and calls.
+/// The blocks of a reply: the explicit blocks, or thinking, text and calls.
 pub(super) fn blocks(reply: &Reply) -> Vec<Value> {
     if !reply.blocks.is_empty() {
         return reply.blocks.clone();
@@ -81,7 +81,7 @@ fn block_events(reply: &Reply, at: usize, block: &Value) -> Vec<Value> {
         "tool_use" => {
             let raw = block["input"].as_str().map_or_else(|| block["input"].to_string(), str::to_owned);
             let size = reply.argument_bytes.unwrap_or(usize::MAX);
-            // An empty piece comes first. It is the only one if there are no arguments.
+            // An empty piece comes first, and is the only piece if there are no arguments.
             let parts = if raw == "{}" { Vec::new() } else { pieces(&raw, size) };
             let parts = std::iter::once(String::new()).chain(parts);
             let parts = parts.map(|part| delta(json!({"type": "input_json_delta", "partial_json": part})));
@@ -132,7 +132,7 @@ fn whole(reply: &Reply) -> Value {
     })
 }
 
-/// Usage in the names of this wire, which counts cached tokens separately. Names of this wire in the reply are kept.
+/// Usage with this wire's names, which count cached tokens separately. Names from this wire in the reply are retained.
 fn usage(reply: &Reply) -> Value {
     let mut counted = super::usage(reply);
     let cached = counted["prompt_tokens_details"]["cached_tokens"].clone();
@@ -152,7 +152,7 @@ fn usage(reply: &Reply) -> Value {
     })
 }
 
-/// Blocks of many events, rendered once and sent repeatedly.
+/// Blocks with many events, rendered once and sent repeatedly.
 fn fast(count: u64) -> Vec<Bytes> {
     let delta = |number: u64| {
         let delta = json!({"type": "text_delta", "text": fast_delta(number)});

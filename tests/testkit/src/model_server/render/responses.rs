@@ -66,14 +66,14 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
     (events.finish(), "text/event-stream")
 }
 
-/// An item as it is sent. Reasoning is written in a form that no library would reproduce, since it must come back byte
-/// for byte.
+/// An item as sent. Reasoning is written in a form that no library would reproduce, since it must be sent back byte for
+/// byte.
 pub(in crate::model_server) fn raw_item(item: &Value) -> String {
     let json = item.to_string();
     if item["type"] == "reasoning" { json.replace('/', "\\/").replacen('{', "{ ", 1) } else { json }
 }
 
-/// The items of a reply: the explicit ones, or reasoning, text and calls.
+/// The items of a reply: the explicit items, or reasoning, text and calls.
 pub(in crate::model_server) fn items(reply: &Reply) -> Vec<Value> {
     if !reply.items.is_empty() {
         return reply.items.clone();
@@ -180,7 +180,7 @@ fn item_events(events: &mut Events, reply: &Reply, at: usize, item: &Value) {
     events.push("response.output_item.done", &format!(r#","output_index":{at},"item":{}"#, raw_item(&done)));
 }
 
-/// Returns true if the output limit cut off a call.
+/// Returns true if the output limit truncated a call.
 fn is_cut(reply: &Reply, item: &Value) -> bool {
     let is_whole = item["arguments"].as_str().is_none_or(|raw| serde_json::from_str::<Value>(raw).is_ok());
     finish_reason(reply) == "length" && !is_whole
@@ -202,7 +202,7 @@ fn part_events(events: &mut Events, reply: &Reply, (at, number): (usize, usize),
     events.of_item("response.content_part.done", at, id, &format!(r#"{index_field},"part":{part}"#));
 }
 
-/// Status of the response; `None` if it does not end.
+/// Status of the response; `None` if the response does not end.
 fn status(reply: &Reply) -> Option<&'static str> {
     match finish_reason(reply) {
         "" => None,
@@ -212,7 +212,7 @@ fn status(reply: &Reply) -> Option<&'static str> {
     }
 }
 
-/// A response with that output.
+/// A response with this output.
 fn response(reply: &Reply, status: &str, output: &str) -> String {
     let details = match finish_reason(reply) {
         "length" => json!({"reason": "max_output_tokens"}),
@@ -238,7 +238,7 @@ fn whole(reply: &Reply) -> String {
     response(reply, status(reply).unwrap_or("completed"), &format!("[{}]", output.join(",")))
 }
 
-/// Usage in the names of this wire.
+/// Usage with the names of this wire.
 fn usage(reply: &Reply) -> Value {
     let counted = super::usage(reply);
     let of = |names: &[&str]| {
@@ -255,7 +255,7 @@ fn usage(reply: &Reply) -> Value {
     })
 }
 
-/// Events of many deltas, rendered once and sent repeatedly. They have no sequence numbers, which would differ.
+/// Events with many deltas, rendered once and sent repeatedly. They have no sequence numbers, as these would differ.
 fn fast(events: &mut Events, count: u64) {
     let delta = |number: u64| {
         let data = json!({
