@@ -418,7 +418,11 @@ async fn huge_file_is_refused_without_being_read() {
     world.docs(&["reindex", "--session", &id]).await.exits(0).says(&["large.pdf", SIZE]);
     for name in ["large.pdf", "large.txt"] {
         let path = project.join(name).display().to_string();
-        world.docs(&["add", &path, "--session", &id]).await.exits(2).says(&["exceeds the upload limit of 64 MiB", "hint:"]);
+        world
+            .docs(&["add", &path, "--session", &id])
+            .await
+            .exits(2)
+            .says(&["exceeds the upload limit of 64 MiB", "hint:"]);
     }
     // The journal, the index and the clients account for much less than the size of a file.
     let read = read_so_far(&world) - before;
