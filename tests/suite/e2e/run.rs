@@ -343,7 +343,7 @@ async fn wait_returns_the_result_of_a_detached_run() {
     world.ok(["run", "Hang", "--session", &session, "--detach"]).await;
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);
-    // A run that is stopped before the daemon sends its result reports that the daemon is gone.
+    // A client that has not subscribed when the daemon stops would report that the daemon is gone.
     until_true("the client is subscribed", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["still running"]);

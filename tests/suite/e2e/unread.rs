@@ -108,7 +108,7 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()
         }
     };
-    // The link is resolved once before the question, and once when the call runs.
+    // One undo fails before the question, and one when the call runs.
     for on_interrupt in ["wait", "approve"] {
         let result = undo(on_interrupt).await;
         assert_withheld(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);
