@@ -1,4 +1,5 @@
-//! Added folders: the same path for tools and commands, stored in the session, and only writable if allowed.
+//! Added folders: they have the same path for tools and commands, are stored in the session, and are only writable if
+//! allowed.
 
 use agentd_core::session::SessionSettings;
 use agentd_proto::v1;
@@ -20,7 +21,7 @@ impl World {
         self.daemon.path().join(name).display().to_string()
     }
 
-    /// Runs a turn with these calls in the session, or in a new one, approving everything.
+    /// Runs a turn with these calls in the session, or in a new session, approving everything.
     async fn calls(&self, calls: Vec<(&'static str, Value)>, args: &[&str]) -> (Vec<String>, Value) {
         let approving = [&["--on-interrupt", "approve", "--output", "json"], args].concat();
         let (results, output) = self.call_all(calls, &approving).await;
@@ -83,7 +84,7 @@ async fn tools_and_commands_see_added_folders_at_the_same_path() {
     let lines = world.shown(session).await.stdout;
     assert!(lines.contains(&format!("{lib} (read-only), seen as /folders/my-lib")), "{lines}");
 
-    // After a restart, the session still has the folders, and their changes can be undone.
+    // After a restart, the session still has the folders, and changes in them can be undone.
     world.daemon.crash().await;
     let undone = world.json(["undo"]).await;
     assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
@@ -105,7 +106,7 @@ async fn adding_a_folder_again_extends_the_list_and_changes_its_mode() {
     let (results, result) = world.calls(write(), &["-C", &project, "--add-dir", &notes, "--add-dir", &notes]).await;
     assert!(results[0].contains("was added read-only"), "{results:?}");
     let session = result["session_id"].as_str().unwrap();
-    // The same folder by another name, with another mode; and another folder with the same name.
+    // The same folder with another name and mode; and another folder with the same name.
     symlink(&notes, world.path().join("link")).unwrap();
     world.write("deep/notes/b.md", "other\n");
     let (link, other) = (format!("{}:rw", world.at("link")), world.at("deep/notes"));
@@ -119,7 +120,7 @@ async fn adding_a_folder_again_extends_the_list_and_changes_its_mode() {
     let older = SessionSettings { folders: Vec::new(), confirm_exec: false, ..settings.clone() };
     world.client().await.configure_session(session, &older, false).await.unwrap();
     assert_eq!(world.client().await.session(session).await.unwrap().session.settings.folders, settings.folders);
-    // `none` removes the current folders, and those after it are added.
+    // `none` removes the current folders, and the folders listed after it are added.
     let (results, _) = world
         .calls(vec![read("/folders/notes/a.md")], &["--session", session, "--add-dir", "none", "--add-dir", &lib])
         .await;
@@ -164,7 +165,7 @@ async fn missing_or_replaced_folder_blocks_turns_until_removed() {
     let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
     world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
-    // A folder that was not added is not read in its place.
+    // Another folder at the path of an added folder is not read.
     symlink(world.at("elsewhere"), &notes).unwrap();
     world.agentctl(again).await.says(&["is now a link to", "--add-dir none"]);
     world.daemon.crash().await;
@@ -222,7 +223,8 @@ async fn session_rule_of_an_added_folder_is_dropped_with_the_folder() {
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
     assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
 
-    // A rule for the session uses the session's name of the folder, and is removed with it: the name may be reused.
+    // A rule for the session uses the session's name for the folder, and is removed with the folder: the name may be
+    // reused.
     world.ok(["answer", waiting["id"].as_str().unwrap(), "always"]).await;
     world.agentctl(["wait", "last"]).await;
     let settings_of = async || {

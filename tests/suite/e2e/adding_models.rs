@@ -74,11 +74,11 @@ async fn key_from_stdin_is_stored_and_failed_add_changes_nothing() {
         let args = [&["models", "add"], args].concat();
         daemon.agentctl_with(args, input.as_bytes()).await
     };
-    // Without a provider, the possible ones are listed.
+    // Without a provider, the available providers are listed.
     add(&[], "").await.exits(2).says(&["missing provider"]);
     add(&["nobody"], "").await.exits(2).says(&["anthropic, openai"]);
     add(&["mistral", "--base-url", &url], "").await.exits(2).says(&["MISTRAL_API_KEY"]);
-    // Nothing listens at this address.
+    // No server listens at this URL.
     let gone = add(&["--base-url", "http://127.0.0.1:9/v1"], "").await;
     assert_ne!(gone.code, Some(0));
     assert!(gone.stderr.contains("nothing was changed"), "{}", gone.stderr);
@@ -108,7 +108,7 @@ async fn each_slot_has_its_own_wire_address_and_key() {
         let args = [&["models", "add"], args, &["--key-stdin", "--no-test"]].concat();
         daemon.agentctl_with(args, input.as_bytes()).await.exits(0)
     };
-    // Base URLs of this wire have another form.
+    // Base URLs for this wire have a different form.
     add(&["anthropic", "--base-url", &first.root_url()], "sk-one").await;
     add(&["--base-url", &second.base_url(), "--slot", "code"], "sk-two").await;
     assert_eq!(

@@ -23,7 +23,7 @@ async fn world_of(agents: &str) -> World {
     World::with_files(&[("config/agents.yaml", agents)]).await
 }
 
-/// The agent that a request is for.
+/// The agent that receives a request.
 fn agent_of(request: &Recorded) -> &'static str {
     let system = request.messages()[0]["content"].as_str().unwrap();
     let prompts = ["poet", "critic", "clerk"].map(|id| (format!("You are the agent `{id}`"), id));
@@ -39,7 +39,7 @@ fn transfer(to: &str) -> Reply {
     Reply::tool_call(format!("transfer_to_{to}"), json!({"task": "Go on"}))
 }
 
-/// Changes of the agent stack among these lines.
+/// Changes to the agent stack in these lines.
 fn stacks(lines: &[Value]) -> Vec<Value> {
     lines.iter().filter(|line| line["change"]["state"] == "agent").map(|line| line["change"]["stack"].clone()).collect()
 }
@@ -117,7 +117,7 @@ async fn handoff_ring_is_refused_and_handing_back_is_allowed() {
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("main → poet → critic"));
 }
 
-/// Has a verse judged until an agent asks a question. Returns the session, the number of its last event, and the
+/// Has a verse judged until an agent asks a question. Returns the session, the number of the last event, and the
 /// question.
 async fn asked(world: &World) -> (String, u64, Interrupt) {
     let request = turn(SessionChoice::New(NewSession::default()), "Judge");
@@ -170,7 +170,7 @@ async fn task_is_delegated_to_an_agent_by_name() {
         lines.iter().find(|line| line["change"]["state"] == "subagent").unwrap_or_else(|| panic!("{lines:#?}"));
     assert_eq!(subagent["change"]["name"], "poet");
     let child = subagent["change"]["session_id"].as_str().unwrap();
-    // Events of the child are between those of the turn, all before the result of the call.
+    // Events of the child come between those of the turn, and all before the result of the call.
     let of_child: Vec<usize> = (0..lines.len()).filter(|at| lines[*at]["session_id"] == child).collect();
     assert_eq!(lines[*of_child.last().unwrap()]["type"], "turn_ended");
     let is_result = |line: &Value| {
@@ -259,7 +259,7 @@ async fn subagent_without_its_definition_cannot_continue() {
     assert!(!visible("run_bash_command") && !visible("write_file"), "{shown:#}");
 }
 
-/// A turn in which the agent poet reaches its step limit.
+/// Runs a turn in which the agent poet reaches its step limit.
 async fn reach_step_limit(world: &World, project: &str) -> String {
     world.model.respond_with(|request| {
         match (agent_of(request), request.last_user().contains("Answer the user now")) {
@@ -351,7 +351,7 @@ async fn handoff_depth_and_count_are_limited() {
         let system = request.messages()[0]["content"].as_str().unwrap();
         CHAIN.iter().position(|id| system.contains(&format!("You are the agent `{id}`")))
     };
-    // Each hands over to the next, until there are too many.
+    // Each agent hands over to the next, until there are too many.
     world.model.respond_with(move |request| match index(request) {
         None => transfer("a"),
         Some(_) if tool_texts(request).contains("5 agents are already stacked") => Reply::text("Five."),
@@ -371,14 +371,14 @@ async fn handoff_depth_and_count_are_limited() {
     assert_eq!(stacks(&lines).len(), 10);
 }
 
-/// An agent that may hand over to one other agent, and two more, one of them with all tools.
+/// An agent that may hand over to one other agent, and two further agents, one of which has all tools.
 const CONFINED: &str = "agents:
   clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task, transfer_to_poet]}
   poet: {description: Writes verse., prompt: You rhyme., tools: [read_file]}
   critic: {description: Judges verse., prompt: You judge.}
 ";
 
-/// Tries all ways to leave an agent one by one, and then to write.
+/// Tries all ways to leave an agent one by one, and then tries to write.
 fn leave_attempts(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
@@ -423,7 +423,7 @@ async fn user_selected_agent_cannot_be_left_by_a_model() {
     let shown = world.ok(["sessions", "show", session]).await;
     shown.stdout.lines().find(|line| line.starts_with("agent ") && line.contains("clerk")).unwrap();
 
-    // Later turns, a restart, a fork and an import keep it.
+    // Later turns, a restart, a fork and an import keep the agent.
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     world.daemon.crash().await;
     let active_agent = async |world: &World, session: &str, more: &[&str]| {
@@ -442,7 +442,7 @@ async fn user_selected_agent_cannot_be_left_by_a_model() {
     let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
     assert_eq!(active_agent(&world, &imported, &[]).await, "clerk");
 
-    // Until the user selects another one. Without its definition, it is not replaced.
+    // The agent stays until the user selects another one. If its definition is missing, it is not replaced.
     assert_eq!(active_agent(&world, session, &["--agent", "main"]).await, "main");
     assert_eq!(active_agent(&world, session, &[]).await, "main");
     world.write("config/agents.yaml", "agents: {}\n");

@@ -1,4 +1,4 @@
-//! The audit log through real processes: what was requested, decided and done, and whether it was tampered with.
+//! The audit log with real processes: what was requested, decided and done, and whether the log was tampered with.
 
 use agentd_core::ids::InterruptId;
 
@@ -95,7 +95,7 @@ async fn audit_log_records_call_decision_and_outcome() {
     assert_eq!(calls[3]["ended"]["files"], json!([{"path": "outputs/notes.txt", "change": "created"}]));
     assert_eq!(calls[1]["ended"]["ran"], false);
 
-    // No secret is included, neither in the output nor in the file.
+    // Neither the output nor the file contains a secret.
     let text = fs::read_to_string(file(&world)).unwrap();
     has_none(&format!("{text}{records:?}"), &["s3cr3t-enough-to-hide", "hunter2hunter2"]);
     assert!(calls[0]["args"]["command"].as_str().unwrap().contains("[redacted]"), "{}", calls[0]["args"]);
@@ -140,7 +140,7 @@ async fn audit_prints_one_line_per_call_and_filters() {
         assert_eq!(audit(&world, args).await.len(), count, "{args:?}");
     }
     world.agentctl(["audit", "--since", "soon"]).await.exits(2).says(&["30m, 2h, 7d"]);
-    // A deleted session keeps its entries.
+    // The entries of a deleted session are retained.
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     assert_eq!(audit(&world, &["--session", &session]).await.len(), 4);
 }
@@ -188,7 +188,7 @@ async fn verify_detects_changed_and_missing_lines() {
     change("ls -r outputs", "rm -r outputs");
     world.ok(["audit", "verify"]).await;
 
-    // Lines that were cut off while the daemon was stopped are noticed at the next start, and from then on.
+    // Lines that were cut off while the daemon was stopped are detected at the next start, and from then on.
     world.daemon.sigterm().await;
     let text = fs::read_to_string(&path).unwrap();
     let cut = text.trim_end().rfind('\n').unwrap();

@@ -1,5 +1,5 @@
 //! Documents and their index under adverse conditions: full disks, deleted folders, replaced files, invalid names. Each
-//! results in a clear message, and the next search works.
+//! condition results in a clear message, and the next search works.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -11,7 +11,7 @@ use super::{
 /// Text to find in one of the fixtures, and its citation.
 const FIND: (&str, &str) = ("QUARTZ-3", "It says QUARTZ-3 (latin.pdf p. 3).");
 
-/// A document of this many paragraphs, all different.
+/// A document with this many paragraphs, all different.
 fn long(paragraphs: u32) -> Vec<u8> {
     let line =
         |number: u32| (0..40).map(move |word| format!("w{:x}", (number * 40 + word).wrapping_mul(2_654_435_761)));
@@ -27,7 +27,7 @@ async fn finds(world: &World) {
     assert_eq!(world.ok(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.stdout.trim(), FIND.1);
 }
 
-/// The most recently used session and its folder of uploads.
+/// The most recently used session and its upload folder.
 async fn uploads(world: &World) -> (String, PathBuf) {
     let id = world.last_session().await;
     let folder = world.data().join("workspace").join(&id).join("uploads");
@@ -53,16 +53,16 @@ async fn index_deleted_during_indexing_is_recreated() {
     let world = World::start().await;
     let large = world.write("large.docx", long(6000));
     let adding = world.spawn_agentctl(["docs", "add", large.to_str().unwrap(), "--json"]);
-    // Its thread exists before its files do.
+    // The index thread exists before the index files do.
     let index = world.data().join("index");
     let is_begun =
         || fs::read_dir(&index).is_ok_and(|found| found.flatten().any(|one| one.path().join("meta.json").exists()));
     until_true("the index exists", is_begun).await;
-    // Renamed at once, because the daemon creates and removes files during a recursive removal.
+    // The index is renamed first, because the daemon creates and removes files during a recursive removal.
     fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
     match output.code {
-        // It was recreated in time, or nothing was in it yet.
+        // The index was recreated in time, or was still empty.
         Some(0) => assert!(output.stdout.contains("large.docx"), "{output:?}"),
         _ => drop(output.says(&["its files were deleted", "hint: retry"])),
     }
@@ -80,7 +80,7 @@ async fn repeatedly_replaced_file_gives_consistent_results_or_errors() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let writer = {
         let (path, contents) = (path.clone(), [columns, latin]);
-        // In place and by a new file, in turn: a reader may get half of each.
+        // Replaced alternately in place and by a new file: a reader may read half of each.
         std::thread::spawn(move || {
             for number in 0_usize.. {
                 let content = &contents[number % 2];
@@ -135,7 +135,7 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     fs::copy(fixture("latin.pdf"), &odd).unwrap();
     let added = world.ok(["docs", "add", odd.to_str().unwrap()]).await;
     let (id, folder) = uploads(&world).await;
-    // Including files that were not uploaded, but appeared in the folder.
+    // Including files that were not uploaded, but created in the folder directly.
     for name in [&b"a\nb.pdf"[..], b"c\x1b]0;d\x07.pdf", b"e\xff.pdf"] {
         fs::copy(fixture("columns.pdf"), folder.join(std::ffi::OsStr::from_bytes(name))).unwrap();
     }
@@ -160,7 +160,7 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     assert!(results[1].contains("control character"), "{}", results[1]);
 }
 
-/// The same archive with different content of one part.
+/// The same archive, with different content in one part.
 fn with_part(archive: &str, part: &str, content: &[u8]) -> Vec<u8> {
     let mut old = zip::ZipArchive::new(fs::File::open(fixture(archive)).unwrap()).unwrap();
     let mut new = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
@@ -266,11 +266,11 @@ async fn scanned_pages_are_reported_as_left_out_everywhere() {
     let (results, _) = world.call_all(calls, &["--session", &id]).await;
     assert!(results.iter().all(|result| result.contains(WHY)), "{results:#?}");
     assert!(results[0].contains("vermilion barn") && results[1].contains("**vermilion**"), "{results:#?}");
-    // The files with text were searched, so finding nothing is not an error.
+    // The files with text were searched, so an empty result is not an error.
     assert!(results[2].contains("No match for \"zebra\" in 1 document"), "{}", results[2]);
 }
 
-/// An archive of one file.
+/// An archive that contains one file.
 fn archive(name: &str, content: &str) -> Vec<u8> {
     let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
@@ -288,7 +288,7 @@ async fn unsupported_file_is_refused_with_its_type() {
     doc.resize(16 << 10, 0);
     let jpg = [&b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0"[..], &[0x5a; 3000]].concat();
     let mp3 = [&b"ID3\x03\0\0\0\0\0\x0aTIT2\0\0\0\x06\0\0\0barn!"[..], &b"\xff\xfb\x90\0".repeat(700)].concat();
-    // Without a tag, and without any zero byte.
+    // Without a tag, and without a zero byte.
     let bare = b"\xff\xfb\x92\x44\xaa\xbb\xcc\xdd".repeat(700);
     let kinds: [(&str, Vec<u8>, &str); 7] = [
         ("letter.doc", doc, "Word document"),
@@ -315,7 +315,7 @@ async fn unsupported_file_is_refused_with_its_type() {
             has_none(result, &["No line matches", "No match for", "No results for", "match in", "**", "\\pard"]);
         }
         for result in &results[..2] {
-            // The first two have a supported type, but are damaged.
+            // The first two files have a supported type, but are damaged.
             let hint = match *name {
                 "letter.doc" | "letter.odt" => "save it again",
                 "photo.jpg" => "make recognition",
@@ -341,7 +341,7 @@ async fn rtf_is_read_as_a_document_regardless_of_its_name() {
     let results = world.call_all_in_project(calls).await;
     assert!(results[0].contains("RTF document") && results[0].contains("The vermilion barn."), "{}", results[0]);
     assert!(results[1].contains("**vermilion** barn"), "{}", results[1]);
-    // If uploaded, it is mentioned and not included as text.
+    // An uploaded file of this type is mentioned, but not included as text.
     let letter = project.join("letter.rtf");
     fs::write(&letter, RTF).unwrap();
     let call = [("read_file", json!({"path": "uploads/letter.rtf"}))];
@@ -352,7 +352,7 @@ async fn rtf_is_read_as_a_document_regardless_of_its_name() {
     assert!(asked.contains("uploads/letter.rtf") && !asked.contains("rtf1"), "{asked}");
 }
 
-/// A sparse file with this beginning and no other data on the disk.
+/// A sparse file that starts with these bytes and has no other data on the disk.
 fn sparse(path: &Path, begin: &[u8], size: u64) {
     fs::write(path, begin).unwrap();
     fs::File::options().write(true).open(path).unwrap().set_len(size).unwrap();
@@ -364,7 +364,7 @@ fn read_so_far(world: &World) -> u64 {
     counters.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
-/// A session that sees a folder with these files, each of that size.
+/// A session with access to a folder that contains these files, each with that size.
 async fn session_with_sparse(world: &World, files: &[(String, Vec<u8>)], size: u64) -> (String, PathBuf) {
     let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
@@ -434,7 +434,7 @@ async fn reading_stops_when_no_client_waits() {
     const FILES: u64 = 100;
     const EACH: u64 = 99 * MIB;
     let world = World::start().await;
-    // None is too large, all of them together take long, and all are different.
+    // No file is too large, all files together take long, and all are different.
     let files: Vec<(String, Vec<u8>)> =
         (0..FILES).map(|number| (format!("{number}.pdf"), format!("%PDF-1.7\n%{number}\n").into_bytes())).collect();
     let (id, _) = session_with_sparse(&world, &files, EACH).await;
@@ -446,7 +446,7 @@ async fn reading_stops_when_no_client_waits() {
         let before = read_so_far(&world);
         let asking = world.spawn_agentctl(args);
         until_true("the files are being read", || read_so_far(&world) > before + 64 * MIB).await;
-        // The client of a search is killed; that of a turn cancels it.
+        // The client of a search is killed; the client of a turn cancels the turn.
         let signal = if args[0] == "run" { Signal::SIGINT } else { Signal::SIGKILL };
         asking.signal(signal);
         asking.output(Vec::new()).await;

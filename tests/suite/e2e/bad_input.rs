@@ -1,4 +1,4 @@
-//! Invalid input from users, scripts and programs: a clear error with a hint, and no data is lost.
+//! Invalid input from users, scripts and other clients: a clear error with a hint, and no loss of data.
 
 use std::os::unix::fs::chown;
 
@@ -21,7 +21,7 @@ use tonic::{
 
 use super::*;
 
-/// A raw client without any of our client-side checks.
+/// A raw client without any client-side checks.
 async fn raw(socket: &Path) -> Channel {
     let socket = socket.to_owned();
     let connect = tower::service_fn(move |_| {
@@ -36,7 +36,7 @@ fn start(text: &str) -> TurnRequest {
     TurnRequest { command: Some(Frame::Start(start)) }
 }
 
-/// Sends these frames, and then keeps the stream open as a client does.
+/// Sends these frames, and keeps the stream open as a real client does.
 pub(super) async fn frames(world: &World, frames: Vec<TurnRequest>) -> Result<Vec<agentd_proto::v1::Event>, Status> {
     use futures_util::StreamExt as _;
     let mut client = TurnsClient::new(raw(&world.daemon.socket()).await).max_encoding_message_size(usize::MAX);
@@ -81,9 +81,9 @@ async fn invalid_frames_are_refused() {
 async fn oversized_prompt_is_refused() {
     let world = World::start().await;
     let huge = "all work and no play ".repeat(5_000_000);
-    // The client reads no more of it than necessary.
+    // The client does not read more of the input than necessary.
     world.agentctl_with(["run", "-"], huge.clone()).await.exits(2).says(&["8 MiB", "--file", "hint:"]);
-    // A raw client is stopped by the daemon, whether the frame can be decoded or not.
+    // A raw client is stopped by the daemon, even if the frame cannot be decoded.
     let refused = frames(&world, vec![start(&huge)]).await.unwrap_err();
     assert_ne!(refused.code(), Code::Ok);
     let large = "x".repeat(MAX_MESSAGE_BYTES - 1024);
@@ -132,7 +132,7 @@ async fn unwritable_data_folder_is_an_error() {
     let nobody = 65534;
     let mut command = home.command(program("agentd"));
     if geteuid().is_root() {
-        // Root can write anywhere, so another user runs the daemon and must be able to reach it.
+        // Root can write anywhere, so the daemon runs as another user, who must be able to reach the folder.
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
         chown(home.data(), Some(nobody), None).unwrap();
         let copy = home.path().join("agentd");

@@ -1,4 +1,4 @@
-//! Models with bad responses: the turn ends with a clear reason, and the daemon serves the next one.
+//! Models with bad responses: the turn ends with a clear reason, and the daemon serves the next turn.
 
 use super::*;
 
@@ -61,14 +61,14 @@ async fn model_without_progress_times_out() {
         assert_eq!(error["kind"], "timeout", "{result:#}");
         assert!(error["message"].as_str().unwrap().contains(answer), "{result:#}");
         assert!(answer.is_empty() || error.to_string().contains("timeouts.first_byte"), "{result:#}");
-        // On a busy machine, a response may take longer than that.
+        // On a busy host, a response may take longer than the configured limit.
         world.write("config/models.yaml", "base: {retries: 0}");
         world.ok(["reload"]).await;
         world.still_serves().await;
     }
 }
 
-/// A gateway that sends empty parts of a response forever: the next model is used.
+/// A gateway keeps sending empty parts of a response: the next model is used.
 #[tokio::test]
 async fn gateway_sending_only_keepalives_triggers_the_fallback() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
@@ -88,7 +88,7 @@ async fn gateway_sending_only_keepalives_triggers_the_fallback() {
     output.says(&["only keep-alives"]);
 }
 
-/// Data that arrives while the daemon is stopped for longer than its timeout is in the socket, and paid for.
+/// Data that arrives while the daemon is stopped for longer than its timeout is in the socket, and has been paid for.
 #[tokio::test]
 async fn answer_received_while_the_daemon_was_stopped_is_used() {
     let World { model, daemon } = World::with_files(&[("config/models.yaml", "base: {timeouts: {idle: 2s}}")]).await;
@@ -101,7 +101,7 @@ async fn answer_received_while_the_daemon_was_stopped_is_used() {
         let stopped = tokio::time::Instant::now();
         model.go_on();
         model.wait_until(|counts| counts.finished > before.finished).await;
-        // The elapsed time itself is the condition.
+        // The elapsed time is itself the condition.
         tokio::time::sleep_until(stopped + std::time::Duration::from_secs(3)).await;
         daemon.signal(Signal::SIGCONT);
         let lines = running.output(Vec::new()).await.exits(0).json_lines();
@@ -172,7 +172,7 @@ async fn oversized_answer_is_truncated_and_can_be_read_again() {
     let result = lines.last().unwrap();
     let text = result["text"].as_str().unwrap();
     assert!(text.len() > 3 << 20 && long_text.starts_with(text), "{} bytes", text.len());
-    // It can be read again, and the session can be continued.
+    // The answer can be read again, and the session can be continued.
     let session = result["session_id"].as_str().unwrap();
     let again = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     assert!(again.stdout.contains("2999 3000 3001"));
@@ -207,6 +207,6 @@ async fn model_output_cannot_control_the_terminal() {
     for sequence in ["\u{1b}]", "\u{7}", "\u{1b}[2J", "\u{e2}\u{80}\u{ae}"] {
         assert!(!shown.contains(sequence), "{sequence:?} is in {shown:?}");
     }
-    // Programs get the original text, escaped by JSON.
+    // Scripts get the original text, escaped by JSON.
     assert_eq!(ask(&world, 0).await["text"], hostile);
 }

@@ -1,9 +1,9 @@
-//! A session in one file. On another machine, which has neither its project nor its model, it has the same history and
-//! figures, and its turns can be replayed exactly. Imports are accounted for in usage and in the audit log.
+//! A session in one file. On another host, which has neither the session's project nor its model, the session has the
+//! same history and figures, and its turns can be replayed exactly. Imports are included in usage and in the audit log.
 
 use super::{travel::events_of, *};
 
-/// A machine without a model, for imported sessions.
+/// A host without a model, for imported sessions.
 async fn empty_machine() -> TempDaemon {
     TempDaemon::start("http://127.0.0.1:9/v1").await
 }
@@ -33,7 +33,7 @@ fn answer(request: &Recorded) -> Reply {
     }
 }
 
-/// A session with a project and three turns. The first one asks the user twice.
+/// A session with a project and three turns. The first turn asks the user twice.
 async fn recorded_session(world: &World) -> String {
     world.write("project/notes.txt", "old words\n");
     world.write("project/AGENTS.md", "Be brief.\n");
@@ -58,8 +58,8 @@ async fn move_session(world: &World, session: &str, to: &TempDaemon) -> Value {
     to.json(["sessions", "import", &file]).await
 }
 
-/// Events of a session that a replay repeats: all except times and facts about the machine, with IDs replaced by their
-/// order. Subagents are represented by their results.
+/// Session events that a replay repeats: all except times and facts about the host, with IDs replaced by their order.
+/// Subagents are represented by their results.
 fn repeated(events: &[Value]) -> Vec<String> {
     let own = &events[0]["session_id"];
     let mut ids = Vec::new();
@@ -67,8 +67,8 @@ fn repeated(events: &[Value]) -> Vec<String> {
     repeated.map(|event| normalized(event, &mut ids).to_string()).collect()
 }
 
-/// Deltas are not facts; guides of the project, facts about the machine and the fill level of the window depend on the
-/// place.
+/// Returns true if a replay repeats the event. Deltas are not facts; guides in the project, facts about the host and
+/// the fill level of the window differ between hosts.
 fn is_repeated(event: &Value) -> bool {
     let state = event["change"]["state"].as_str().unwrap_or_default();
     let kind = event["item"]["kind"].as_str().unwrap_or_default();
@@ -89,8 +89,7 @@ fn normalized(value: &Value, ids: &mut Vec<String>) -> Value {
     }
 }
 
-/// Fields of events with times, sequence numbers, facts about the machine, or the reason for a slot, which a replay
-/// replaces.
+/// Event fields with times, sequence numbers, facts about the host, or the reason for a slot, which a replay replaces.
 const TIMES: [&str; 17] = [
     "at",
     "seq",
@@ -197,7 +196,7 @@ async fn reimported_usage_counts_once_and_imports_are_audited() {
     }
     has_all(&imports().await[0].to_string(), &[&id, "agentd ", "agentctl"]);
     world.ok(["audit"]).await.shows(&["session imported"]);
-    // It can be continued, and new usage counts, also on the machine that it is exported to.
+    // The session can be continued, and new usage counts, including on the host that it is exported to.
     world.ok(["run", "And then?", "--session", &id]).await;
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
@@ -214,7 +213,7 @@ async fn fork_of_an_imported_session_describes_this_machine() {
     json_of_run(&world, &["run", "Again", "--session", &id]).await;
     let file = world.path().join("session.tar.gz").display().to_string();
     world.ok(["sessions", "export", &id, "-o", &file]).await;
-    // Text of another machine, in an archive with valid hashes.
+    // Text from another host, in an archive with valid hashes.
     let other = TempDaemon::start(&world.model.base_url()).await;
     let folder = other.path().join("unpacked");
     fs::create_dir(&folder).unwrap();
@@ -229,7 +228,7 @@ async fn fork_of_an_imported_session_describes_this_machine() {
     let forks =
         async |turn: &str| other.ok(["sessions", "fork", &id, "--at-turn", turn]).await.stdout.trim().to_owned();
     let early = forks("1").await;
-    // The part after the cut is not included, and what follows happens here.
+    // The part after the cut is not included, and what follows happens on this host.
     let origin = async |session: &str| {
         let shown = other.json(["sessions", "show", session]).await;
         (shown["settings"]["imported"]["events"].as_u64().unwrap(), shown["last_seq"].as_u64().unwrap())
@@ -241,7 +240,7 @@ async fn fork_of_an_imported_session_describes_this_machine() {
         let asked = world.model.requests().last().unwrap().body.to_string();
         assert!(!asked.contains("runs Elsewhere"), "{asked}");
     }
-    // Including a fork made after that, of a turn from the other machine.
+    // Including a fork made after the cut, at a turn from the other host.
     let late = forks("1").await;
     other.ok(["run", "Where are you?", "--session", &late]).await;
     let asked = world.model.requests().last().unwrap().body.to_string();

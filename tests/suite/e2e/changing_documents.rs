@@ -1,5 +1,5 @@
 //! Documents that are changed, moved, deleted and added again: a search finds the current state. A document that
-//! several searches wait for is read once.
+//! several searches wait for is only read once.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -8,7 +8,7 @@ use std::{
 
 use super::{documents::docx, *};
 
-/// Names of the documents in which a search of a session finds something.
+/// Names of the documents in which a search in a session finds something.
 async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {
     let found = world.agentctl(["docs", "search", query, "--session", session, "--json"]).await;
     let found = found.json();
@@ -17,7 +17,7 @@ async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {
     hits.map(|hit| hit["document"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Adds a document to a session, by default the last one.
+/// Adds a document to a session, by default to the most recent one.
 async fn add(world: &World, path: &Path, session: Option<&str>) -> String {
     let mut args = vec!["docs", "add", path.to_str().unwrap(), "--json"];
     args.extend(session.into_iter().flat_map(|session| ["--session", session]));
@@ -33,7 +33,7 @@ fn uploads(world: &World, session: &str) -> PathBuf {
 async fn search_reflects_changed_moved_and_deleted_documents() {
     let world = World::start().await;
     let text = |word: &str| docx(&[format!("The keeper of the {word} wrote this.")]);
-    // Both have the same length, also when compressed: only the bytes differ.
+    // Both texts have the same length, also when compressed: only the bytes differ.
     let (old, new) = (text("lantern"), text("lectern"));
     assert_eq!(old.len(), new.len());
     let session = add(&world, &world.daemon.write("late.docx", &old), None).await;
@@ -54,7 +54,7 @@ async fn search_reflects_changed_moved_and_deleted_documents() {
     fs::remove_file(folder.join("moved/early.docx")).unwrap();
     assert!(found_in(&world, &session, "lectern").await.is_empty());
 
-    // The same name twice: both are stored, each with its own text.
+    // Two files with the same name: both are stored, each with its own text.
     for content in [&old, &new] {
         assert_eq!(add(&world, &world.daemon.write("late.docx", content), Some(&session)).await, session);
     }
@@ -62,7 +62,7 @@ async fn search_reflects_changed_moved_and_deleted_documents() {
     assert_eq!(found_in(&world, &session, "lectern").await, ["uploads/late-2.docx"]);
 }
 
-/// IDs of the document readers that a process started.
+/// IDs of the document readers started by a process.
 fn readers_of(daemon: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

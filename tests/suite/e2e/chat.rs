@@ -57,7 +57,7 @@ async fn reopened_chat_shows_the_last_turns() {
         rest = rest.split_once(phrase).unwrap_or_else(|| panic!("{phrase} is missing after {rest:?} in {shown:?}")).1;
     }
     assert!(!shown.contains("Answer one."), "{shown:?}");
-    // The complete text of what was shown in one line.
+    // The complete text of output that was shown on one line.
     terminal.says("/show");
     let whole = terminal.sees("stdout:\r\nunseen");
     assert!(whole.contains("command: printf 'un%s"), "{whole:?}");
@@ -86,7 +86,7 @@ async fn continue_selects_the_last_session_of_the_folder() {
     let refused = world.agentctl(["run", "Hi", "--continue", "-C", &third]).await;
     refused.exits(2).says(&["no session sees this folder", "agentctl sessions list"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["project"], json!({"path": other, "writable": false}));
-    // A session without a folder is continued from anywhere.
+    // A session without a folder can be continued from any folder.
     let nowhere = run(&[]).await;
     assert_eq!(run(&["--continue"]).await, nowhere);
 }
@@ -104,14 +104,14 @@ async fn chat_starts_with_the_prompt_of_its_command() {
     assert_eq!(inputs, ["Say hello", "First", "Second"]);
     assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "both turns are in one session");
     world.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
-    // Without a prompt, a chat opens only at a terminal.
+    // Without a prompt, a chat only opens at a terminal.
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &[]);
     terminal.prompt();
     terminal.leaves();
     world.daemon.agentctl::<&str>([]).await.exits(2);
 }
 
-/// A rule is shown before it is stored, a permanent one asks twice, and a denied edit asks again.
+/// A rule is shown before it is stored, a permanent rule asks twice, and a denied edit asks again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_stores_a_rule_and_refuses_a_denied_edit() {
     let world = World::with_files(&[("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [shred]}}")]).await;
@@ -237,7 +237,7 @@ async fn file_mention_is_completed_and_attached() {
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::text("It is out."));
     terminal.presses(&format!("Where is it? #{desk}/\t"));
-    // Hidden files are not offered, so there is only one.
+    // Hidden files are not offered, so there is only one match.
     terminal.answers("my notes.txt", "\r");
     terminal.sees("attached: uploads/my notes.txt");
     terminal.sees_last("It is out.");

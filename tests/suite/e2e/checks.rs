@@ -1,8 +1,8 @@
-//! Checks that fail: the call does not run, everyone involved is notified, and the daemon continues.
+//! Checks that fail: the call does not run, the model and the user are notified, and the daemon continues.
 
 use super::*;
 
-/// As much trust as possible.
+/// Settings with as much trust as possible.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
 async fn calls_in_audit(world: &World) -> Vec<Value> {
@@ -35,7 +35,7 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
             ("read_file", json!({"path": format!("/project/{name}.txt")})),
         ]
     };
-    // Settings, grants and the run itself allow it. A call that cannot be checked is denied anyway.
+    // Settings, grants and the run itself allow the call. A call that cannot be checked is denied anyway.
     let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
     let (results, output) = world.call_all(calls("brittle"), &args).await;
     for text in &results {
@@ -55,7 +55,7 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
         assert!(call["reason"].as_str().unwrap().contains("a check failed on it"), "{call:#}");
     }
 
-    // A user cannot edit the call to arguments on which the check fails either.
+    // Users cannot edit the call to arguments on which the check fails either.
     let edited = Reply::tool_call("run_bash_command", json!({"command": "sudo true"}));
     world.model.reply(edited).reply(Reply::text("I see."));
     let (running, interrupt) = world.run_until_question(&["Do it", "-C", &project]).await;
@@ -130,7 +130,7 @@ async fn unreadable_command_asks_despite_a_grant() {
     world.still_serves().await;
 }
 
-/// Text without repetitions, like that of a model that has lost its way.
+/// Text without repetitions, as from a model that has lost its way.
 fn words(bytes: usize) -> String {
     let numbers = (0..).map(|number: u32| format!("{number} "));
     numbers
@@ -165,7 +165,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
     for (label, damage) in &cases {
         damage(&rules);
         world.agentctl(["reload"]).await.exits(2).says(&["hitl_rules.yaml"]);
-        // Regardless of who asks for it, and how.
+        // The call is refused regardless of how it is requested.
         let results = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
         assert!(results[0].starts_with(denied), "{label}: {results:?}");
         let lines = world.log().matches("could not reload the configuration").count();

@@ -1,4 +1,4 @@
-//! Tools that a client answers, through the real daemon: an editor that provides unsaved text.
+//! Tools that a client answers, with a real daemon: an editor that provides unsaved text.
 
 use agentd_core::{
     client_tool::{ClientTool, ClientToolCall},
@@ -29,7 +29,7 @@ fn offering(tools: Vec<ClientTool>) -> StartRequest {
     request
 }
 
-/// The next call of a tool of this client.
+/// The next call to a tool of this client.
 async fn call(stream: &mut TurnStream) -> ClientToolCall {
     loop {
         match stream.next_frame().await.unwrap().expect("the stream continues") {
@@ -51,7 +51,7 @@ async fn client_tool_answers_reach_the_model() {
     let asked = call(&mut stream).await;
     assert_eq!((asked.name.as_str(), asked.arguments.as_str()), ("buffer", r#"{"path":"src/main.rs"}"#));
     let sender = stream.sender();
-    // A response to another call, and one with an invalid picture, end nothing.
+    // A response to another call, and a response with an invalid picture, end nothing.
     sender.answer_tool("call_of_another", Ok("x".to_owned()), None).await.unwrap();
     let broken = PictureData { media_type: "image/png".to_owned(), content: vec![1, 2], name: None };
     sender.answer_tool(&asked.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
@@ -70,7 +70,7 @@ async fn client_tool_answers_reach_the_model() {
     assert!(text.starts_with("fn main() { [31mhello() }") && text.contains("picture"), "{text}");
     let names = |at: usize| world.model.requests()[at].body["tools"].to_string().contains("client_buffer");
     assert!(names(0));
-    // The tool only exists for its turn.
+    // The tool only exists in its turn.
     let session = SessionChoice::Existing(stream.session_id().to_string());
     world.client().await.turn(turn(session, "And now?")).await.unwrap().to_the_end().await;
     assert!(!names(2));
@@ -90,7 +90,7 @@ async fn oversized_tool_answer_is_refused() {
     stream.to_the_end().await;
     assert_eq!(tool_texts(&world.model.requests().pop().unwrap()), "small");
 
-    // A client that sends it anyway gets the reason why its tools end, and the turn continues.
+    // A client that sends the picture anyway gets the reason why its tools end, and the turn continues.
     world.model.reply(buffer()).reply(Reply::text("On my own."));
     let tool = v1::ClientTool {
         name: "buffer".to_owned(),

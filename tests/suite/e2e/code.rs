@@ -40,7 +40,7 @@ impl World {
         self.daemon.path().join("shop").display().to_string()
     }
 
-    /// Results of these calls in the project `shop`.
+    /// Runs these calls in the project `shop`, and returns their results.
     async fn looks(&self, calls: Vec<(&'static str, Value)>) -> Vec<String> {
         let (results, output) = self.call_all(calls, &["-C", &self.shop()]).await;
         output.exits(0);
@@ -116,7 +116,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(12, &["Not found: \"Basket\" in the 1 file of /project/src/pay.py"]);
     check(13, &["/project/made, which is not indexed"]);
     check(14, &["use outline for /project/src"]);
-    // A single process did all of it, and stored nothing on the disk.
+    // A single process did all the work, and stored nothing on the disk.
     assert_eq!(world.readers().len(), 1);
     assert!(!world.data().join("code").exists());
 }
@@ -140,9 +140,9 @@ async fn code_that_may_not_be_read_is_not_found() {
         has_none(text, &["hunter", "private/", "made/", "in_secret()"]);
     }
     assert!(results[0].contains("/project/src/pay.py"), "{}", results[0]);
-    // Nor is it revealed whether they contain the search term.
+    // The results do not reveal whether secret files contain the search term.
     assert!(results[1].contains("Not found: ") && !results[1].contains("skipped"), "{}", results[1]);
-    // Naming a secret file asks, like reading it.
+    // Naming a secret file requires approval, as does reading it.
     let (_, output) = world.call_all(vec![("outline", json!({"path": "/project/.env"}))], &["-C", &world.shop()]).await;
     assert!(output.exits(5).stderr.contains("looks like a file of secrets"));
 }
@@ -174,7 +174,7 @@ async fn changes_by_tools_and_other_programs_are_found_at_once() {
     assert!(results[4].contains("Defined (1):\n/project/src/deep/er/new.rs:1"), "{}", results[4]);
     assert!(results[6].contains("Defined (1):\n/project/src/deeper/er/new.rs:1"), "{}", results[6]);
     assert!(results[7].contains("Not found: "), "{}", results[7]);
-    // Another program changes it while no process of the daemon is watching.
+    // Another process changes the file while no process of the daemon is watching.
     world.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
     let results = world.looks(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
     assert!(results[0].contains("/project/src/later.rs:1"), "{}", results[0]);
@@ -247,7 +247,7 @@ async fn replaced_folder_is_indexed_again() {
     let results = world.looks(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
     assert!(results[0].contains("/project/other.rs:1"), "{}", results[0]);
     assert!(results[1].contains("Not found: "), "{}", results[1]);
-    // From then on, a replaced subfolder is noticed too.
+    // From then on, a replaced subfolder is also detected.
     world.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
     world.looks(vec![symbol("first_of_it")]).await;
     fs::rename(at.join("src"), world.path().join("src-aside")).unwrap();

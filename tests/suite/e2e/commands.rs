@@ -1,4 +1,4 @@
-//! Chat commands that show, copy and run something, and custom commands.
+//! Chat commands that show, copy and run things, and custom commands.
 
 use super::*;
 
@@ -16,7 +16,7 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     terminal.says("!printf 'from the %s\\n' shell '```' '@web_search'; echo odd >&2; exit 3");
     terminal.sees_all(&["from the shell\r\nfrom the ```\r\nfrom the @web_search\r\nodd\r\n", "exit 3"]);
     terminal.sees_last("the model is told with your next message");
-    // Ctrl-C ends the command, and not the chat.
+    // Ctrl-C ends the command, not the chat.
     terminal.says_for("!printf 'be%s\\n' gun; exec sleep 600", "begun");
     terminal.control('c');
     terminal.sees_last("ended by signal 2");
@@ -28,7 +28,7 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{input}");
     assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{input}");
     assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{input}");
-    // Its output is not the user's own text, and is reported once.
+    // The command's output is not the user's own text, and is only reported once.
     let request = world.model.requests().last().unwrap().body["tools"].to_string();
     assert!(!request.contains("web_search"), "shell output contains no mention");
     world.model.reply(says("Fine."));
@@ -57,7 +57,7 @@ async fn shell_command_waits_for_the_running_turn() {
     terminal.sees_last("behind");
     assert_eq!(world.model.requests().len(), 1, "the command was not sent to the running turn");
 
-    // Input typed while a command runs is sent after it.
+    // Input that is typed while a command runs is sent afterwards.
     world.model.reply(says("Heard.")).reply(says("Heard, too."));
     terminal.says_for("!printf 'be%s\\n' gun; until [ -e go ]; do sleep 0.02; done", "begun");
     terminal.presses_for("ahead\rand more\r", "and more");
@@ -87,7 +87,7 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.sees_last("/trust uses it");
     terminal.says_for("/ship-it now", "/ship-it comes from this project, which is not trusted");
     terminal.sees_last("project trust");
-    // The files differ from what was shown.
+    // The files differ from the displayed ones.
     world.write("app/.agentd/commands/evil.md", "Obey.");
     terminal.hears("/trust", "it is not as it was shown before; /trust once more");
     fs::remove_file(world.path().join("app/.agentd/commands/evil.md")).unwrap();
@@ -108,7 +108,7 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.says_for("/broken", "broken.md: a line");
     terminal.sees_last("missing behind its first lines");
 
-    // A project's command shows its origin, once, and overrides no command of the user.
+    // A project's command shows its origin, once, and does not override any user command.
     world.model.reply(says("Shipped."));
     terminal.says("/ship-it now");
     terminal.sees_all(&["/ship-it comes from this project (.agentd/commands/ship-it.md)", "Ship it."]);

@@ -1,4 +1,4 @@
-//! The daemon is killed at every stored event of a turn with tools.
+//! The daemon is killed at every stored event in a turn with tools.
 
 use futures_util::{StreamExt as _, stream};
 
@@ -28,11 +28,11 @@ async fn daemon(model: &ModelServer) -> TempDaemon {
     daemon
 }
 
-/// Runs the turn, kills the daemon at the event with that number, and returns the events up to it.
+/// Runs the turn, kills the daemon at the event with that number, and returns the events up to the kill.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
     let client = Client::connect(&daemon.socket()).await.unwrap();
     let mut start = turn(trusting(&daemon.path().join("project")), "Do it");
-    // The target of its command is only known at run time, so it has to be approved in advance.
+    // The target of the turn's command is only known at run time, so the command has to be approved in advance.
     start.start.on_interrupt = OnInterrupt::Approve;
     let mut events = client.turn(start).await.unwrap();
     let mut seen = Vec::new();
@@ -70,7 +70,7 @@ async fn kill_and_resume(model: &ModelServer, number: usize) {
     let lines_before = log_lines(&daemon);
     daemon.restart().await;
 
-    // The observed events are still there with the same numbers, and the turn has ended with an accurate reason.
+    // The observed events still exist with the same numbers, and the turn has ended with an accurate reason.
     let session = seen[0].session_id.to_string();
     let stored = stored_events(&daemon, &session).await;
     for (event, stored) in seen.iter().zip(&stored) {
@@ -95,7 +95,7 @@ async fn kill_and_resume(model: &ModelServer, number: usize) {
     assert_eq!(ended["result"]["stop_reason"], "interrupted", "killed at {number}");
     check_report(&daemon, &stored).await;
 
-    // The turn continues where it was.
+    // The turn continues at the point of the kill.
     let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
     let result = daemon.ok(args).await.json();
     assert_eq!(result["text"], "All is done.", "killed at {number}");
@@ -118,7 +118,7 @@ async fn stored_events(daemon: &TempDaemon, session: &str) -> Vec<Value> {
     events.into_iter().filter(|line| line["type"] != "item_delta" && line["type"] != "result").collect()
 }
 
-/// Every started item has an end.
+/// Checks that every started item has an end.
 #[track_caller]
 fn check_pairs(stored: &[Value], number: usize) {
     let ids = |name: &str| {
@@ -133,7 +133,7 @@ fn check_pairs(stored: &[Value], number: usize) {
     assert_eq!(ids("item_started"), ids("item_completed"), "killed at {number}");
 }
 
-/// The daemon's report agrees with the journal.
+/// Checks that the daemon's report agrees with the journal.
 async fn check_report(daemon: &TempDaemon, stored: &[Value]) {
     let status = daemon.json(["status"]).await;
     let recovered = &status["recovered"][0];
@@ -169,7 +169,7 @@ async fn repeated_kills_during_start_do_no_harm() {
     assert_eq!(serde_json::to_value(&seen).unwrap().as_array().unwrap()[..], stored[..seen.len()]);
 }
 
-/// The kernel kills the daemon when a file becomes too large, in the middle of a write.
+/// The kernel kills the daemon in the middle of a write when a file becomes too large.
 #[tokio::test]
 async fn kill_during_a_write_leaves_no_temporary_file() {
     let World { model, mut daemon } = World::configured("undo: {max_file_bytes: 1024}\n").await;

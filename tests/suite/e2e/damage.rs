@@ -1,11 +1,11 @@
-//! A damaged, missing or replaced journal: losses are reported, and nothing else is lost. [`lost`]: files that
+//! A damaged, missing or replaced journal: losses are reported, and no other data is lost. [`lost`]: files that
 //! disappear, with the log or while no daemon was running.
 
 mod lost;
 
 use super::*;
 
-/// Damages the journal like a bad disk would. The daemon must be stopped.
+/// Damages the journal as a bad disk would. The daemon must be stopped.
 pub(super) fn spoil(world: &World, sql: &str) {
     let run = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])";
     let journal = world.data().join("agentd.db");
@@ -36,7 +36,7 @@ async fn worked(world: &World) -> (String, u64) {
 #[tokio::test]
 async fn damaged_event_is_marked_and_its_session_stays_usable() {
     let mut world = World::start().await;
-    // Some have more text than the first.
+    // Some sessions have more text than the first.
     let mut sessions = vec![worked(&world).await];
     while (sessions.len() as u64) < sessions[0].1 {
         sessions.push(worked(&world).await);
@@ -138,13 +138,13 @@ async fn lost_journal_is_reported_at_start() {
     }
 }
 
-/// A damaged page does not prevent the deletion of its session, and its content is not reported as erased.
+/// A damaged page does not prevent the deletion of its session, and the content of the page is not reported as erased.
 #[tokio::test]
 async fn deleted_session_that_cannot_be_erased_is_reported() {
     let mut world = World::with_reply("So be it.").await;
     let long_text = "the walnut is in the drawer; ".repeat(100);
     let session = world.ok(["run", &long_text, "--output", "json"]).await.session();
-    // Keeps content of the other session off that page.
+    // Keeps content of the other session off the damaged page.
     world.ok(["run", &long_text, "--session", &session]).await;
     let (other, _) = worked(&world).await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
@@ -158,13 +158,13 @@ async fn deleted_session_that_cannot_be_erased_is_reported() {
     for round in 0..2 {
         world.daemon.restart().await;
         if round == 0 {
-            // Until then, the session only lacks the content of that page, and can be continued.
+            // Until then, the session only lacks the content of the damaged page, and can be continued.
             for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
                 world.ok([command, &[session.as_str()]].concat()).await;
             }
         }
         for session in [&session, &other] {
-            // The second deletion erases them.
+            // The second deletion erases the events.
             world.agentctl(["sessions", "delete", session, "--yes"]).await;
         }
         assert_eq!(world.json(["sessions", "list"]).await, json!([]));

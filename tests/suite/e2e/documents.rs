@@ -1,4 +1,4 @@
-//! Documents: read by the daemon's own program, searched, and cited in answers.
+//! Documents: read by the daemon's own binary, searched, and cited in answers.
 
 use agentd_core::knowledge::{DocumentProgress, DocumentQuery};
 
@@ -9,7 +9,7 @@ pub(super) fn fixture(name: &str) -> String {
     path.display().to_string()
 }
 
-/// A model that searches the file, and then answers with the citation of the first result and its highlighted text.
+/// A model that searches the file, and answers with the citation of the first result and its highlighted text.
 pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     let call = json!({"path": path, "query": query});
     world.model.respond_with(move |request| {
@@ -76,7 +76,7 @@ async fn answers_cite_the_page_in_all_document_formats() {
     assert!(!world.log().contains("the document index was not changed"), "{}", world.log());
 }
 
-/// Folder of the models that `make recognition` installs.
+/// Folder that contains the models installed by `make recognition`.
 fn recognition_models() -> PathBuf {
     let named = |key: &str| std::env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let share = || named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
@@ -137,7 +137,7 @@ async fn documents_are_read_by_page_and_searched_together() {
     );
     assert!(results[4].contains("**QUARTZ-3**") && results[4].contains("by pattern"), "{}", results[4]);
     assert!(results[5].contains("No match for \"zebra\" in 1 document"), "{}", results[5]);
-    // Documents of one session are not found in another.
+    // Documents in one session are not found in another session.
     let (results, _) = world.call_all(vec![("search_documents", json!({"query": "plan"}))], &[]).await;
     assert!(results[0].contains("No documents here"), "{}", results[0]);
 }
@@ -151,7 +151,7 @@ async fn kill_during_indexing_keeps_uploads_and_a_valid_index() {
     searches_and_cites(&world, "uploads/long.docx", "zircon2999");
     let running =
         world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
-    // The writer starts writing once it has a part of the document.
+    // The writer starts writing once it has received a part of the document.
     until_true("the index exists", || is_open(&world)).await;
     world.daemon.kill9().await;
     drop(running);
@@ -164,7 +164,7 @@ async fn kill_during_indexing_keeps_uploads_and_a_valid_index() {
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
 }
 
-/// A minimal Word document of these paragraphs.
+/// A minimal Word document with these paragraphs.
 pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
     const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"#;
     const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>"#;
@@ -218,7 +218,7 @@ async fn docs_commands_add_list_show_and_search() {
         .shows(&["page 2\n", "QUARTZ-2"]);
     assert!(!shown.stdout.contains("QUARTZ-3") && shown.stderr.contains("--page 3"), "{}", shown.stderr);
     world.docs(&["show", "uploads/password.pdf"]).await.says(&["password", "hint:"]);
-    // The exit code is 0 if everything can be indexed, and 1 if nothing can.
+    // The exit code is 0 if some documents can be indexed, and 1 if none can.
     world.docs(&["add", &files[0]]).await.exits(0);
     world.docs(&["add", &files[2]]).await.exits(1);
     world.docs(&["show", "uploads/none.pdf"]).await.exits(2).says(&["none.pdf", "hint:"]);
@@ -285,7 +285,7 @@ async fn long_sheet_can_be_read_to_its_last_row() {
     assert!(shown["parts"][0]["next"]["row"].as_u64() > row.parse().ok(), "{shown}");
 }
 
-/// A minimal workbook of one sheet with these rows.
+/// A minimal workbook with one sheet that contains these rows.
 fn xlsx(rows: &str) -> Vec<u8> {
     const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>"#;
     const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>"#;
@@ -330,7 +330,7 @@ async fn more_than_300_documents_are_listed_and_searched() {
     let found = world.docs(&["search", "zircon303", "--json"]).await.exits(0).json();
     assert_eq!(found["hits"][0]["document"], "/project/0303.docx", "{found}");
     assert_eq!((found["searched"].as_u64(), &found["complete"]), (Some(MANY as u64), &json!(true)));
-    // The tool searches all of them in one call.
+    // The tool searches all documents in one call.
     world.model.respond_with(|request| {
         let result = tool_texts(request);
         if result.is_empty() {
@@ -361,6 +361,6 @@ async fn search_reports_indexing_progress() {
     };
     let steps = search().await;
     assert_eq!(steps.last(), Some(&("uploads/latin.pdf".to_owned(), 3, Some(3))), "{steps:?}");
-    // It is already indexed, so nothing is read.
+    // The document is already indexed, so nothing is read.
     assert_eq!(search().await, []);
 }

@@ -1,4 +1,4 @@
-//! A data folder of version 0.1.0 can be opened and continued: a running turn, a pending question, an old fork and
+//! A data folder from version 0.1.0 can be opened and continued: a running turn, a pending question, an old fork and
 //! grants.
 
 use std::process::Command;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{World, tool_texts};
 
-/// The packed data folder, created by [`pack_a_data_folder`] next to the programs of that version.
+/// The packed data folder, created by [`pack_a_data_folder`] next to the binaries of that version.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/suite/e2e/fixtures/earlier/data.tar.gz");
 
 fn writes(content: &str) -> Reply {
@@ -52,7 +52,7 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     run_tar(&["-xzf", DATA, "-C", home.path().to_str().unwrap()]);
     let world = World { daemon: TempDaemon::start_in(home).await, model };
 
-    // The turn that was running at the kill has an accurate end, and its session can be continued.
+    // The turn that was running when the daemon was killed has an accurate end, and its session can be continued.
     let cut = world.titled("Tell me everything").await;
     let events = world.daemon.agentctl(["sessions", "show", &cut, "--json"]).await.exits(0).stdout;
     assert!(events.contains("interrupted"), "{events}");
@@ -75,7 +75,7 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     let result = world.continues(&asking, "Was it made?", Reply::text("Yes.")).await;
     assert_eq!(result["text"], "Yes.");
 
-    // The fork has the content before its cut, the origin has everything, and undo still knows the contents.
+    // The fork has the content before its cut, the origin has all content, and undo still has the earlier contents.
     let (origin, fork) = (world.titled("Plan the garden").await, world.titled("Another way").await);
     assert_eq!((world.plan_of(&fork).await, world.plan_of(&origin).await), ("dig\n".into(), "dig, then sow\n".into()));
     world.continues(&fork, "Go on", Reply::text("Going.")).await;
@@ -84,7 +84,7 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     world.daemon.agentctl(["undo", &origin]).await.exits(0);
     assert_eq!(world.plan_of(&origin).await, "dig\n");
 
-    // Permanent grants apply, and everything else asks.
+    // Permanent grants apply, and all other calls require approval.
     let granted = world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json();
     assert_eq!(granted.as_array().unwrap().len(), 2, "{granted:#}");
     for (name, denials) in [("granted", 0), ("other", 1)] {

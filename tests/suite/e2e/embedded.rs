@@ -1,9 +1,9 @@
-//! The built-in model without any configuration: its fixed texts, its tools, and the ends of its answers. Of its free
-//! text, only the notice above it is tested.
+//! The built-in model without any configuration: its fixed texts, its tools, and the ends of its answers. For its free
+//! text, only the notice above the text is tested.
 
 use super::*;
 
-/// The model's file, from `make model`.
+/// Path of the model's file, from `make model`.
 fn weights() -> PathBuf {
     let named = std::env::var_os("AGENTD_TEST_MODEL").map(PathBuf::from);
     let folder = std::env::var_os("AGENTD_DATA_DIR").map(PathBuf::from).or_else(|| {
@@ -18,7 +18,7 @@ fn weights() -> PathBuf {
     named.or(brought).expect("the built-in model is missing; run \"make test\", which downloads it first")
 }
 
-/// A home with the built-in model and no other.
+/// A home with only the built-in model.
 fn home() -> TempHome {
     let home = TempHome::new();
     let weights = weights();
@@ -80,7 +80,7 @@ fn project(home: &TempHome) -> String {
     home.path().join("lamp").to_str().unwrap().to_owned()
 }
 
-/// Asks in a new session, as most users start: it has no folder yet.
+/// Asks in a new session, as most users start: the session has no folder yet.
 async fn ask(home: &TempHome, project: &str, prompt: &str) -> (Vec<(String, Value)>, String) {
     let output = home.ok(["run", prompt, "-C", project, "--output", "stream-json"]).await;
     let lines = output.json_lines();

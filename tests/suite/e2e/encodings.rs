@@ -1,5 +1,5 @@
-//! Edits of real files through real turns. In every encoding, every byte outside the edit is unchanged, whatever the
-//! line endings, and a character that the encoding lacks is rejected.
+//! Edits of real files in real turns. In every encoding, every byte outside the edit is unchanged regardless of the
+//! line endings, and a character that the encoding does not contain is rejected.
 
 use super::*;
 
@@ -14,7 +14,7 @@ struct Script {
     bytes: Vec<u8>,
     /// Replacement for `old`, and its bytes.
     new: (&'static str, Vec<u8>),
-    /// A character that it lacks, and the encoding's name in the message about it.
+    /// A character that the encoding does not contain, and the encoding's name in the error message.
     lacks: Option<(char, &'static str)>,
     /// Encodes text that is ASCII.
     ascii: fn(&str) -> Vec<u8>,
@@ -107,7 +107,7 @@ fn scripts() -> Vec<Script> {
     ]
 }
 
-/// Line endings: uniform in both forms, mixed, and without one on the last line.
+/// Line endings: uniform in both forms, mixed, and missing on the last line.
 const ENDS: [(&str, [&str; 3]); 4] = [
     ("lf", ["\n", "\n", "\n"]),
     ("crlf", ["\r\n", "\r\n", "\r\n"]),
@@ -116,7 +116,7 @@ const ENDS: [(&str, [&str; 3]); 4] = [
 ];
 
 impl Script {
-    /// A file of three lines, with this text in the middle of the second.
+    /// A file with three lines, with this text in the middle of the second line.
     fn file(&self, word: &[u8], ends: [&str; 3]) -> Vec<u8> {
         let end = |number: usize| (self.ascii)(ends[number]);
         let (line, blank) = (&self.bytes, (self.ascii)(" "));
@@ -128,7 +128,7 @@ impl Script {
         (self.line, format!("{0} {word} {0}", self.line))
     }
 
-    /// The edit in the form of each tool.
+    /// The edit in the form that each tool expects.
     fn edits(&self, path: &str, new: &str) -> [(&'static str, Value); 3] {
         let ((line, old), (_, new_line)) = (self.lines("old"), self.lines(new));
         let hunk = format!(" {line}\n-{old}\n+{new_line}\n {line}\n");

@@ -8,7 +8,7 @@ fn run(command: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": command }))
 }
 
-/// The session of a run and its folder of outputs, after its first event.
+/// The session of a run and its output folder, after the first event.
 async fn outputs(world: &World, running: &mut Running) -> (String, std::path::PathBuf) {
     let (started, _) = running.event("turn_started").await;
     let session = started["session_id"].as_str().unwrap().to_owned();
@@ -56,7 +56,7 @@ async fn sigterm_ends_a_run_while_streaming_and_at_a_question() {
     world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let running = world.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
-    // Like `timeout`: to the process, and to its group.
+    // Like `timeout`: to the process, and to its process group.
     running.signal(Signal::SIGTERM);
     running.signal(Signal::SIGTERM);
     let result = running.output(Vec::new()).await.exits(143).json();
@@ -120,7 +120,7 @@ async fn detached_run_continues_with_its_interrupt_policy() {
     output.says(&["agentctl attach"]);
     wait_for_file(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
 
-    // By default it waits, since there is no terminal.
+    // By default, the client waits, since there is no terminal.
     let started = world.ok(["run", "Go!", "--detach", "--output", "json"]).await.json();
     assert_eq!(started["type"], "started");
     let asked = world.first_question().await;
@@ -128,7 +128,7 @@ async fn detached_run_continues_with_its_interrupt_policy() {
     world.agentctl(["run", "Go!", "--detach", "--on-interrupt", "ask"]).await.exits(2).says(&["hint:"]);
 }
 
-/// Process ID of the client at a terminal, found by its arguments.
+/// Process ID of the client at a terminal, found by the client's arguments.
 fn client(world: &World) -> u32 {
     let is_client = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -153,7 +153,7 @@ async fn sigterm_restores_the_terminal_settings() {
         terminal.ends();
         assert_eq!(world.read("before"), world.read("after"));
     };
-    // At the prompt, in a stream, and at a question: the turn continues, as when a window is closed.
+    // At the prompt, in a stream, and at a question: the turn continues, as it does when a window is closed.
     let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
     terminal.prompt();
     ends(terminal, &[]);
@@ -173,8 +173,9 @@ async fn sigterm_restores_the_terminal_settings() {
     assert_eq!(world.questions().await, [Value::Null; 0]);
 }
 
-/// Plays a user whose terminal disappears. Arguments: text to wait for before typing, text to type, text to wait for
-/// before the terminal disappears, `ignored` if the client ignores the hang-up, and the client. Prints its exit code.
+/// Simulates a user whose terminal disappears. Arguments: text to wait for before typing, text to type, text to wait
+/// for before the terminal disappears, `ignored` if the client ignores the hang-up, and the client. Prints the client's
+/// exit code.
 const LOSE_TERMINAL: &str = r#"
 import os, pty, signal, sys
 before, typed, after, ignored, *client = sys.argv[1:]
@@ -212,7 +213,7 @@ if stopped:
 print("code", code, flush=True)
 "#;
 
-/// Makes a client lose its terminal, and waits for its end.
+/// Makes a client lose its terminal, and waits until the client ends.
 async fn loses(world: &World, [before, typed, after, ignored]: [&str; 4], stopped: &str, args: &[&str]) {
     let client = world.agentctl_command(args);
     let mut command = world.daemon.command("python3");

@@ -1,9 +1,9 @@
-//! The file tree that tools see: memories shared by all sessions, and the files of a session's own state.
+//! The file tree that tools access: memories shared by all sessions, and the files of a session's own state.
 
 use super::*;
 
 impl World {
-    /// Calls a tool once, in a turn of a new session. Returns its result and the client's exit code.
+    /// Calls a tool once, in a turn in a new session. Returns the result and the client's exit code.
     async fn call(&self, tool: &str, arguments: Value, on_interrupt: &str) -> (String, Option<i32>) {
         self.call_with(tool, arguments, &["--on-interrupt", on_interrupt]).await
     }
@@ -24,7 +24,7 @@ async fn memories_are_shared_and_written_only_with_approval() {
     let (result, code) = world.call("write_file", write.clone(), "deny").await;
     assert!(result.contains("remembered in all later sessions") && !memory.exists(), "{result}");
     assert_eq!(code, Some(5));
-    // Other tools of this kind do not ask here.
+    // Other tools of this kind do not require approval here.
     let (result, code) = world.call("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;
     assert!(result.contains("Created"), "{result}");
     assert_eq!(code, Some(0));
@@ -47,12 +47,12 @@ async fn memories_are_shared_and_written_only_with_approval() {
 async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let mut world = World::start().await;
     let options = ["--continue", "--on-interrupt", "fail"];
-    // It does not ask, because it only changes the session itself.
+    // The tool does not ask, because it only changes the session itself.
     let first = json!({"path": "/state/plan.md", "content": "dig\n"});
     let (result, code) = world.call("write_file", first, "fail").await;
     assert!(result.contains("Created /state/plan.md") && code == Some(0), "{result}");
 
-    // Killed in the middle of a turn, after the model received the result of the write.
+    // Killed in the middle of a turn, after the model has received the result of the write.
     let edit = json!({"path": "/state/plan.md", "old_string": "dig", "new_string": "dig, then sow"});
     let steps = vec![
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),
@@ -69,7 +69,7 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let (result, _) = world.call_with("read_file", read(), &options).await;
     assert_eq!(result, "dig, then sow\n");
 
-    // They belong to one session, are not stored as files, and are removed by a reset.
+    // State files belong to one session, are not stored as files, and are removed by a reset.
     let (result, _) = world.call("read_file", read(), "fail").await;
     assert!(result.contains("does not exist"), "{result}");
     let sessions = world.json(["sessions", "list"]).await;
@@ -105,7 +105,7 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     let id = world.new_session(&[]).await;
     world.client().await.upload(&id, "bill.pdf", &b"%PDF-1.4"[..]).await.unwrap();
     world.daemon.crash().await;
-    // Killed again, after the request to the model and before its response.
+    // Killed again, after the model request and before the response.
     world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
     let asked = world.model.requests().len();
     let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
@@ -135,7 +135,7 @@ async fn files_commands_list_get_and_put_session_files() {
     let all = ["/memories", "/project", "/state", "conversation_history", "large_tool_results", "outputs", "skills"];
     assert_eq!(paths, [&all[..], &["temp", "uploads"]].concat());
 
-    // Bytes are unchanged on every route that tools may write to, without a question.
+    // The bytes are unchanged on every route that tools may write to, without a question.
     let bytes: Vec<u8> = (0..2_500_000_u32).map(|number| (number % 251) as u8).collect();
     let put = world.agentctl_with(["files", "put", &id, "/outputs/deep/data.bin", "--json"], bytes.clone()).await;
     assert_eq!(put.exits(0).json(), json!({"path": "outputs/deep/data.bin"}));

@@ -1,8 +1,9 @@
-//! Clients find the daemon of their data folder, even if parts of it were removed.
+//! Clients find the daemon for their data folder, even if parts of the folder were removed.
 
 use super::*;
 
-/// A user's environment: a home, and a runtime folder if a desktop or a login has created one. No socket is named.
+/// A user's environment: a home, and a runtime folder if a desktop or a login has created one. No variable specifies
+/// the socket.
 struct Person {
     home: TempHome,
     model: ModelServer,
@@ -41,12 +42,12 @@ impl Person {
         Running::spawn(command).output(Vec::new()).await
     }
 
-    /// Runs `agentctl` as from a desktop.
+    /// Runs `agentctl` as if from a desktop.
     async fn desk(&self, args: &[&str]) -> Output {
         self.agentctl(Some(&self.runtime()), args).await
     }
 
-    /// Runs `agentctl` as from cron, `su`, `sudo -u`, or a container.
+    /// Runs `agentctl` as if from cron, `su`, `sudo -u`, or a container.
     async fn cron(&self, args: &[&str]) -> Output {
         self.agentctl(None, args).await
     }
@@ -61,7 +62,7 @@ impl Person {
         u32::try_from(started["pid"].as_u64().unwrap()).unwrap()
     }
 
-    /// Removes everything that leads to the daemon.
+    /// Removes everything by which clients find the daemon.
     fn hide(&self) {
         fs::remove_file(self.lock()).unwrap();
         fs::remove_dir_all(self.runtime()).unwrap();
@@ -105,7 +106,7 @@ async fn cron_and_desktop_find_the_same_daemon() {
 async fn homes_without_a_runtime_folder_have_separate_daemons() {
     let (one, other) = (Person::new().await, Person::new().await);
     let run = async |person: &Person| {
-        // Only the home distinguishes them.
+        // Only the home distinguishes the two users.
         let mut command = person.command(program("agentctl"), None);
         command.env_remove("AGENTD_DATA_DIR").env_remove("AGENTD_CONFIG_DIR").args(["status", "--json"]);
         let mut start = person.command(program("agentctl"), None);
@@ -183,7 +184,7 @@ async fn removed_lock_file_is_recreated_and_admits_no_second_daemon() {
     until_true("the lock file exists again", || person.recorded_socket().exists()).await;
     assert_eq!(person.status(None).await["pid"], pid);
 
-    // Without its socket, only the lock of the folder leads to it for some seconds.
+    // If the socket is missing, only the lock on the folder leads to the daemon for some seconds.
     for command in [&["status"][..], &["run", "Hi"], &["sessions", "list"], &["audit", "verify"]] {
         person.hide();
         person.desk(command).await.exits(0);
@@ -224,7 +225,7 @@ async fn stale_lock_file_is_ignored() {
     stranger.wait().unwrap();
 }
 
-/// The chat has started the daemon, and must not hide its end.
+/// The chat has started the daemon, and must not hide that the daemon has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_survives_the_end_of_the_daemon_it_started() {
     let person = Person::new().await;
@@ -253,7 +254,7 @@ async fn socket_option_selects_exactly_that_daemon() {
     let status = other.desk(&["--socket", socket, "status", "--json"]).await.exits(0).json();
     assert_eq!(status["pid"], pid);
     other.desk(&["--socket", socket, "doctor"]).await.shows(&["do not set a socket"]);
-    // With another socket, the daemon is not found.
+    // If another socket is configured, the daemon is not found.
     let elsewhere = one.runtime().join("elsewhere.sock");
     one.desk(&["--socket", elsewhere.to_str().unwrap(), "status"]).await.exits(3);
     one.desk(&["--socket", elsewhere.to_str().unwrap(), "stop"]).await.exits(0).says(&["no daemon is running"]);

@@ -28,7 +28,7 @@ impl World {
         self.json(["sessions", "show", session]).await
     }
 
-    /// The messages of the last request.
+    /// The messages in the last request.
     fn last_request(&self) -> String {
         self.model.requests().last().unwrap().body["messages"].to_string()
     }
@@ -49,7 +49,7 @@ async fn fork_and_origin_continue_independently() {
     world.run_turn(Some(&origin), "Now the secret of the shed", &second).await;
     world.ok(["grants", "add", "write_file", "--session", &origin]).await;
 
-    // In its current state, and as it was after the first turn.
+    // In the current state, and in the state after the first turn.
     let now = world.fork(&origin, &[]).await;
     let forking = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
     let fork_report = forking.await.exits(0).json();
@@ -66,7 +66,7 @@ async fn fork_and_origin_continue_independently() {
     assert_eq!(world.content_of(&now, "outputs/list.txt").await.as_deref(), Some("seeds\n"));
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
 
-    // Both continue independently, even after a kill.
+    // Both sessions continue independently, even after a kill.
     world.daemon.crash().await;
     let sows =
         [writes("/state/plan.md", "dig, then rest\n"), writes("outputs/list.txt", "a chair\n"), Reply::text("Rest.")];
@@ -90,7 +90,7 @@ async fn fork_and_origin_continue_independently() {
         assert_eq!(world.content_of(id, "outputs/list.txt").await.as_deref(), Some(list));
     }
 
-    // Changes of the other session are undone there.
+    // Changes made by the other session are undone in that session.
     let undo = world.agentctl(["undo", &now]).await;
     undo.exits(2).says(&["not undone yet"]);
     world.agentctl(["undo", &now, "--turn", "2"]).await.exits(2).says(&["turn 2 is a copy", "hint:", &origin]);
@@ -152,7 +152,7 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
     let world = World::start().await;
     let mut origin = None;
     for number in 0..10 {
-        // Compaction keeps all user messages, and drops these of the model.
+        // Compaction keeps all user messages, and drops these messages from the model.
         let answer = Reply::text(format!("Done: the number is 47{number}1"));
         origin = Some(world.run_turn(origin.as_deref(), &format!("Piece of work {number}"), &[answer]).await);
     }
@@ -163,7 +163,7 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
     let behind = world.fork(&origin, &[]).await;
     let early = world.fork(&origin, &["--at-turn", "9"]).await;
 
-    // The file with the replaced messages is at the path in the summary, and contains no more than the fork's own past.
+    // The file with the replaced messages is at the path in the summary, and only contains the fork's own past.
     let file = format!("/conversation_history/{origin}.md");
     assert!(world.content_of(&behind, &file).await.unwrap().contains("the number is 4701"));
     for fork in [&before, &early] {
@@ -199,7 +199,7 @@ async fn fork_undoes_only_its_own_edits() {
     assert_eq!(world.content_of(&fork, "outputs/own.txt").await, None);
 }
 
-/// Files in their earlier state: the fork's own are reverted, those of the project are written to a separate folder.
+/// Files in their earlier state: the fork's own files are reverted, and project files are written to a separate folder.
 #[tokio::test]
 async fn fork_with_files_restores_the_files_of_its_turn() {
     let world = World::start().await;
@@ -221,7 +221,7 @@ async fn fork_with_files_restores_the_files_of_its_turn() {
     world.run_turn(Some(&origin), "Now do it", &second).await;
     let third = [writes("outputs/mine.md", "model\n"), Reply::text("Done.")];
     world.run_turn(Some(&origin), "And mine", &third).await;
-    // Another program changes a file in between.
+    // Another process changes a file in between.
     let own = world.write("own.md", "by hand\n");
     world.ok(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await;
 
@@ -245,7 +245,7 @@ async fn fork_with_files_restores_the_files_of_its_turn() {
     has_all(&world.last_request(), &["outputs/at-turn-1/ holds the earlier content of their files"]);
     let output = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
     output.says(&["restored to that turn", "the project is unchanged", "not restored: outputs/mine.md"]);
-    // Without this option, the files are as they are now.
+    // Without this option, the files keep their current content.
     let now = world.fork(&origin, &["--at-turn", "1"]).await;
     assert_eq!(world.content_of(&now, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
 }

@@ -1,10 +1,10 @@
-//! A full disk: existing data can be read, data can be removed to make room, and clients are notified.
+//! A full disk: existing data can be read, data can be removed to free space, and clients are notified.
 
 use fs::File;
 
 use super::*;
 
-/// A folder as the daemon sees it.
+/// Path of a folder inside the daemon's mount namespace.
 fn seen_by(daemon: &TempDaemon, path: &Path) -> PathBuf {
     PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), path.display()))
 }
@@ -26,7 +26,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
 
     let in_the_way = daemon.ok(["run", "Take this", "--output", "json"]).await.session();
     daemon.ok(["files", "put", &in_the_way, "uploads/large.bin", large.to_str().unwrap()]).await;
-    // The disk fills up while a turn of another session is running.
+    // The disk fills up while a turn in another session is running.
     let folder = data.clone();
     world.model.respond_with(move |request| {
         if tool_texts(request).is_empty() {
@@ -56,7 +56,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     daemon.ok(["status"]).await.shows(&["cannot write to"]);
     daemon.agentctl(["run", "More", "--session", &session]).await.exits(1).says(&["full", "hint:"]);
 
-    // Removing data makes room for everything else, although the filler stays.
+    // Removing data frees space for everything else, although the filler stays.
     daemon.ok(["sessions", "delete", &in_the_way, "--yes"]).await;
     world.model.respond_with(|_| Reply::text("There is room again."));
     assert_eq!(daemon.ok(["run", "More", "--session", &session]).await.stdout, "There is room again.\n");
@@ -69,7 +69,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     daemon.ok(["doctor"]).await;
 }
 
-/// A session of a few words has no files to free. Reserved space makes its removal possible.
+/// A session with little text has no files to free. Reserved space makes its removal possible.
 #[tokio::test]
 async fn on_a_full_disk_a_session_without_files_can_be_removed() {
     let Some(world) = World::on_disk("data", "32m").await else { return };

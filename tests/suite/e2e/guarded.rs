@@ -1,5 +1,5 @@
-//! Guarded files, which other programs run or obey: a command that was not reviewed cannot leave one behind, whatever
-//! its name is and however it is created.
+//! Guarded files, which other programs run or obey: an unreviewed command cannot leave such a file behind, regardless
+//! of the file's name and how it is created.
 
 use std::{
     fs,
@@ -21,11 +21,11 @@ pub(super) const HOOK: &str = "#!/bin/sh\ntouch ran\n";
 pub(super) const SUBMODULE: &str = "git init -q .; mkdir -p sub/gh; echo true > sub/gh/pre-commit; git init -q sub; mkdir .git/modules; \
                          mv sub/.git .git/modules/sub; echo 'gitdir: ../.git/modules/sub' > sub/.git; \
                          git -C sub config core.worktree ../../../sub; git -C sub config core.hooksPath gh";
-/// A repository whose configuration names a program in it.
+/// A repository whose configuration names a program in the repository.
 pub(super) const PROGRAM: &str = "git init -q app; git -C app config filter.x.clean 'sh tools/clean.sh %f'; mkdir app/tools; \
                        echo true > app/tools/clean.sh";
 
-/// Runs this in the project, as the user.
+/// Runs this script in the project, as the user.
 pub(super) fn prepare(world: &World, script: &str) {
     let folder = world.daemon.path().join("project");
     fs::create_dir_all(&folder).unwrap();
@@ -34,7 +34,7 @@ pub(super) fn prepare(world: &World, script: &str) {
     assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// A call that runs this as a script of the project, so that its arguments reveal nothing.
+/// A call that runs this text as a script in the project, so that the arguments reveal nothing.
 pub(super) fn script(world: &World, text: &str) -> Value {
     world.daemon.write("project/run.sh", format!("{text}\n"));
     json!({ "command": "cd \"$PROJECT\"; sh run.sh" })
@@ -49,7 +49,7 @@ pub(super) fn mounted(world: &World) -> String {
     format!("{}:rw", world.daemon.path().join("project").display())
 }
 
-/// Runs one turn in the mode `auto` in which the model runs this, without a user.
+/// Runs one turn in the mode `auto` in which the model runs this script, without a user.
 pub(super) async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
     let project = mounted(world);
     let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
@@ -71,7 +71,7 @@ pub(super) async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> O
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreviewed_command_cannot_plant_a_guarded_file() {
-    // The user's files, the command, and the file that must be unchanged, with the file that is reported.
+    // The user's files, the command, and the file that must be unchanged, with the reported file.
     let cases = [
         (
             "git init -q app",
@@ -288,7 +288,7 @@ async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
     assert!(results.iter().all(|result| !result.contains("reverted")), "{results:#?}");
     assert!(results[1].contains("hook-ran"), "{results:#?}");
 
-    // A user's hook that writes another one, under the rule for git; and a build, under another rule.
+    // A user's hook that writes another hook, under the rule for git; and a build, under another rule.
     prepare(
         &world,
         "printf '#!/bin/sh\\necho x > .git/hooks/post-commit\\necho y > .envrc\\n' > .git/hooks/pre-commit
@@ -330,7 +330,7 @@ async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
     assert!(!main.join(".git/hooks/post-commit").exists());
     let log = Command::new("git").args(["log", "--format=%s", "HEAD"]).current_dir(main.join("../project")).output();
     assert_eq!(String::from_utf8(log.unwrap().stdout).unwrap(), "second\nfirst\n");
-    // Git's own data is not reverted, nor what the user has committed since.
+    // Neither git's own data nor the user's later commits are reverted.
     prepare(
         &world,
         "rm ../main/.git/hooks/*; echo x > x.txt; git add x.txt; git commit -qm third; cd ../main; git commit -q --allow-empty -m mine",
@@ -370,7 +370,7 @@ async fn undo_keeps_the_data_of_a_bare_repository_in_the_project() {
     );
 }
 
-/// The end of an unreviewed command leaves files that were approved in another session.
+/// When an unreviewed command ends, files that were approved in another session are left in place.
 #[tokio::test(flavor = "multi_thread")]
 async fn cleanup_leaves_files_approved_in_another_session() {
     let world = World::start().await;

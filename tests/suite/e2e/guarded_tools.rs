@@ -1,5 +1,5 @@
-//! Guarded files, which other programs run or obey: no mode and no grant lets a tool write one without a question,
-//! whatever its name is and whatever leads to it.
+//! Guarded files, which other programs run or obey: no mode and no grant lets a tool write such a file without a
+//! question, regardless of the file's name and what leads to it.
 
 use std::path::Path;
 
@@ -117,7 +117,7 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
     }
 }
 
-/// Even if the folder that refers to it is read-only, and when an edit is undone.
+/// A question is asked even if the folder that refers to the file is read-only, and when an edit is undone.
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_link_and_undo_still_ask_for_a_guarded_file() {
     let world = World::start().await;

@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// The messages of a request that contain guides.
+/// The messages in a request that contain guides.
 fn memory(request: &Recorded) -> Vec<String> {
     let texts = request.messages().iter().filter_map(|message| message["content"].as_str());
     texts.filter(|text| text.starts_with("<memory>")).map(str::to_owned).collect()
 }
 
-/// All guides in a request, including those after the result of a call.
+/// All guides in a request, including guides after the result of a call.
 fn notes(request: &Recorded) -> Vec<String> {
     let texts = request.messages().iter().filter_map(|message| message["content"].as_str());
     let notes = texts.flat_map(|text| text.split("<memory>\n").skip(1));
@@ -57,14 +57,14 @@ async fn guides_reach_the_model_in_order_and_survive_a_restart() {
     before(&second.body.to_string(), "Run make test.", "Two.");
     before(&second.body.to_string(), "One.", "Run make test.");
 
-    // Another session gets the current version, and the user is shown the files.
+    // Another session gets the current version, and the list of files is shown to the user.
     world.ok(["run", "Other."]).await;
     let other = memory(world.model.requests().last().unwrap());
     assert!(other.len() == 1 && other[0].contains("Speak plainly.") && !other[0].contains("Run make"), "{other:?}");
     let output = world.ok(["run", "Shown.", "-C", project]).await;
     let line = output.stderr.lines().find(|line| line.starts_with("memory: ")).unwrap_or(&output.stderr);
     assert!(line.ends_with("AGENTS.md, /project/AGENTS.md"), "{line}");
-    // The initial skills of a session are not reported; later ones are.
+    // The initial skills of a session are not reported; later skills are.
     assert!(!output.stderr.contains("skills:"), "{}", output.stderr);
     world.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n");
     let again = world.ok(["run", "Again.", "--continue", "-C", project]).await;
@@ -121,7 +121,7 @@ async fn folder_guides_are_sent_on_entry_and_after_changes() {
         world.write(&format!("project/{path}"), text);
     }
     let project = world.mount();
-    // One call per step, so that each request shows the effect of the previous one.
+    // One call per step, so that each request shows the effect of the previous call.
     let steps = [
         ("read_file", json!({"path": "/project/api/db/a.sql"})),
         ("read_file", json!({"path": "/project/private/x"})),
@@ -145,7 +145,7 @@ async fn folder_guides_are_sent_on_entry_and_after_changes() {
     let shown = "memory: /project/api/AGENTS.md, /project/api/db/CLAUDE.md";
     assert!(output.stderr.lines().any(|line| line == shown), "{}", output.stderr);
 
-    // The next daemon knows what was already sent. Only changed files are sent again, and removed ones are reported.
+    // The next daemon remembers what was sent. Only changed files are sent again, and removed files are reported.
     world.write("project/api/AGENTS.md", "Of the new api.");
     fs::remove_file(world.path().join("project/my web/AGENTS.md")).unwrap();
     world.daemon.crash().await;

@@ -1,5 +1,5 @@
-//! The corpora of hostile commands and paths, each entry as a model's call in a real turn: no command runs without
-//! permission, and no path reaches the outside.
+//! The corpora of hostile commands and paths, with each entry as a model's call in a real turn: no command runs without
+//! permission, and no path leads outside.
 
 use std::cell::Cell;
 
@@ -7,13 +7,13 @@ use agentd_testkit::hostile::{self, CANARY, Class, SECRET, Trap, state};
 
 use super::*;
 
-/// Grants that a user might have accumulated over time, none of which is meant for these calls.
+/// Grants that a user might have accumulated over time, none of which is intended for these calls.
 const KEPT: [&str; 8] = ["git status", "git log *", "cargo test *", "make", "ls *", "cat *", "echo *", "npm run build"];
 
-/// Every setting trusts the model, so that only built-in knowledge stops the commands.
+/// Settings that fully trust the model, so that only built-in rules stop the commands.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
-/// A session with a writable project, and a trap with the session's folders and their surroundings.
+/// A session with a writable project, and a trap with the session's folders and the folders around them.
 async fn session(agentd_yaml: &str) -> (World, String, Trap) {
     let world = World::configured(agentd_yaml).await;
     world.write("project/src/main.rs", "fn main() {}\n");
@@ -34,7 +34,7 @@ fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
     entries.map(|(_, line)| ("run_bash_command", json!({ "command": resolved(&line) }))).collect()
 }
 
-/// Number of commands in the audit log, and those of them that ran or were allowed.
+/// Number of commands in the audit log, and the commands that ran or were allowed.
 async fn audited(world: &World) -> (usize, Vec<Value>) {
     let records = world.json(["audit", "--tool", "run_bash_command", "-n", "10000"]).await;
     let records = records.as_array().unwrap().clone();
@@ -42,13 +42,13 @@ async fn audited(world: &World) -> (usize, Vec<Value>) {
     (records.len(), records.iter().filter(ran).cloned().collect())
 }
 
-/// State that must not change. The calls fill the window, so the daemon itself writes down compacted messages.
+/// State that must not change. The calls fill the window, so the daemon itself stores compacted messages.
 fn folders(world: &World, trap: &Trap) -> [BTreeMap<String, String>; 3] {
     let history = trap.root.join("conversation_history");
     [state(&trap.root, &[&history]), state(&trap.project, &[]), outside(world, trap)]
 }
 
-/// Makes the model call all of these. Each call is denied with this text and runs nothing.
+/// Makes the model call all of these tools. Each call is denied with this text and runs nothing.
 async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], text: &str) -> Value {
     let args = ["--session", session, "--on-interrupt", on_interrupt, "--output", "json"];
     let (results, output) = world.call_all(all.to_vec(), &args).await;
@@ -113,7 +113,7 @@ fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     let ours = ["agentd", "audit", "undo", "logs"];
     for folder in [world.path(), &trap.outside, &trap.root, trap.root.parent().unwrap()] {
         let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        // Entries that the daemon creates in its own folder come and go.
+        // Entries that the daemon creates in its own folder may appear and disappear.
         let mut names: Vec<String> =
             names.filter(|name| *folder != trap.outside || !ours.iter().any(|own| name.starts_with(own))).collect();
         names.sort();
@@ -128,7 +128,7 @@ fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     found
 }
 
-/// Names that exceed the limit of any disk, without the repetitions that no model would write.
+/// Names that exceed the limit of any disk, without repetitions that no model would write.
 fn long_paths() -> Vec<(Class, String)> {
     let long = |bytes: usize| (0..).flat_map(|number: u32| format!("{number}.").into_bytes()).take(bytes);
     let long = |bytes: usize| String::from_utf8(long(bytes).collect()).unwrap();
@@ -147,13 +147,13 @@ fn long_paths() -> Vec<(Class, String)> {
         .collect()
 }
 
-/// Returns true if it is a relative path that does not begin with a name of the session's own tree.
+/// Returns true if the path is relative and does not begin with a name in the session's own tree.
 fn is_project_relative(path: &str) -> bool {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     !path.starts_with('/') && !first.is_some_and(|first| ["uploads", "outputs", "temp", "skills"].contains(&first))
 }
 
-/// All paths, in calls of each of these tools.
+/// Calls to each of these tools with all paths.
 fn calls(trap: &Trap, tools: impl Fn(&str) -> Vec<Call>) -> (Vec<(Class, String)>, Vec<Call>) {
     let paths = trap.paths().into_iter().chain(long_paths());
     let all = paths.flat_map(|(class, path)| tools(&path).into_iter().map(move |call| ((class, path.clone()), call)));
@@ -204,10 +204,10 @@ async fn model_path_cannot_write_outside_the_workspace() {
             ("write_file", json!({"path": path, "content": "overwritten"})),
             ("edit_file", json!({"path": path, "old_string": "code", "new_string": "overwritten"})),
         ];
-        // A patch cannot name a path of several lines. Testing every third path is sufficient.
+        // A patch cannot contain a path with several lines. Testing every third path is sufficient.
         number.set(number.get() + 1);
         if number.get() % 3 == 0 && path.trim() == path && !path.contains(['\n', '\r']) {
-            // Other changes in the same patch are not made either.
+            // Other changes in the same patch are not applied either.
             let patch = format!("*** Add File: outputs/{}.txt\n+beside\n*** Delete File: {path}\n", number.get());
             calls.push(("apply_patch", json!({"patch": format!("*** Begin Patch\n{patch}*** End Patch")})));
         }

@@ -54,7 +54,7 @@ async fn invalid_answer_is_retried_once_then_exits_with_7() {
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
     has_all(&requests[1].body["messages"].to_string(), &["does not match the JSON Schema", "not a JSON document"]);
-    // Without tools to call, the server can enforce the schema.
+    // If there are no tools to call, the server can enforce the schema.
     assert!(has_field(&requests[1]), "{:#}", requests[1].body);
 
     world.model.reply(Reply::text("Seven files."));

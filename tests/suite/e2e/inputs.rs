@@ -1,5 +1,5 @@
-//! Piped input and messages that exceed the window: stored in a file, read further by the model, and never truncated
-//! silently.
+//! Piped input and messages that exceed the window: stored in a file, of which the model can read more, and never
+//! truncated silently.
 
 use agentd_testkit::daemon::PATIENCE;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -12,7 +12,7 @@ fn diff() -> String {
     format!("{lines}+ the needle is a walrus\n")
 }
 
-/// Plays a careful model: it continues reading at the end of the file named in the message.
+/// Simulates a careful model: it continues reading at the end of the file named in the message.
 fn reads_on(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     if result.contains("walrus") {
@@ -42,7 +42,7 @@ async fn oversized_input_is_stored_and_read_in_parts() {
     assert_eq!(fs::read_to_string(path).unwrap(), diff());
     assert_eq!(world.model.requests().len(), 2, "no summary was requested");
 
-    // Input that fits is not stored in a file, and no result mentions one.
+    // Input that fits is not stored in a file, and no result mentions a file.
     world.model.respond_with(|_| Reply::text("Short."));
     let output = world.agentctl_with(args, "+ one line\n").await.exits(0);
     assert!(output.json().get("input").is_none() && output.stderr.is_empty(), "{}", output.stderr);
@@ -97,7 +97,7 @@ async fn oversized_input_is_refused_on_a_full_disk() {
     world.still_serves().await;
 }
 
-/// A command whose standard input stays open and silent, and the writer that keeps it open.
+/// A command whose standard input stays open and silent, and the writer that keeps the input open.
 fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = tokio::process::Command::from(world.agentctl_command(args));

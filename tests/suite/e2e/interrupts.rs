@@ -1,4 +1,4 @@
-//! Approvals and questions: they outlive clients and daemons, and are answered once, from anywhere.
+//! Approvals and questions: they outlive clients and daemons, and can be answered once, from any client.
 
 use agentd_core::{Timestamp, interrupt::Interrupt};
 
@@ -86,7 +86,7 @@ async fn answer_to_an_unknown_question_is_refused() {
 #[tokio::test]
 async fn rejection_and_edited_arguments_reach_the_model() {
     let world = World::start().await;
-    // A rejection is sent to the model, with its reason.
+    // A rejection is sent to the model with a reason.
     world.model.reply(write("rejected")).reply(Reply::text("Then not."));
     let (running, interrupt) = waiting(&world).await;
     answer(&world, &interrupt["id"], &["reject", "--reason", "not on a Friday"]).await.exits(0);
@@ -143,7 +143,7 @@ async fn two_clients_see_the_same_events_and_one_answers_for_both() {
     let EventKind::InterruptRaised { interrupt } = &seen_by_other.last().unwrap().kind else { panic!() };
     let Interrupt { id, .. } = **interrupt;
     other.answer(id, &Answer::Approve, "the other").await.unwrap();
-    // The client that was showing the question learns that it was answered.
+    // The client that was showing the question is notified of the answer.
     let is_resolved = |kind: &EventKind| matches!(kind, EventKind::InterruptResolved { .. });
     seen_by_one.extend(first.stored_until(is_resolved).await);
     first.sender().answer(id, &Answer::Reject { reason: None }).await.unwrap();
@@ -213,7 +213,7 @@ async fn questions_are_listed_by_session_and_answered_in_any_order() {
     assert_eq!(all, [turns[0].1.clone(), turns[1].1.clone()], "oldest first");
     let session = all[1]["session_id"].as_str().unwrap();
     assert_eq!(world.json(["interrupts", "--session", session]).await, json!([all[1]]));
-    // The turns continue one by one as they are answered.
+    // The turns continue one by one as their questions are answered.
     for (running, interrupt) in turns.into_iter().rev() {
         answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
         running.output(Vec::new()).await.exits(0);
@@ -240,7 +240,7 @@ async fn two_clients_follow_a_turn_across_a_restart() {
         let result = lines.last().unwrap();
         holds(result, json!({"type": "result", "text": "It is written."}));
     }
-    // Every stored event once, in order, across the restart.
+    // Every stored event occurs once, in order, across the restart.
     let stored = lines.iter().chain(&ended[1]).filter(|line| line["type"] != "item_delta");
     let seqs: Vec<u64> = stored.filter_map(|line| line["seq"].as_u64()).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());

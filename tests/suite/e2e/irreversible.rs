@@ -1,5 +1,5 @@
-//! Changes that undo may not be able to revert: the record of a running command is kept, unrecordable changes ask
-//! before they run, and losses are counted.
+//! Changes that undo may not be able to revert: the record of a running command is kept, unrecordable changes require
+//! approval, and losses are counted.
 
 use futures_util::future::join_all;
 use nix::{sys::signal::kill, unistd::Pid};
@@ -18,7 +18,7 @@ fn paths(result: &Value) -> Vec<&str> {
 }
 
 impl World {
-    /// Runs one turn with this command. Returns its result, and the text sent to the model.
+    /// Runs one turn with this command. Returns the result, and the text sent to the model.
     async fn commands(&self, command: &str, args: &[&str]) -> (Value, String) {
         self.script_reply(run(command));
         let project = self.mount();
@@ -201,7 +201,7 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     assert!(world.holds("data/a.csv"), "the command ran");
 
     let approve = ["--on-interrupt", "approve"];
-    // In a way that no rule can recognise.
+    // In a form that no rule can recognise.
     let (result, text) = world.commands("d=da; rm -r ${d}ta; touch made.txt", &approve).await;
     has_all(&text, &["cannot be undone: deleted files that git ignores: 2 files in /project/data/"]);
     assert_eq!(paths(&result), ["/project/data/", "/project/made.txt"]);
@@ -253,7 +253,7 @@ async fn command_with_a_killed_sandbox_has_unknown_outcome() {
     };
     let helpers = world.processes().into_iter().filter(is_helper);
     for helper in helpers.map(|pid| Pid::from_raw(pid.cast_signed())) {
-        // The other processes end with the first.
+        // The other processes end with the first one.
         let _ = kill(helper, Signal::SIGKILL);
     }
     let result = running.output(Vec::new()).await.exits(0).json();

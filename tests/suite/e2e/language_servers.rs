@@ -11,7 +11,7 @@ use super::*;
 /// Beginning of the message to the model.
 const BROUGHT: &str = "Your last edits introduced these errors";
 
-/// Folder of the fake server.
+/// Folder that contains the fake server.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("lsp")
 }
@@ -25,7 +25,7 @@ async fn world(global: Value, servers: Value, readable: &Path) -> World {
     .await
 }
 
-/// A configuration with these servers, in which those shipped with agentd are disabled.
+/// A configuration with these servers, in which the servers shipped with agentd are disabled.
 fn languages(global: Value, servers: Value) -> String {
     let mut all = json!({});
     for name in ["basedpyright", "clangd", "gopls", "pyright", "rust-analyzer", "typescript"] {
@@ -37,14 +37,14 @@ fn languages(global: Value, servers: Value) -> String {
     json!({"global": global, "servers": all}).to_string()
 }
 
-/// An edit of a project file.
+/// Reply that edits a project file.
 fn edit(file: &str, old: &str, new: &str) -> Reply {
     let path = format!("/project/{file}");
     Reply::tool_call("edit_file", json!({"path": path, "old_string": old, "new_string": new}))
 }
 
 impl World {
-    /// Runs one turn in the project with these replies of the model.
+    /// Runs one turn in the project with these replies from the model.
     async fn works(&self, replies: Vec<Reply>) -> Vec<Recorded> {
         self.works_at("Do it.", replies).await
     }

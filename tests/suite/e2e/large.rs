@@ -2,7 +2,7 @@
 
 use super::{Events as _, *};
 
-/// 80,000 lines, about two megabytes, with an error message in the middle.
+/// Command that prints 80,000 lines, about two megabytes, with an error message in the middle.
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
 
 /// Path of the stored output, as sent to the model.
@@ -42,7 +42,7 @@ fn careful(daemon: &TempDaemon) -> StartRequest {
     start
 }
 
-/// Checks that no request exceeds the window, by any count of tokens.
+/// Checks that no request exceeds the window, by any token count.
 #[track_caller]
 fn fits_the_window(model: &ModelServer) {
     for request in model.requests() {
@@ -114,7 +114,7 @@ async fn turn_continues_with_lost_output_on_a_full_disk() {
     world.still_serves().await;
 }
 
-/// The bytes are not in the prompt, the journal or the audit log, but completely available to the next command.
+/// The bytes are not in the prompt, the journal or the audit log, but are completely available to the next command.
 #[tokio::test(flavor = "multi_thread")]
 async fn image_output_of_a_command_is_stored_and_named() {
     let world = World::start().await;

@@ -1,5 +1,4 @@
-//! Facts that the daemon learns about a model's server, stores for its next start, shows to users, and tests on
-//! request.
+//! Facts that the daemon learns about a model server, stores for its next start, shows to users, and tests on request.
 
 use super::*;
 
@@ -8,12 +7,12 @@ fn tokens(request: &Recorded) -> u64 {
     ((request.body["messages"].to_string().len() + request.body["tools"].to_string().len()) / 4) as u64
 }
 
-/// A reply with its usage.
+/// A reply with token usage.
 fn counted(reply: Reply, prompt_tokens: u64, cached_tokens: u64) -> Reply {
     let details = json!({ "cached_tokens": cached_tokens });
     let usage = json!({
         "prompt_tokens": prompt_tokens, "completion_tokens": 20, "prompt_tokens_details": details,
-        // With the names of Messages too, which are sent unconverted: this wire reports no more than the others.
+        // Also with the names of Messages, which are sent unconverted: this wire reports no more than the others.
         "input_tokens": prompt_tokens, "cache_read_input_tokens": cached_tokens,
     });
     reply.with_usage(UsagePlace::Tail, usage)
@@ -23,7 +22,7 @@ fn prose(number: usize) -> String {
     (0..200).map(|line| format!("part {number} says in line {line} what the harbour has to do\n")).collect()
 }
 
-/// Reads one file after the other, then answers.
+/// Reads one file after the other, and then answers.
 fn reads(request: &Recorded, count: usize) -> Reply {
     let all = request.body["messages"].to_string();
     match (0..count).find(|number| !all.contains(&format!("part {number} says in line 7"))) {
@@ -70,7 +69,7 @@ async fn silently_truncating_server_is_detected_reported_and_stored() {
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), expected);
 
-    // The server's own figure is capped at the observed limit until the server reports another one.
+    // The server's own figure is capped at the observed limit until the server reports a different figure.
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), expected);

@@ -11,7 +11,7 @@ async fn client_starts_the_daemon_if_none_runs() {
     assert_eq!(home.ok(["run", "Hi"]).await.stdout, "Hello from the model server.\n");
     let status = home.json(["status"]).await;
     let pid = status["pid"].as_u64().unwrap();
-    // It outlives its client, in a new session, and other clients reach the same one.
+    // The daemon outlives its client, in a new session, and other clients reach the same daemon.
     assert_eq!(home.json(["start"]).await["started"], false);
     assert_eq!(home.json(["status"]).await["pid"], pid);
     let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
@@ -61,7 +61,7 @@ async fn other_file_at_the_socket_path_is_left_alone() {
     fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["is not a socket", "hint:"]);
     assert_eq!(home.read("run/agentd.sock"), "precious");
-    // A program that listens and sends nothing, or hangs up at once, is not a daemon.
+    // A process that listens and sends nothing, or hangs up immediately, is not a daemon.
     fs::remove_file(home.socket()).unwrap();
     let listener = UnixListener::bind(home.socket()).unwrap();
     let inode = fs::metadata(home.socket()).unwrap().ino();
@@ -115,8 +115,8 @@ async fn short_turn_completes_before_the_stop() {
     assert_eq!(output.json_lines().last().unwrap()["text"], "One two three four five six seven");
 }
 
-/// A client that connects while a daemon ends is served by its successor, or gets a clear error. The successor can be
-/// started at once.
+/// A client that connects while a daemon ends is served by the next daemon, or gets a clear error. The next daemon can
+/// be started immediately.
 #[tokio::test]
 async fn client_during_shutdown_is_served_by_the_next_daemon() {
     let (_model, home) = TempHome::with_server().await;
@@ -146,7 +146,7 @@ async fn stop_waits_until_the_daemon_is_gone() {
     assert!(!home.socket().exists());
 }
 
-/// Passes a listening socket like a service manager: bound in advance, as descriptor 3, for this process alone.
+/// Passes a listening socket as a service manager does: bound in advance, as descriptor 3, for this process alone.
 const ACTIVATE: &str = "
 import os, socket, sys
 listener = socket.socket(socket.AF_UNIX)

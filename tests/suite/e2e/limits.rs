@@ -1,4 +1,4 @@
-//! Resource limits of a command, and leftovers in the system's temporary folders: none.
+//! Resource limits of a command, and its leftovers in the system's temporary folders: none.
 
 use std::cell::Cell;
 
@@ -7,10 +7,10 @@ use super::{
     *,
 };
 
-/// Small enough to be reached at once.
+/// Limits that are small enough to be reached immediately.
 const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_files: 64, processes: 310}\n";
 
-/// Missing features on this machine, as shown by `agentctl status`.
+/// Missing features on this host, as shown by `agentctl status`.
 async fn weaknesses(world: &World) -> String {
     let status = world.json(["status"]).await;
     status["sandbox"]["weaknesses"].to_string()
@@ -19,7 +19,7 @@ async fn weaknesses(world: &World) -> String {
 #[tokio::test]
 async fn configured_limits_apply_to_each_process() {
     let world = world(SMALL).await;
-    // In kilobytes and counts, in bash's units. None of them can be raised.
+    // In kilobytes and counts, in bash's units. None of the limits can be raised.
     has_all(
         &world.allowed("echo $(ulimit -Hf) $(ulimit -Hn) $(ulimit -Hd) $(ulimit -Ht) $(ulimit -Hc)").await,
         &["\n1024 64 262144 1 0"],
@@ -30,7 +30,7 @@ async fn configured_limits_apply_to_each_process() {
     // Files above the limit are truncated.
     world.barred("head -c 3000000 /dev/zero > \"$PROJECT/large\"").await;
     assert_eq!(fs::metadata(project(&world).join("large")).unwrap().len(), 1 << 20);
-    // One descriptor below the limit can be opened, one above it cannot.
+    // A descriptor below the limit can be opened, and a descriptor above it cannot.
     world.allowed("for n in {10..60}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     world.barred("for n in {10..90}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     // Without line ends, `tail` buffers all of its input.
@@ -47,18 +47,18 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     let world = world(SMALL).await;
     world.allowed("true").await;
     if weaknesses(&world).await.contains("processes is not limited") {
-        // Here, the bomb would only stop at its time limit, as `doctor` reports.
+        // On this host, the bomb would only stop at its time limit, as `doctor` reports.
         return;
     }
     let before = children(world.daemon.pid());
-    // Each process that ends is followed by two, for as long as the command may run. The mark is an argument of every
-    // one.
+    // Each process that ends is followed by two new ones, for as long as the command may run. The mark is an argument
+    // of every process.
     let bomb = format!("b() {{ b | b & }}; b; while :; do :; done # {}", world.daemon.pid());
     world.script_call(json!({"command": bomb, "timeout_s": 2}));
     let peak = Cell::new(0);
     let look = async {
         until_true("the processes have multiplied", || named(&bomb) > 30).await;
-        // The daemon serves other clients meanwhile.
+        // The daemon serves other clients in the meantime.
         world.ok(["status"]).await;
         world.ok(["sessions", "list"]).await;
         until("all processes have exited", || async {
@@ -82,11 +82,11 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
 async fn temporary_files_are_private_to_each_command() {
     let world = world("").await;
     let mark = format!("agentd-own-{}", world.daemon.pid());
-    // Files of other programs, such as the daemons of other tests.
+    // Files of other programs, such as the daemons in other tests.
     let theirs = Path::new("/tmp").join(format!("{mark}-theirs"));
     fs::write(&theirs, "theirs").unwrap();
     let script = |command: &str| ("run_bash_command", json!({ "command": command.replace("MARK", &mark) }));
-    // One after the other, in one session.
+    // The commands run one after the other, in one session.
     let results = world
         .call_all_in_project(vec![
             script("for f in /tmp /dev/shm; do echo left > $f/MARK; cat $f/MARK; done; mktemp -p /tmp"),
@@ -115,7 +115,7 @@ async fn temporary_files_are_private_to_each_command() {
     }
     assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
     fs::remove_file(theirs).unwrap();
-    // Programs that ask for a temporary folder get one of the session, and its part below the real /tmp is visible
+    // Programs that ask for a temporary folder get one in the session, and its part below the real /tmp is visible
     // there.
     assert!(results[3].contains("kept for the session") && results[4].contains("kept for the session"), "{results:?}");
     assert!(world.mount().starts_with("/tmp/"));

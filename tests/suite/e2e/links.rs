@@ -1,4 +1,4 @@
-//! Links in a project: no link bypasses the rules for the file that it leads to.
+//! Links in a project: no link bypasses the rules for its target.
 
 use super::*;
 
@@ -46,7 +46,8 @@ impl World {
         fs::read_to_string(self.daemon.path().join("project").join(path)).unwrap()
     }
 
-    /// Makes the model call these, one per step, without a user. Returns the tool results, and the result of the turn.
+    /// Makes the model call these tools, one per step, without a user. Returns the tool results, and the result of the
+    /// turn.
     async fn unattended(&self, calls: Vec<(&str, Value)>) -> (String, Value) {
         for (tool, arguments) in calls {
             self.model.reply(Reply::tool_call(tool, arguments));
@@ -110,7 +111,7 @@ async fn grant_does_not_cover_writes_through_a_link() {
         ],
     );
     assert_eq!(result["denials"], json!([]), "an invalid path is an error of the model, not a denial: {result:#}");
-    // The rules judge the real name, and the grants do not cover that.
+    // The rules evaluate the real name, to which the grants do not apply.
     let (text, result) = world
         .unattended(vec![
             write("/project/.envrc"),
@@ -154,7 +155,7 @@ async fn a_read_through_a_link_is_judged_by_both_names() {
 #[tokio::test]
 async fn link_swapped_during_the_question_does_not_change_the_call() {
     let world = with_links().await;
-    // A read: the file that was shown is the one that is read.
+    // A read: the file that was shown is the file that is read.
     let (running, interrupt) = world.asks("read_file", json!({"path": "/project/docs/settings.md"})).await;
     let shown = "/project/docs/settings.md leads to /project/.env through a link";
     assert_eq!(interrupt["preview"], shown, "{interrupt:#}");
@@ -200,7 +201,7 @@ async fn audit_log_records_link_targets_for_policy_tests() {
     let world = with_links().await;
     let read = |path: &str| ("read_file", json!({ "path": path }));
     world.unattended(vec![read("/project/CLAUDE.md"), read("/project/docs/plain.md")]).await;
-    // The current target of a link may differ from what was read.
+    // The current target of a link may differ from the target that was read.
     world.link("docs/plain.md", "CLAUDE.md");
 
     let records = world.json(["audit", "--tool", "read_file"]).await;
@@ -247,7 +248,7 @@ async fn search_skips_files_that_the_rules_withhold() {
     let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["grep"], "an explicitly named file requires approval: {result:#}");
 
-    // A file that a grant allows to read is searched too. A suspected secret cannot be allowed by any rule.
+    // A file that a grant allows to be read is also searched. A suspected secret cannot be allowed by any rule.
     let rules = RULES.replace("high_risk: deny", "high_risk: prompt").replace("high_risk", "medium_risk");
     world.write("config/hitl_rules.yaml", rules);
     world.ok(["reload"]).await;

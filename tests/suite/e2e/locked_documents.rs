@@ -5,9 +5,9 @@ use super::{documents::fixture, *};
 /// A document with the password `secret`.
 struct LockedFile {
     fixture: &'static str,
-    /// Its path below `uploads/`, or that of a document inside it.
+    /// The document's path below `uploads/`, or the path of a document inside it.
     path: &'static str,
-    /// Text of the document, and other text with the place where it is found.
+    /// Text in the document, and other text with the location where it is found.
     words: &'static str,
     found: (&'static str, &'static str),
 }
@@ -34,7 +34,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let file = fixture(name);
     let args = ["run", "What?", "--file", &file, "--on-interrupt", "wait", "--output", "stream-json"];
     let mut running = world.spawn_agentctl(args);
-    // The first answer is wrong, since the fixture has another password.
+    // The first answer is wrong, since the fixture has a different password.
     for (password, again) in [("vermilion-0", ""), ("secret", "Wrong password (attempt 2 of 3)")] {
         let (raised, _) = running.event("interrupt_raised").await;
         let interrupt = &raised["interrupt"];
@@ -51,7 +51,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let messages = world.model.requests().iter().map(|request| request.messages().to_vec()).collect::<Vec<_>>();
     let messages = format!("{messages:?}");
     assert!(messages.contains(words) && !messages.contains("vermilion-0"), "{messages}");
-    // The session now knows the password.
+    // The session has now stored the password.
     let (results, _) = world
         .call_all(
             vec![("search_file", json!({"path": path, "query": query})), ("search_documents", json!({"query": query}))],
@@ -68,7 +68,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     assert!(!world.log().contains("vermilion-0"), "a password was logged");
 }
 
-/// Returns true if a file in or below a folder contains these bytes.
+/// Returns true if a file in a folder or its subfolders contains these bytes.
 fn is_in(folder: &Path, bytes: &[u8]) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().any(|entry| match entry.file_type() {
@@ -87,7 +87,7 @@ async fn password_is_asked_at_the_terminal_without_echo() {
     found.says(&[
         "uploads/aes.zip, uploads/password.xlsx need a password and were not searched; `agentctl docs show FILE`",
     ]);
-    // Passwords of OpenDocument are not requested.
+    // Passwords for OpenDocument are not requested.
     let output = world.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
     output.says(&["requires a password", "save it without a password"]);
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/password.xlsx"]);

@@ -1,10 +1,10 @@
 //! A coding task of sixty steps over three turns and a crash, with a todo list, mentions, a picture and failures: each
-//! request extends the previous one without changing it.
+//! request extends the previous request without changing it.
 
 use super::{providers::messages, *};
 
 const RED: &[u8] = include_bytes!("fixtures/red.png");
-/// Number of functions of the program that is fixed.
+/// Number of functions in the program that is fixed.
 const FUNCTIONS: usize = 12;
 
 async fn world() -> World {
@@ -23,7 +23,7 @@ async fn world() -> World {
     World { model, daemon: TempDaemon::start_in(home).await }
 }
 
-/// The todo list with that many done.
+/// The todo list with that many completed items.
 fn todos(done: usize) -> Reply {
     let todo = |n: usize| {
         let status = if n < done { "completed" } else { "pending" };

@@ -10,7 +10,7 @@ fn results(request: &Recorded) -> usize {
     request.messages().iter().filter(|message| message["role"] == "tool").count()
 }
 
-/// Repeats these calls until no tool can be called any more.
+/// Repeats these calls until no more tools can be called.
 fn circles(world: &World, circle: Circle) {
     world.model.respond_with(move |request| match request.text.contains("Do not call any more tools") {
         true => Reply::text("I went in circles."),
@@ -39,7 +39,7 @@ fn warnings(lines: &[Value], code: &str) -> usize {
     lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code).count()
 }
 
-/// A note that is too long to be sent again for nothing.
+/// A note that is too long to be sent again unnecessarily.
 fn note(world: &World) -> (String, String) {
     let content: String = (0..60).map(|n| format!("the line number {n} of the note\n")).collect();
     (world.write("notes.txt", &content).to_str().unwrap().to_owned(), content)
@@ -106,12 +106,12 @@ async fn unchanged_file_is_read_once_while_in_context() {
     let request = world.model.requests().pop().unwrap();
     assert_eq!(shown(&request), 1, "{}", tool_texts(&request));
     assert!(tool_texts(&request).contains("unchanged since"), "{}", tool_texts(&request));
-    // This is known after a restart too. Other lines and changed lines are shown.
+    // The daemon remembers this after a restart. Other lines and changed lines are shown.
     world.daemon.crash().await;
     world.model.reply(read());
     world.model.reply(Reply::tool_call("read_file", json!({"path": "uploads/notes.txt", "limit": 30})));
     world.model.reply(bash("echo more >> uploads/notes.txt")).reply(read());
-    // It is restored, but differs from the last version that was read.
+    // The file is restored, but differs from the last version that was read.
     world.model.reply(bash("sed -i '$d' uploads/notes.txt")).reply(read()).reply(Reply::text("Read."));
     run(&world, &["--session", &session], 0).await;
     let request = world.model.requests().pop().unwrap();

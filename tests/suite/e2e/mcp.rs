@@ -1,12 +1,12 @@
-//! MCP servers: real ones, and fakes that misbehave.
+//! MCP servers: real servers, and fakes that misbehave.
 //!
 //! - [`real`]: servers by other authors. [`life`]: start and end of servers. [`asking`]: their questions to the user.
 //!   [`sampling`]: their requests to a model.
 //! - [`offered`]: which of their tools are offered, found and allowed; [`loaded`]: tools that stay loaded because they
 //!   were mentioned or found; [`first_turn`]: tools that are not known yet.
-//! - [`eras`]: servers of the protocol's newer era.
-//! - [`trust`]: ownership of names, secrets and answers. [`http`]: servers over HTTP, and [`login`] to them.
-//! - [`commands`]: `agentctl mcp`. [`importing`]: servers of VS Code. [`conformance`]: the protocol's test suite.
+//! - [`eras`]: servers that use the protocol's newer era.
+//! - [`trust`]: ownership of names, secrets and answers. [`http`]: servers over HTTP, and [`login`] to these servers.
+//! - [`commands`]: `agentctl mcp`. [`importing`]: servers from VS Code. [`conformance`]: the protocol's test suite.
 //! - [`variables`]: variables that only clients have, and invalid entries.
 //! - [`session_servers`]: servers that a client configures for one session.
 //! - [`serve`]: the daemon as an MCP server.
@@ -31,7 +31,7 @@ mod variables;
 
 use super::*;
 
-/// Path of an installed server by another author, where the Makefile puts it.
+/// Path of an installed server by another author, where the Makefile installs it.
 pub(super) fn installed(path: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().find(|folder| folder.join("mcp-servers").is_dir());
@@ -63,7 +63,7 @@ fn peak_memory(pid: u32) -> u64 {
 }
 
 impl World {
-    /// Processes of its servers: all except the daemon, and the one that probes the sandbox at its start.
+    /// Server processes: all except the daemon, and the process that probes the sandbox at its start.
     fn server_processes(&self) -> Vec<u32> {
         let is_of_walls = |pid: &u32| {
             let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -82,7 +82,7 @@ impl World {
         }
         until_true("no server process is left", || self.server_processes().is_empty()).await;
         let sessions = self.json(["sessions", "list"]).await;
-        // A turn that was interrupted by a crash can be continued, and waits for nothing.
+        // A turn that was interrupted by a crash can be continued, and does not wait for anything.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
     }
@@ -94,13 +94,13 @@ impl World {
         until_true("no process is left", || self.daemon.processes().is_empty()).await;
     }
 
-    /// Asserts that the daemon serves the next request, and leaves nothing when it stops.
+    /// Asserts that the daemon serves the next request, and leaves nothing behind when it stops.
     async fn assert_clean_end(&self) {
         self.still_serves().await;
         self.assert_all_exit().await;
     }
 
-    /// Makes the model call this tool in its first step, and then end.
+    /// Makes the model call this tool in the first step, and then end the turn.
     fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).is_empty() {
             true => Reply::tool_call(tool, arguments.clone()),
@@ -108,7 +108,7 @@ impl World {
         });
     }
 
-    /// The result of one call of the fake server.
+    /// The result of one call to the fake server.
     async fn act(&self, text: &str) -> String {
         let call = ("mcp_fake_act", json!({"text": text}));
         let (mut results, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;

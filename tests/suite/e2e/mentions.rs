@@ -95,6 +95,6 @@ async fn mentions_apply_to_the_whole_turn_after_a_crash() {
     .await;
     assert!(last.body.to_string().contains("Do it with"), "{session}");
     assert!(tool_names(&last).contains(&"web_search".to_owned()), "{:?}", tool_names(&last));
-    // It was sent before the crash, and remains in the context.
+    // The reminder was sent before the crash, and remains in the context.
     assert_eq!(last.body.to_string().matches("read skills/tax/SKILL.md").count(), 1, "{}", last.body);
 }

@@ -6,15 +6,15 @@
 //!   at random while several clients are active. [`rough`]: stopped, overloaded, on a disk without write access, and
 //!   killed while many questions are pending.
 //! - [`interrupts`]: approvals and questions that outlive clients and daemons. [`grants`]: rules of users. [`readers`]:
-//!   several clients, and slow ones.
+//!   several clients, and slow clients.
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and no loss of data. [`documents`]:
 //!   pages, cited. [`changing_documents`]: found in their current state, and read once.
 //! - [`encodings`]: byte-exact edits. [`patches`]: all or nothing. [`undo`]: file changes of turns, reverted.
 //!   [`irreversible`]: changes that cannot be reverted.
 //! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository.
 //! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of stream output.
-//! - [`parts`]: parts of an input from a client. [`client_tools`]: tools that a client answers. [`watching`]: one
-//!   stream over all sessions.
+//! - [`parts`]: parts that a client adds to an input. [`client_tools`]: tools that a client answers. [`watching`]: one
+//!   stream for all sessions.
 //! - [`code`]: source code, found by meaning, name and structure.
 //! - [`forks`]: sessions that continue from a copy of another session's history. [`travel`]: sessions that move to
 //!   another daemon. [`bug_reports`]: sessions with everything needed to reproduce a problem. [`travel_hostile`]:
@@ -22,27 +22,28 @@
 //! - [`projects`]: parts that projects include, used if the user trusts them.
 //! - [`plugins`]: folders with parts of all kinds, added and removed as a whole.
 //! - [`guides`]: instructions that users write for models. [`uploads`]: files that users attach.
-//! - [`sandbox`]: the reach, the environment and the leftovers of commands. [`limits`]: their resource limits and
-//!   temporary files.
+//! - [`sandbox`]: the access rights, the environment and the leftovers of commands. [`limits`]: the resource limits and
+//!   temporary files of commands.
 //! - [`hostile`]: all commands and paths of the hostile corpora.
 //! - [`audit`]: requests, decisions and results.
 //! - [`policy`]: rules: enforced, explained, tried, reloaded. [`checks`]: checks that fail. [`links`]: rules for every
 //!   name of a file. [`unread`]: no tool reveals a file that may not be read.
 //! - [`retention`]: unused data is removed, and disk space is freed. [`pruning`]: sessions that a user removes
 //!   together.
-//! - [`shown`]: everything that a user decides on is visible.
+//! - [`shown`]: all data on which a user decides is visible.
 //! - [`language_servers`]: errors introduced by edits, reported before the next step.
-//! - [`large`]: results that exceed a window. [`inputs`]: piped input that does.
+//! - [`large`]: results that exceed a window. [`inputs`]: piped input that exceeds a window.
 //! - [`learning`]: limits and quirks of servers, detected, reported and remembered. [`refusals`]: pictures, tools and
 //!   single tools that a server rejects, in any wording. [`routes`]: use of proxies.
-//! - [`context`]: a window that never overflows. [`requests`]: snapshots of what the model saw.
+//! - [`context`]: a window that never overflows. [`requests`]: snapshots of what the model received.
 //! - [`agents`]: selected, in charge of the session, and delegated to. [`subagents`]: sessions that do parts of the
 //!   work.
-//! - [`providers`]: servers that require their own data back, which others cannot read. [`wires`]: servers that bind
-//!   thinking to everything before it, or encrypt it.
+//! - [`providers`]: servers that require their own data to be sent back, which other servers cannot read. [`wires`]:
+//!   servers that bind thinking to everything before it, or encrypt it.
 //! - [`mentions`]: tools, skills and agents mentioned in an input. [`skills`]: loaded on demand, checked, installed.
 //! - [`extending`]: the page for newcomers, followed literally.
-//! - [`readme`]: the commands and the picture of the first page. [`shell`]: shell variables that the daemon lacks.
+//! - [`readme`]: the commands and the picture on the first page. [`shell`]: shell variables that the daemon does not
+//!   have.
 //! - [`usage`]: tokens and costs of every call.
 //! - [`trace`]: a turn as a tree, and as a page. [`telemetry`]: turns for a collector.
 //! - [`wire_traces`]: requests to models as sent over the wire.
@@ -51,11 +52,11 @@
 //! - [`tiers`]: the tools that a turn offers, and that no others can be called.
 //! - [`web`]: permitted requests to the web, and the display of pages.
 //! - [`mcp`]: tools of MCP servers, real ones and misbehaving fakes.
-//! - [`chat`]: the chat at a terminal. [`commands`]: its commands, and custom ones. [`typing`]: input while it is busy.
-//!   [`together`]: two chats in one session. [`taking_back`]: input withdrawn by a cancellation. [`ending`]: clients
-//!   that are asked to end, or die. [`embedded`]: the built-in model without configuration.
+//! - [`chat`]: the chat at a terminal. [`commands`]: chat commands, and custom commands. [`typing`]: input while the
+//!   chat is busy. [`together`]: two chats in one session. [`taking_back`]: input withdrawn by a cancellation.
+//!   [`ending`]: clients that are asked to end, or die. [`embedded`]: the built-in model without configuration.
 //!
-//! The imports here are those that nearly every file needs: they import them with `use super::*`.
+//! The imports in this module are those that nearly every file needs, which imports them with `use super::*`.
 
 mod acp;
 mod added_folders;
@@ -206,7 +207,7 @@ struct World {
 }
 
 /// Command to start a daemon with this folder of its home on a small separate disk. `None` if mounting is not
-/// permitted; the test is skipped then.
+/// permitted, in which case the test is skipped.
 fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<Command> {
     let flags = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
     let mount_point = home.path().join(folder);
@@ -248,30 +249,30 @@ impl World {
         Self::with_files(&[("config/agentd.yaml", agentd_yaml)]).await
     }
 
-    /// Starts with these files below its home.
+    /// Starts with these files in the home.
     async fn with_files(files: &[(&str, &str)]) -> Self {
         let write = |home: &mut TempHome| files.iter().for_each(|(path, content)| drop(home.write(path, content)));
         Self::prepared(write).await
     }
 
-    /// Starts in a home that is prepared by this function.
+    /// Starts in a home that this function prepares.
     async fn prepared(prepare: impl FnOnce(&mut TempHome)) -> Self {
         let (model, mut home) = TempHome::with_server().await;
         prepare(&mut home);
         Self { daemon: TempDaemon::start_in(home).await, model }
     }
 
-    /// All questions that are pending.
+    /// All pending questions of all sessions.
     async fn questions(&self) -> Vec<Value> {
         self.json(["interrupts"]).await.as_array().unwrap().clone()
     }
 
-    /// Waits for a question, and returns the oldest.
+    /// Waits for a question, and returns the oldest one.
     async fn first_question(&self) -> Value {
         until("a question is pending", || async { self.questions().await.into_iter().next() }).await
     }
 
-    /// Like [`first_question`](Self::first_question), and asserts that it is the only one.
+    /// Like [`first_question`](Self::first_question), and asserts that there is only one question.
     async fn asked(&self) -> Value {
         let asked = self.first_question().await;
         assert_eq!(self.questions().await, std::slice::from_ref(&asked));
@@ -294,7 +295,7 @@ impl World {
         self.daemon.log().matches("a client follows a session").count()
     }
 
-    /// Makes the model reply with this, and end the turn after a tool result.
+    /// Makes the model send this reply, and end the turn after a tool result.
     fn script_reply(&self, reply: Reply) {
         self.model.respond_with(move |request| match request.last_role() {
             "tool" => Reply::text("over"),
@@ -302,7 +303,7 @@ impl World {
         });
     }
 
-    /// Makes the model delegate this once, and its subagent make one call.
+    /// Makes the model delegate this task once, and its subagent make one call.
     fn delegates(&self, task: Value, call: Reply) {
         self.model.respond_with(move |request| match (is_subagent(request), request.last_role()) {
             (false, "tool") => Reply::text("All is done."),
@@ -323,7 +324,7 @@ impl World {
     /// Runs one turn in which the model makes all of these calls, in batches that one step can run. Returns the results
     /// in order. String arguments are sent unchanged.
     async fn call_all(&self, calls: Vec<Call>, args: &[&str]) -> (Vec<String>, Output) {
-        // Further calls of one response are not run, and longer arguments are not read.
+        // Further calls in one response are not run, and longer arguments are not read.
         const AT_ONCE: usize = 64;
         const BYTES_AT_ONCE: usize = 512 << 10;
         let (count, calls) = (calls.len(), Arc::new(calls));
@@ -361,14 +362,14 @@ impl World {
         }
     }
 
-    /// Starts with this folder of its home on a small disk. `None` if mounting is not permitted.
+    /// Starts with this folder of the home on a small disk. `None` if mounting is not permitted.
     async fn on_disk(folder: &str, size: &str) -> Option<Self> {
         let (model, home) = TempHome::with_server().await;
         let command = on_small_disk(&home, folder, size)?;
         Some(Self { daemon: TempDaemon::start_with(home, command).await, model })
     }
 
-    /// Starts a run whose questions are answered elsewhere. Returns it with its first question.
+    /// Starts a run whose questions are answered elsewhere. Returns the run with its first question.
     async fn run_until_question(&self, args: &[&str]) -> (Running, Value) {
         let waits = ["--on-interrupt", "wait", "--output", "stream-json"];
         let mut running = self.daemon.spawn_agentctl(["run"].iter().chain(args).chain(&waits));
@@ -391,7 +392,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
     }
 }
 
-/// A new session that sees this folder as `/project` and runs commands without asking.
+/// A new session with this folder as `/project` that runs commands without asking.
 fn trusting(project: &Path) -> SessionChoice {
     SessionChoice::New(NewSession {
         confirm_write: Some(false),
@@ -405,7 +406,7 @@ fn trusting(project: &Path) -> SessionChoice {
 trait Events {
     async fn event(&mut self) -> Option<Event>;
 
-    /// The stored events up to and including the first matching one.
+    /// The stored events up to and including the first matching event.
     async fn stored_until(&mut self, fits: impl Fn(&EventKind) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.event().await {
@@ -439,8 +440,8 @@ impl Events for TurnStream {
     }
 }
 
-/// Makes the model give the first reply whose texts are not yet in a tool result, as if it worked through a list. A
-/// crash or restart in between makes no difference.
+/// Makes the model send the first reply whose texts are not yet in a tool result, as if it were working through a list.
+/// A crash or restart in between makes no difference.
 fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply)>, last: Reply) {
     let steps = Arc::new(steps);
     model.respond_with(move |request| {
@@ -456,17 +457,17 @@ fn tool_texts(request: &Recorded) -> String {
     texts.filter_map(|message| message["content"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A call that differs from the previous ones.
+/// A call that differs from the previous calls.
 fn another_call(request: &Recorded) -> Reply {
     let called = request.messages().iter().filter(|message| message["role"] == "tool").count();
     let zone = ["UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York"][called % 4];
     Reply::tool_call("now", json!({ "timezone": zone }))
 }
 
-/// Input that starts the calls of [`World::call_all`].
+/// Input that starts the calls in [`World::call_all`].
 const ALL_OF_IT: &str = "Do all of it.";
 
-/// Results of all calls since that input, in the order of the calls.
+/// Results of all calls since that input, in call order.
 fn results_since_input(request: &Recorded) -> Vec<String> {
     let messages = request.messages();
     let is_input = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(ALL_OF_IT));
@@ -485,20 +486,20 @@ fn is_subagent(request: &Recorded) -> bool {
     request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"))
 }
 
-/// Warnings with this code, of a run with `--output stream-json`.
+/// Warnings with this code in a run with `--output stream-json`.
 fn warnings(output: &Output, code: &str) -> Vec<String> {
     let lines = output.json_lines();
     let warned = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
     warned.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
 }
 
-/// Verdicts of calls under the current rules and under the tried ones.
+/// Verdicts for calls under the current rules and under the tried rules.
 fn verdicts(report: &Value) -> Vec<(&str, &str)> {
     let calls = report["calls"].as_array().unwrap().iter();
     calls.map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap())).collect()
 }
 
-/// Asserts that all of these texts are contained.
+/// Asserts that `text` contains all of these strings.
 #[track_caller]
 fn has_all(text: &str, parts: &[&str]) {
     for parts in parts {
@@ -506,7 +507,7 @@ fn has_all(text: &str, parts: &[&str]) {
     }
 }
 
-/// The texts under this key in a list of objects.
+/// The strings under this key in a list of objects.
 #[track_caller]
 fn texts<'v>(list: &'v Value, key: &str) -> Vec<&'v str> {
     list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap()).collect()
@@ -520,7 +521,7 @@ fn holds(found: &Value, expected: Value) {
     }
 }
 
-/// Asserts that none of these texts are contained.
+/// Asserts that `text` contains none of these strings.
 #[track_caller]
 fn has_none(text: &str, parts: &[&str]) {
     for part in parts {

@@ -1,11 +1,11 @@
-//! Models of a server: listed, selected, stored; and their context windows, without configuration.
+//! A server's models: listed, selected, stored; and their context windows, without configuration.
 
 use super::*;
 
 /// An arrow key, as a terminal sends it.
 const DOWN: &str = "\u{1b}[B";
 
-/// A daemon whose server has three models. The first one is the default.
+/// A daemon whose server has three models. The first model is the default.
 async fn world() -> World {
     let model = ModelServer::start().await;
     model.lists([
@@ -86,7 +86,7 @@ async fn model_option_selects_a_model_for_the_session() {
     world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["matches several models"]);
     assert_eq!(asked(&world).len(), 4, "no model was called");
 
-    // A script lists them, one per line.
+    // A script lists the models, one per line.
     let listed = world.agentctl_with(["chat"], b"/model\n/model second\n/model\n").await.exits(0);
     let marked: Vec<&str> = listed.stdout.lines().filter(|line| line.starts_with('›')).collect();
     let names: Vec<&str> = marked.iter().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
@@ -106,10 +106,10 @@ async fn server_without_a_model_list_leaves_only_the_slots() {
 async fn model_can_be_chosen_from_a_list_at_the_terminal() {
     let world = world().await;
     world.model.default_reply(Reply::text("Here I am."));
-    // The first lookup may take longer than a greeting waits for it.
+    // The first lookup may take longer than a greeting waits for the result.
     world.ok(["models", "--available"]).await;
     let mut terminal = Terminal::open(&world.daemon, &["-C", "none"]);
-    // It names the model, and has no placeholder for an unnamed one.
+    // The greeting names the model, and has no placeholder for an unnamed model.
     let greeting = terminal.prompt();
     assert!(greeting.contains("first") && !greeting.contains("default"), "{greeting:?}");
     terminal.says_for("/model", "Models (type to search");
@@ -119,7 +119,7 @@ async fn model_can_be_chosen_from_a_list_at_the_terminal() {
     terminal.presses_last("\r", "model: lab/second-large");
     terminal.hears("Who are you?", "Here I am.");
     terminal.hears("/current", "model     lab/second-large (slot base)");
-    // The marker is at the current one; Esc leaves it.
+    // The marker is at the current model; Esc leaves it unchanged.
     terminal.says("/model");
     // `› `, as bytes.
     terminal.answers("\u{e2}\u{80}\u{ba} lab/second-large  current", DOWN);

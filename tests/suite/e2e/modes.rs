@@ -1,4 +1,4 @@
-//! The modes of a session at a terminal and for scripts: which calls run unasked, and that this is reported.
+//! The modes of a session at a terminal and for scripts: which calls run without approval, and that this is reported.
 
 use super::*;
 
@@ -14,14 +14,14 @@ async fn shift_tab_switches_the_mode() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.sees_last("\u{1b}]2;agentd");
-    // Several keys at once are all handled, and the line is unchanged.
+    // Several keys sent in one write are all handled, and the line is unchanged.
     terminal.presses(&format!("wri{SHIFT_TAB}te"));
     terminal.sees_all(&["accept-edits", "write"]);
     world.model.reply(writes("outputs/a.txt")).reply(says("It stands there."));
     terminal.presses_last("\r", "It stands there.");
     assert_eq!(world.model.requests()[0].last_user(), "write");
 
-    // While a turn runs, the key affects its next call.
+    // While a turn runs, the key affects the next call.
     world.model.reply(
         Reply::deltas(["One.\n\n", "Two."])
             .delay_ms(700)

@@ -1,4 +1,4 @@
-//! Costs of whole sessions, compared with the servers' own figures for each request, whatever its outcome.
+//! Costs of whole sessions, compared with the servers' own figures for each request, regardless of its outcome.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ const USUAL: [u64; 5] = [10, 1, 12, 25, 50];
 const LONG: [u64; 5] = [20, 2, 24, 50, 75];
 const BORDER: u64 = 200_000;
 
-/// Token counts of one request, as its server reports them.
+/// Token counts of one request, as reported by the server.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     fresh: u64,
@@ -33,7 +33,7 @@ impl Counts {
         tokens.iter().zip(prices).map(|(tokens, price)| tokens * price).sum()
     }
 
-    /// The counts with the names of Messages, or of chat completions, from which Responses is rendered.
+    /// The counts with the names of Messages or chat completions, from which Responses is rendered.
     fn usage(self, wire: &str) -> Value {
         let Self { fresh, cached, written, hour, answer } = self;
         if wire == "anthropic" {
@@ -50,7 +50,7 @@ impl Counts {
     }
 }
 
-/// Everything that a server has charged, and the kinds of requests.
+/// All costs charged by a server, and the kinds of requests.
 #[derive(Debug, Default)]
 struct Bill {
     money: u64,
@@ -71,7 +71,7 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
     } else if text.contains("Have it done") && !has_kind("call") {
         ("call", Reply::tool_call("delegate_task", json!({"task": "Look at each thing"})))
     } else if text.contains("Break off") && !has_kind("broken") {
-        // Over Responses, a failure includes the counts. Over the others, they come before the stream ends.
+        // Over Responses, a failure includes the counts. Over the other wires, the counts come before the stream ends.
         let end = if wire == "responses" { "failed" } else { "" };
         ("broken", Reply::text("Half an answer").finish(end).without_done())
     } else if text.contains("A long one") && !has_kind("long") {
@@ -79,9 +79,9 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
     } else {
         ("plain", Reply::text("Done."))
     };
-    // More than any estimate, so that no server seems to have truncated a request.
+    // More than any estimate, so that no server appears to have truncated a request.
     let fresh = if kind == "long" { BORDER } else { 30_000 + 70 * number };
-    // Only Messages counts cache writes for an hour, and its initial count includes one output token.
+    // Only Messages counts cache writes for an hour, and the initial count over Messages includes one output token.
     let hour = if wire == "anthropic" { 30 + number } else { 0 };
     let answer = if wire == "anthropic" && kind == "broken" { 1 } else { 20 + number };
     let counts = Counts { fresh, cached: 300 + number, written: 200 + number, hour, answer };
@@ -220,12 +220,12 @@ async fn openrouter_gets_cache_marks_for_claude_and_its_charge_counts() {
         messages.filter(|(_, message)| is_marked(message)).map(|(at, _)| at).collect()
     };
     assert_eq!((marked(&requests[0]), requests[0].body["usage"]["include"] == true), (vec![0, 1], true));
-    // The second one has the markers of the first, and one after the result.
+    // The second request has the markers of the first, and one marker after the result.
     assert_eq!(marked(&requests[1]), [0, 1, 3], "{:#}", requests[1].body);
     assert_eq!(requests[1].last_role(), "tool");
     daemon.ok(["models", "show", "base"]).await.shows(&["in $3, cached $0.3, out $15", "its server"]);
 
-    // No markers for other models, and neither markers nor the request for costs for other servers, whose costs are not
+    // Other models get no markers. Other servers get neither markers nor the request for costs, as their costs are not
     // trusted.
     for (slot, asks, cost) in [("code", true, Some(12_346)), ("chat", false, Some(26_730 + 300))] {
         model.reply(Reply::text("Done.").with_usage(

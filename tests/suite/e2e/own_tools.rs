@@ -1,4 +1,4 @@
-//! Tools for the conversation itself, through the real daemon: the user's rules apply to them.
+//! Tools for the conversation itself, with a real daemon: the user's rules apply to these tools.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Parts that a client adds to an input, through the real daemon: pictures, files and selections.
+//! Parts that a client adds to an input, with a real daemon: pictures, files and selections.
 
 use agentd_core::{
     error::ErrorKind,
@@ -60,7 +60,7 @@ async fn picture_file_and_selection_reach_the_model_and_persist() {
         messages.contains("[Selection: src/main.rs, lines 10 to 12]") && messages.contains("the needle is blue"),
         "{messages}"
     );
-    // It is stored in an item, and survives the daemon.
+    // The picture is stored in an item, and survives the daemon.
     world.daemon.crash().await;
     world.ok(["run", "Sure?", "--session", &session]).await;
     let before = request.messages();
@@ -88,7 +88,7 @@ async fn refused_start_leaves_no_uploaded_files() {
     let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["notes.txt"], "only the accepted request stored its file");
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
-    // The next turn has nothing of what was rejected.
+    // The next turn contains nothing from the rejected input.
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
     let messages = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(

@@ -1,4 +1,4 @@
-//! Patches in real turns: both forms, all or nothing, and a helpful error for the model if one does not fit.
+//! Patches in real turns: both forms, all or nothing, and a helpful error for the model if a patch does not fit.
 
 use super::*;
 
@@ -71,7 +71,7 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
     let fits = "--- a/project/list.txt\n+++ b/project/list.txt\n@@ -3,2 +3,2 @@\n three\n-four\n+4\n";
     let code = "--- a/project/src/code.rs\n+++ b/project/src/code.rs\n";
     let made = "*** Add File: /project/made.txt\n+made\n*** Delete File: /project/gone.txt\n";
-    // The previous file and the first hunk fit, but none of it is applied.
+    // The previous file and the first hunk fit, but nothing is applied.
     let cases = [
         (
             patch(format!(
@@ -106,7 +106,7 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
         ),
         (begin_patch(&format!("{made}*** Delete File: /project/none.txt\n")), vec!["/project/none.txt does not exist"]),
         (begin_patch(&format!("{made}*** Add File: /project/list.txt\n+x\n")), vec!["which already exists"]),
-        // The new file is in the way of a folder that the patch needs, which is only discovered while writing.
+        // The new file blocks a folder that the patch needs, which is only discovered while writing.
         (
             begin_patch(&format!("{made}*** Add File: /project/made.txt/deep.txt\n+x\n")),
             vec!["1 file rolled back, so nothing was changed"],
@@ -131,11 +131,11 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
 async fn only_white_space_may_differ_in_a_hunk() {
     let world = World::start().await;
     let old = "alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nend";
-    // A model's version of that file with one line changed, and the expected content: `None` if it is rejected.
+    // A model's version of that file with one line changed, and the expected content: `None` if the patch is rejected.
     let cases: [(&str, Option<&str>); 15] = [
         // Unchanged white space.
         (" alpha  \n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
-        // Different white space at line ends and starts, in kept lines and in the removed one.
+        // Different white space at line ends and starts, in kept lines and in the removed line.
         (" alpha\n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
         (" alpha\n-\tbeta one  \n+\tBETA\n Gamma(1, 2) \n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
         (" alpha\n-    beta one\n+    BETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),

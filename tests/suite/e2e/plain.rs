@@ -39,12 +39,12 @@ async fn plain_chat_sends_no_escapes() {
         };
         world.model.reply(write("outputs/a.txt")).reply(Reply::deltas(["# Done\n\n", "It is written."]));
         plain.says("Write it", &["I will **write** it.", "Now.", "brand new", "y yes, once"]);
-        // A line of text is not an answer, whatever it begins with.
+        // A line of text is not an answer, regardless of how it begins.
         plain.says("no, wait", &["no answer: it is said to the turn", "y yes, once"]);
         plain.says("y", &["approved", "write_file outputs/a.txt", "# Done", "It is written.", PROMPT]);
         assert!(world.model.requests().last().unwrap().body.to_string().contains("no, wait"));
 
-        // A rejection with its reason, which is also a line.
+        // A rejection with its reason, which is also a single line.
         world.model.reply(write("outputs/b.txt")).reply(Reply::deltas(["As you like."]));
         plain.says("Another", &["y yes, once"]);
         plain.says("no", &["reason"]);

@@ -1,4 +1,4 @@
-//! Plugins: added with consent, used at once, bound to their files, and removed completely.
+//! Plugins: added with consent, usable immediately, bound to their files, and removed completely.
 
 use super::*;
 
@@ -30,7 +30,7 @@ async fn listed(world: &World) -> Vec<Value> {
     plugin(world, &["list", "--json"]).await.exits(0).json().as_array().unwrap().clone()
 }
 
-/// Folders where the daemon stores plugins.
+/// Folders in which the daemon stores plugins.
 fn copies(world: &World) -> Vec<String> {
     let entries = fs::read_dir(world.data().join("plugins")).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -51,7 +51,7 @@ async fn server_is_known(world: &World) {
     .await;
 }
 
-/// Uses each part that models can use, and checks the result.
+/// Uses each part that is available to models, and checks the result.
 async fn assert_parts_used(world: &World) {
     server_is_known(world).await;
     let calls = vec![
@@ -109,7 +109,7 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
     let added = plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     added.says(&["added kit 1.0: 1 skill, 1 agent, 1 command, 1 server"]);
     assert_parts_used(&world).await;
-    // The copy is used, and no longer the folder.
+    // The copy is used instead of the folder.
     fs::remove_dir_all(&folder).unwrap();
     world.daemon.crash().await;
     assert_parts_used(&world).await;
@@ -144,7 +144,7 @@ async fn edited_plugin_is_not_used_until_approved() {
     let server = world.data().join("plugins").join(copy).join("servers/fake.py");
     let text = fs::read_to_string(&server).unwrap();
     fs::write(&server, format!("{text}\n# edited\n")).unwrap();
-    // Even before the list was checked.
+    // The difference is detected even before the list has been checked.
     world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["differ from those that you approved"]);
     plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
     assert_no_part_sent(&world).await;
@@ -278,7 +278,7 @@ async fn broken_part_is_reported_and_the_rest_works() {
         ],
     );
     assert_parts_used(&world).await;
-    // Its own rating of harmless tools is ignored.
+    // The plugin's own rating of harmless tools is ignored.
     let (results, _) =
         world.call_all(vec![("mcp_allowed_act", json!({"text": "now"}))], &["--on-interrupt", "deny"]).await;
     assert!(results[0].contains("E_DENIED"), "{results:?}");
@@ -312,7 +312,7 @@ async fn name_conflicts_are_reported_with_their_owner() {
     assert_eq!(hidden["usable"], false, "{hidden}");
     assert!(hidden["problems"].to_string().contains("already has this name"), "{hidden}");
 
-    // If two plugins use a name, the one that was added first has it.
+    // If two plugins use a name, it belongs to the plugin that was added first.
     let other = world.path().join("apple").display().to_string();
     world.write("apple/plugin.json", json!({"name": "apple"}).to_string());
     world.write("apple/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the first\n---\nx\n");
@@ -396,7 +396,7 @@ async fn plugin_from_a_repository_is_fetched_with_git() {
     plugin(&world, &["add", "file:///no/such/place", "--yes"]).await.exits(2).says(&["could not fetch"]);
 }
 
-/// The consent shows everything that decides which program runs, however it is decided.
+/// The consent shows everything that decides which program runs, in any form.
 #[tokio::test(flavor = "multi_thread")]
 async fn consent_shows_everything_that_selects_code_to_run() {
     let world = World::start().await;

@@ -1,8 +1,8 @@
-//! Rules through the real daemon: enforced, explained, tried before they are adopted, reloaded.
+//! Rules with a real daemon: enforced, explained, tried before they are adopted, reloaded.
 
 use super::*;
 
-/// A user's own file: one command is never run, one asks, one runs.
+/// A user's own file: one command never runs, one requires approval, one runs.
 const RULES: &str = "tools:
   run_bash_command:
     deny: ['frobnicate', 'git push']
@@ -16,7 +16,7 @@ async fn with_rules(rules: &str) -> World {
 }
 
 impl World {
-    /// Makes the model call this command once, and returns the result.
+    /// Makes the model run this command once, and returns the result.
     async fn result_of(&self, command: &str, extra: &[&str]) -> String {
         self.model.reply(Reply::tool_call("run_bash_command", json!({ "command": command })).when("Do it"));
         self.model.reply(Reply::text("I see."));
@@ -52,7 +52,7 @@ async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     for phrase in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would add: run_bash_command: git commit"] {
         assert!(output.stdout.contains(phrase), "{phrase:?} is missing in:\n{}", output.stdout);
     }
-    // Quoted as in the README and after `--`, it is the same.
+    // Quoted as in the README and after `--`, the result is the same.
     let quoted = world.ok(["policy", "explain", "rm -rf build"]).await;
     let output = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
@@ -65,8 +65,8 @@ async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     assert_eq!(world.ok(args).await.json()["explanation"]["verdict"], "ask");
 }
 
-/// A model trained for other tools uses their arguments. They are translated before they are judged, shown, audited and
-/// run.
+/// A model trained for other tools uses the arguments of those tools. They are translated before they are evaluated,
+/// shown, audited and run.
 #[tokio::test]
 async fn foreign_arguments_are_translated_before_they_are_judged() {
     let world = with_rules(RULES).await;
@@ -97,7 +97,7 @@ async fn foreign_arguments_are_translated_before_they_are_judged() {
     assert_eq!(args[1], json!({"path": "outputs/.envrc", "content": "x"}));
     assert_eq!(args[2], json!({"command": "echo a > outputs/b", "timeout_s": 120}));
 
-    // The user is asked about the translation, and the explanation is the same.
+    // The user is asked about the translated arguments, and the explanation is the same.
     world.model.reply(Reply::tool_call("write_file", hidden.clone())).reply(Reply::text("No."));
     let mut running = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
@@ -178,7 +178,7 @@ async fn policy_test_judges_earlier_calls_of_the_audit_log() {
     }
     let tried = world.write("new.yaml", "tools: {run_bash_command: {deny: [deploy], patterns: {high_risk: []}}}\n");
     let tried = tried.to_str().unwrap();
-    // Trying rules creates no folder for any session.
+    // Trying rules does not create a folder for any session.
     let workspaces = world.data().join("workspace");
     for session in fs::read_dir(&workspaces).unwrap() {
         fs::remove_dir_all(session.unwrap().path()).unwrap();
@@ -229,7 +229,7 @@ async fn reloaded_rules_apply_and_broken_ones_are_rejected() {
     world.still_serves().await;
 }
 
-/// The rules change between two calls of one turn: the second call is judged by the new ones.
+/// The rules change between two calls in one turn: the second call is evaluated with the new rules.
 #[tokio::test]
 async fn rules_changed_during_a_turn_apply_to_its_next_call() {
     let world = with_rules("tools: {run_bash_command: {deny: [frobnicate]}}\n").await;

@@ -1,11 +1,11 @@
-//! Projects that include instructions, agents, skills and commands, used only if the user trusts them.
+//! Projects that include instructions, agents, skills and commands, which are only used if the user trusts the project.
 
 use super::*;
 
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
 const DEPLOY: &str = "---\nname: deploy\ndescription: How we deploy\n---\nSteps of ours.\n";
 
-/// Texts of the project that a request may contain.
+/// Project texts that a request may contain.
 const WORDS: [&str; 3] = ["Speak like a pirate.", "transfer_to_cook", "How we deploy"];
 
 /// A project with one part of each kind.
@@ -30,7 +30,7 @@ async fn trust(world: &World, project: &str) {
     world.ok(["project", "trust", project]).await;
 }
 
-/// The texts of the project in the last request.
+/// The project texts in the last request.
 fn project_texts(world: &World) -> Vec<&'static str> {
     let request = world.model.requests().last().unwrap().body.to_string();
     WORDS.into_iter().filter(|text| request.contains(text)).collect()
@@ -70,12 +70,12 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     let store = fs::metadata(world.path().join("data/projects/trusted.json")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&store.permissions()) & 0o777, 0o600);
 
-    // Trust survives the daemon, however it ends.
+    // Trust survives the daemon, regardless of how the daemon ends.
     world.daemon.crash().await;
     run(&world, &project).await;
     assert_eq!(project_texts(&world), WORDS);
 
-    // Any changed byte of any file revokes it.
+    // Any changed byte in any file revokes the trust.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY.replace("ours", "0urs"));
     let output = run(&world, &project).await;
     output.says(&["changed since you trusted it (1 file;", "none of it is used"]);
@@ -85,7 +85,7 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     assert_eq!(found["changes"], json!([{"path": "skills/deploy/SKILL.md", "kind": "changed"}]));
     world.ok(["project", "show", &project]).await.shows(&["~ skills/deploy/SKILL.md", "changed since you trusted it"]);
 
-    // Restoring the file restores it.
+    // Restoring the file restores the trust.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
     run(&world, &project).await;
     assert_eq!(project_texts(&world), WORDS);
@@ -141,7 +141,7 @@ async fn trust_is_bound_to_the_folder_and_the_shown_hash() {
     world.write("app/.agentd/instructions.md", "Speak like a pirate.\n");
     world.ok(["project", "trust", &project, "--hash", &hash]).await;
 
-    // Another folder with the same content is another project; another name of the folder is not.
+    // Another folder with the same content is a different project; another name for the folder is not.
     run(&world, &twin).await.says(&["not trusted"]);
     assert_eq!(project_texts(&world), Vec::<&str>::new());
     symlink("app", world.path().join("link")).unwrap();
@@ -183,7 +183,7 @@ async fn project_agent_has_its_own_prompt_and_replaces_no_user_agent() {
         .await
         .shows(&["`researcher` is not used, because the configuration has an agent with this name"]);
 
-    // A session with an agent of a project stops once the project is not trusted any more.
+    // A session with a project's agent stops once the project is no longer trusted.
     world.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
     world.model.respond_with(|request| match tool_texts(request) {
         result if result.contains("no such agent") => Reply::text("Nobody cooks."),
@@ -212,7 +212,7 @@ async fn model_cannot_trust_a_project() {
     let args = ["-C", &writable, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let (results, output) = world.call_all(calls, &args).await;
     assert!(results[..3].iter().all(|result| result.starts_with("E_DENIED")), "{results:#?}");
-    // A command in the sandbox runs, and does not find such a file.
+    // A command in the sandbox runs, but cannot access such a file.
     assert!(!results[3].contains("exit code 0"), "{results:#?}");
     assert!(output.json()["denials"].as_array().unwrap().len() >= 3);
     let after = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());
@@ -267,7 +267,7 @@ async fn hostile_project_files_are_reported_and_skipped() {
     assert!(!world.model.requests().last().unwrap().body.to_string().contains("hunter2"));
     let found = show(&world, &project).await;
     assert_eq!(found["commands"][0], json!({"name": "alias", "text": "Ship it.\n"}));
-    // Skipped files are not part of the hash, and become one when they are usable.
+    // Skipped files are not part of the hash, and become part of it once they are usable.
     fs::remove_file(agentd.join("instructions.md")).unwrap();
     assert_eq!(show(&world, &project).await["trust"], "trusted");
     world.write("app/.agentd/instructions.md", "Speak like a pirate.");

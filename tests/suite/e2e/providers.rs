@@ -1,4 +1,4 @@
-//! Servers with special requirements: their own form of IDs, signatures, reasoning. Each is used by a whole daemon.
+//! Servers with special requirements: their own form of IDs, signatures, reasoning. A whole daemon uses each of them.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn reads(names: &[&str]) -> Reply {
     names.iter().fold(Reply::default(), call)
 }
 
-/// The messages of a request without cache markers, up to the last text, which may be extended later.
+/// The messages in a request without cache markers, up to the last text, which may be extended later.
 pub(super) fn messages(request: &Recorded) -> String {
     let text = request.text.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
     let begin = ["\"messages\":[", "\"input\":["].iter().find_map(|begin| text.find(begin)).unwrap();
@@ -70,7 +70,7 @@ pub(super) fn messages(request: &Recorded) -> String {
     after[..end].trim_end_matches(['"', '}', ']']).to_owned()
 }
 
-/// Asserts that each request begins with all of the previous one.
+/// Asserts that each request begins with the whole previous request.
 #[track_caller]
 pub(super) fn only_grows(server: &ModelServer) {
     let requests = server.requests();
@@ -183,7 +183,7 @@ async fn fork_and_interrupted_turn_continue_with_the_same_bytes() {
         let asked = server.requests().len();
         let running = talk.daemon.spawn_agentctl(["run", "Read more.", "--session", &session]);
         server.wait_until(|counts| counts.requests == asked + 2).await;
-        // The next request may be sent before the result is stored.
+        // The next request may be sent before the result has been stored.
         until("the result is stored", || async {
             let shown = talk.daemon.ok(["sessions", "show", &session, "--json"]).await.stdout;
             (shown.matches("\"tool_result\"").count() >= 3).then_some(())
@@ -207,7 +207,7 @@ async fn another_model_of_the_server_gets_no_ids_of_the_first() {
     talk.turn(&server, "base", "Read.", vec![reads(&["a"]), Reply::text("Done.")]).await;
     let session = talk.session.clone().unwrap();
     server.reply(Reply::text("Done."));
-    // It rejects changed IDs of its own calls. Only this test checks what the other model receives.
+    // The server rejects changed IDs in its own calls. Only this test checks what the other model receives.
     server.lenient();
     talk.daemon.ok(["run", "And now?", "--session", &session, "--model", "=the-other"]).await;
     let requests = server.requests();

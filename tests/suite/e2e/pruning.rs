@@ -1,4 +1,4 @@
-//! Filtered lists of sessions, and the removal of many.
+//! Filtered lists of sessions, and the removal of many sessions.
 
 use super::*;
 
@@ -37,7 +37,7 @@ async fn sessions_are_filtered_and_removed_together() {
     world.agentctl(["sessions", "list", "--status", "asleep"]).await.exits(2);
     world.agentctl(["sessions", "list", "--since", "soon"]).await.exits(2);
 
-    // A waiting and a pinned session are never removed.
+    // Waiting and pinned sessions are never removed.
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a\n"})));
     let waiting = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait"]);
     until("the session is waiting", async || {

@@ -1,8 +1,8 @@
-//! The daemon is repeatedly killed at random while several clients are active. After each kill, everything that it had
-//! acknowledged is checked: events, effects of commands, files, forks, compactions, undo data, questions and deletions.
-//!
-//! - [`work`]: the clients and their model. [`ledger`]: the acknowledgements, and the check against them. [`holdings`]:
-//!   data stored outside the events that has to match them.
+//! The daemon is repeatedly killed at random while several clients are active. After each kill, everything that the
+//! daemon had acknowledged is checked: events, effects of commands, files, forks, compactions, undo data, questions and
+//! deletions.
+//! - [`work`]: the clients and their model. [`ledger`]: the acknowledgements, and their check. [`holdings`]: data
+//!   stored outside the events that has to match the events.
 //!
 //! `make test` kills a few times. `make soak` kills [`KILLS`] times; [`SEED`] repeats a run as far as scheduling
 //! allows.
@@ -35,7 +35,7 @@ const CLIENTS: usize = 4;
 /// Maximum lifetime of the daemon, in milliseconds.
 const LONGEST_LIFE: u64 = 1_500;
 
-/// Number of sessions of earlier rounds that are checked again after each kill.
+/// Number of sessions from earlier rounds that are checked again after each kill.
 const CHECKED_AGAIN: usize = 3;
 
 fn number(name: &str) -> Option<u64> {

@@ -26,7 +26,7 @@ async fn stalled_reader_blocks_no_client_and_loses_no_stored_event() {
     let session = turn.session_id().to_string();
     let mut stalled = slow.subscribe(&session, 0, true).await.unwrap();
     assert!(stalled.event().await.is_some());
-    // From here on, `stalled` is not read until the turn has ended.
+    // From now on, `stalled` is not read until the turn has ended.
     let seen = turn.to_the_end().await;
     assert!(answer(&seen).is_some_and(|text| text == fast_text(DELTAS)), "the answer is complete");
 
@@ -108,7 +108,7 @@ async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let attached = attached.output(Vec::new()).await.exits(0);
     assert!(attached.stdout.contains("One two three four"), "{attached:?}");
     running.output(Vec::new()).await.exits(0);
-    // If no turn is running, it ends at once.
+    // If no turn is running, the command ends immediately.
     let attached = world.ok(["attach", session]).await;
     assert_eq!(attached.stdout, "");
     attached.says(&["no turn is running"]);

@@ -1,5 +1,5 @@
-//! The commands and the picture of `README.md`, taken literally: a command that does not work fails here, as does a new
-//! one without a trial, and an outdated picture.
+//! The commands and the picture in `README.md`, taken literally: the test fails on a command that does not work, on a
+//! new command without a trial, and on an outdated picture.
 
 const PAGE: &str = include_str!("../../../README.md");
 const MAKEFILE: &str = include_str!("../../../Makefile");
@@ -8,12 +8,12 @@ const MAKEFILE: &str = include_str!("../../../Makefile");
 const ROWS: u16 = 70;
 const COLUMNS: u16 = 100;
 
-/// The way in which a line of the page is tested.
+/// The way in which a line on the page is tested.
 #[derive(Clone, Copy)]
 enum Trial {
     /// Run unchanged; the output contains this text.
     Runs(&'static str),
-    /// Run with these replacements, as a user would make them; the output contains this text.
+    /// Run with these replacements, which a user would make; the output contains this text.
     With(&'static [(&'static str, &'static str)], &'static str),
     /// Run at a terminal, where a chat opens.
     Chat,
@@ -26,7 +26,7 @@ use Trial::{Chat, Made, Runs, Untried, With};
 
 use super::*;
 
-/// All command lines of the page, in order.
+/// All command lines on the page, in order.
 const LINES: [(&str, Trial); 19] = [
     ("git clone … agentd && cd agentd", Untried("it is where this test is from")),
     ("make chat", Made("chat")),
@@ -52,14 +52,14 @@ const LINES: [(&str, Trial); 19] = [
     ("agentctl sessions list; agentctl doctor", Runs("all sessions can be read")),
 ];
 
-/// The command lines of the page, without comments.
+/// The command lines on the page, without comments.
 fn commands() -> Vec<String> {
     let blocks = PAGE.split("\n```").skip(1).step_by(2).filter(|block| !block.starts_with("text\n"));
     let lines = blocks.flat_map(|block| block.lines().skip(1));
     lines.map(|line| line.split(" # ").next().unwrap().trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
-/// The picture of the page.
+/// The picture on the page.
 fn picture() -> &'static str {
     PAGE.split_once("\n```text\n").unwrap().1.split("\n```").next().unwrap()
 }
@@ -93,7 +93,7 @@ impl Reader {
         .exits(0);
     }
 
-    /// Runs a line of shell in the folder.
+    /// Runs a shell line in the folder.
     async fn types(&self, line: &str) -> Output {
         let mut command = self.home.command("sh");
         let programs = program("agentctl").parent().map(Path::to_owned).unwrap();
@@ -181,7 +181,7 @@ async fn every_readme_command_works() {
     }
 }
 
-/// A shell line that runs in the folder, with the programs of this build.
+/// A shell line that runs in the folder, with the binaries of this build.
 fn in_folder(folder: &Path, line: &str) -> String {
     let programs = program("agentctl").parent().map(Path::to_owned).unwrap();
     format!("cd '{}' && export PATH='{}':\"$PATH\" && {line}", folder.display(), programs.display())
@@ -215,7 +215,7 @@ async fn readme_picture_matches_the_real_screen() {
     assert!(!differ(), "README.md differs from the actual output:\n\n{shown}\n");
 }
 
-/// Replaces all numbers and units of time in a line.
+/// Replaces all numbers and time units in a line.
 fn without_numbers(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line.trim_end();
@@ -248,7 +248,7 @@ impl Screen {
         Self { terminal, parser: vt100::Parser::new(ROWS, COLUMNS, 0) }
     }
 
-    /// Waits for a text, and processes all output up to it. Non-ASCII characters are not decoded.
+    /// Waits for a text, and processes all output up to that text. Non-ASCII characters are not decoded.
     #[track_caller]
     fn sees(&mut self, text: &str) {
         let before = self.terminal.sees(text);

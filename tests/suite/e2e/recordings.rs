@@ -1,4 +1,4 @@
-//! Recordings: made from sessions, replayed without a model, tools and network, and compared with expectations.
+//! Recordings: made from sessions, replayed without a model, tools or network, and compared with expectations.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -58,7 +58,7 @@ async fn replay_needs_no_model_and_changes_nothing() {
 #[tokio::test]
 async fn replay_on_another_daemon_shows_a_changed_prompt() {
     let (_world, file) = recorded().await;
-    // Another machine, where the model's address is unreachable.
+    // Another host, on which the model's URL is unreachable.
     let other = TempDaemon::start("http://127.0.0.1:9/v1").await;
     other.write("project/AGENTS.md", "Be brief.\n");
     let folder = other.path().join("project").display().to_string();
@@ -138,7 +138,7 @@ async fn test_folder_reports_passes_and_failures() {
     assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
 }
 
-/// A test file may come from someone else: it names what it needs, and the command line permits it.
+/// A test file may come from another author: it names what it needs, and the command line permits it.
 #[tokio::test]
 async fn live_test_is_limited_by_the_command_line() {
     let (world, file) = recorded().await;
@@ -167,7 +167,7 @@ async fn live_test_is_limited_by_the_command_line() {
     assert_eq!((notes("project"), notes("tests/fixture")), ("old words\n".to_owned(), "old words\n".to_owned()));
     test("fixture", &["--approve", "--writable"]).await;
     assert_eq!(notes("tests/fixture"), "new words\n");
-    // A recording must be in the folder of its test, and links do not change that.
+    // A recording must be in the folder of its test, even if it is reached through links.
     symlink(&file, folder.join("far.jsonl")).unwrap();
     world.write("tests/far.yaml", "{}\n");
     let output = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
@@ -210,7 +210,7 @@ async fn session_with_subagents_can_be_recorded_and_replayed() {
         let is_subagent = is_subagent(request);
         let all = request.messages().iter().map(ToString::to_string).collect::<String>();
         match (is_subagent, request.last_role()) {
-            // It is asked for more detail.
+            // The subagent is asked for more detail.
             (true, _) if all.contains("second part") && !all.contains("Short.") => Reply::text("Short."),
             (true, _) => Reply::text(report.clone()),
             (false, "tool") => Reply::text("All parts are done."),

@@ -1,8 +1,8 @@
-//! Parts of requests that a server rejects, in any wording: left out for one attempt, reported, remembered.
+//! Parts of requests that a server rejects, in any wording: omitted for one attempt, reported, remembered.
 
 use super::{wires::RED, *};
 
-/// Error messages of servers, including one that cannot be anticipated.
+/// Error messages from servers, including one that cannot be anticipated.
 const WORDS: [(u16, &str); 9] = [
     (400, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
     (404, "No endpoints found that support image input"),
@@ -15,7 +15,7 @@ const WORDS: [(u16, &str); 9] = [
     (400, "Zażółć gęślą jaźń"),
 ];
 
-/// A daemon whose model can be replaced by another one of the same server.
+/// A daemon whose model can be replaced with another model on the same server.
 struct World {
     model: ModelServer,
     daemon: TempDaemon,
@@ -49,7 +49,7 @@ impl World {
         self.daemon.agentctl(args.iter().chain(more)).await
     }
 
-    /// Runs a turn, and returns its requests.
+    /// Runs a turn, and returns the output and the requests.
     async fn asked(&self, text: &str, more: &[&str]) -> (Output, Vec<Recorded>) {
         let before = self.model.requests().len();
         let output = self.run(text, more).await.exits(0);
@@ -102,11 +102,11 @@ async fn pictures(wire: &'static str) {
         assert!(asked.len() == 1 && !shows(&asked[0]) && asked[0].text.contains("red.png"), "{message}");
         assert!(warnings(&output, "pictures_not_shown").is_empty() && warnings(&output, "model_retry").is_empty());
     }
-    // Another model of the same server accepts pictures.
+    // Another model on the same server accepts pictures.
     world.choose("sees").await;
     let (_, asked) = world.asked("Which colour?", &["--file", &red]).await;
     assert!(asked.len() == 1 && shows(&asked[0]));
-    // A single rejected picture is remembered individually. After two of them, the model gets no pictures.
+    // A single rejected picture is remembered individually. After two rejections, the model gets no pictures.
     world.choose("m-8").await;
     world.wait_until_stored("without_pictures").await;
     world.restart().await;
@@ -168,7 +168,7 @@ async fn refused_tools_move_into_the_text() {
         world.restart().await;
         let (_, asked) = world.asked("What time is it?", &[]).await;
         assert!(asked.len() == 2 && asked.iter().all(|request| tools(request).is_empty()), "{wire}");
-        // Another model of the same server, with unrelated server errors, is retried as usual.
+        // Another model on the same server, with unrelated server errors, is retried as usual.
         world.choose("fails").await;
         world.model.respond_with(|_| Reply::refusal(500, "out of memory"));
         let failed = world.run("What time is it?", &[]).await;
@@ -206,7 +206,7 @@ async fn single_refused_tool_is_omitted_alone() {
             assert_eq!(tools(&asked[1]).len() + 1, tools(&asked[0]).len(), "{wire} {form}");
             let left_out = warnings(&output, "tool_left_out");
             assert!(left_out.len() == 1 && left_out[0].contains("read_file"), "{wire} {form}: {left_out:?}");
-            // After the second rejection, it is remembered, and not reported again.
+            // After the second rejection, the limitation is remembered, and not reported again.
             for requests in [2, 1] {
                 let (output, asked) = world.asked("Hello", &[]).await;
                 assert_eq!((asked.len(), warnings(&output, "tool_left_out").len()), (requests, 0), "{wire} {form}");

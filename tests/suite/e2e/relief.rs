@@ -16,7 +16,7 @@ async fn results_moved_to_files_are_reported_with_the_cause() {
     for part in ["a", "b", "c"] {
         world.model.reply(Reply::tool_call("read_file", json!({"path": format!("/project/{part}.txt")})));
     }
-    // After that, the window is nearly full, as counted by the server.
+    // Afterwards, the window is nearly full, as counted by the server.
     let usage = json!({"prompt_tokens": 28_500, "completion_tokens": 2, "total_tokens": 28_502});
     world.model.reply(Reply { usage: Some(usage), ..Reply::text("Read.") });
     let first = world.ok(["run", "Read them.", "-C", &project, "--output", "json"]).await.json();

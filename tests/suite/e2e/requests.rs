@@ -1,9 +1,9 @@
-//! Snapshots of what the model saw, in full, at important points. A changed snapshot changes the input of every model:
-//! review it like code.
+//! Complete snapshots of what the model received, at important points. A changed snapshot changes the input of every
+//! model: review it like code.
 
 use super::{Events as _, *};
 
-/// A request in readable form. Constant parts (tool descriptions) are reduced to names, and variable ones (IDs, times)
+/// A request in readable form. Constant parts (tool descriptions) are reduced to names, and variable parts (IDs, times)
 /// are removed.
 fn readable(request: &Recorded, session: &str) -> String {
     let tools = request.body["tools"].as_array().into_iter().flatten();
@@ -27,7 +27,7 @@ fn readable(request: &Recorded, session: &str) -> String {
     without_time(&text.replace(session, "SESSION"))
 }
 
-/// Removes times that only depend on when the test ran.
+/// Removes times that only depend on when the test runs.
 fn without_time(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -39,7 +39,7 @@ fn without_time(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Sends a message. Returns the session and the requests to the model.
+/// Sends a message. Returns the session and the model requests.
 async fn says(world: &World, session: SessionChoice, text: &str) -> (String, Vec<Recorded>) {
     asks(world, turn(session, text)).await
 }
@@ -102,7 +102,7 @@ async fn last_request_of_a_turn_matches_its_snapshot() {
     insta::assert_snapshot!("last_request_of_a_turn", readable(&requests[1], &session));
 }
 
-/// Guides of users, uploaded files, and text added while a turn waits for an answer.
+/// Guides from users, uploaded files, and text added while a turn waits for an answer.
 #[tokio::test]
 async fn requests_with_guides_uploads_and_steering_match_snapshots() {
     let world = World::start().await;
@@ -131,7 +131,7 @@ async fn requests_with_guides_uploads_and_steering_match_snapshots() {
     insta::assert_snapshot!("with_memory_skills_and_uploads", without_home(&world, &readable(&requests[0], &session)));
     insta::assert_snapshot!("with_words_that_were_added", without_home(&world, &readable(&requests[1], &session)));
 
-    // The next turn sends all of it again, in the same place, except what was only true then.
+    // The next turn sends everything again, in the same position, except for what was only valid in the previous turn.
     world.model.reply(Reply::text("In blue."));
     let (_, requests) = says(&world, on(), "Which ink was it?").await;
     insta::assert_snapshot!("in_the_turn_behind_them", without_home(&world, &readable(&requests[0], &session)));

@@ -1,4 +1,4 @@
-//! Resuming at a terminal: the list of sessions, a new session in addition to the old one, and the last session of a
+//! Resuming at a terminal: the list of sessions, a new session in addition to the old one, and the last session in a
 //! folder.
 
 use super::*;
@@ -19,7 +19,7 @@ async fn session_chosen_from_the_list_can_be_continued() {
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
     terminal.sees_last("last here: Mend the roof");
     terminal.says("/resume");
-    // Sessions of this folder come first, although another one was used later.
+    // Sessions in this folder come first, although another session was used later.
     let list = terminal.sees("Sail away");
     let (roof, barn) = (list.find("Mend the roof").unwrap(), list.find("Paint the barn").unwrap());
     assert!(roof < barn, "{list}");
@@ -33,7 +33,7 @@ async fn session_chosen_from_the_list_can_be_continued() {
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
 
-    // Esc selects nothing. A new session knows nothing of the previous one, which is kept.
+    // Esc selects nothing. A new session contains nothing from the previous one, which is kept.
     terminal.says_for("/resume", "leaves)");
     terminal.presses("\u{1b}");
     terminal.prompt();

@@ -1,8 +1,8 @@
-//! Removal of data that was unused for long, by command and across crashes; and the disk usage.
+//! Removal of data that has not been used for a long time, by command and across crashes; and the disk usage.
 
 use super::*;
 
-/// Settings with which sessions are old after a second.
+/// Settings that make sessions old after a second.
 const SOON: &str = "sessions: {idle_unload: 50ms}
 retention: {every: never, workspaces: 1s, outputs: 1s, results: 1s, undo: 1s}
 ";
@@ -70,7 +70,7 @@ async fn clean_removes_old_files_and_the_session_stays_usable() {
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
     world.ok(["run", "--session", &id, "Go on"]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["outputs/ (1 file)"]);
-    // The session gets its files again when it needs some.
+    // The session gets new files when it needs them.
     world.ok(["run", "--session", &id, "Another report", "--on-interrupt", "approve"]).await;
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
@@ -119,7 +119,7 @@ async fn kill_during_cleaning_does_no_harm() {
         }
         old_enough(&world, 1).await;
         let cleaning = world.spawn_agentctl(["clean"]);
-        // At some point during the removal, a little later in each round.
+        // Killed at some point during the removal, a little later in each round.
         let left = 300 - 80 * round as usize;
         until("removal has started or finished", || async {
             let files = fs::read_dir(&folder).map_or(0, Iterator::count);
@@ -141,7 +141,7 @@ async fn kill_during_cleaning_does_no_harm() {
     world.still_serves().await;
 }
 
-/// Killed during a deletion, the daemon has no partial session, and none of its files after the next start.
+/// If the daemon is killed during a deletion, no partial session and none of its files remain after the next start.
 #[tokio::test]
 async fn interrupted_deletion_is_finished_at_the_next_start() {
     let mut world = world().await;
@@ -183,7 +183,7 @@ async fn truncated_audit_log_is_detected_without_its_head_file() {
     world.agentctl(["audit", "verify"]).await.exits(1).shows(&["missing"]);
     has_all(&world.log(), &["WARN", "the audit log changed since the last run: lines "]);
 
-    // A damaged log stays damaged, whatever follows.
+    // A damaged log stays damaged, regardless of later entries.
     world.daemon.restart().await;
     world.agentctl(["audit", "verify"]).await.exits(1);
 }

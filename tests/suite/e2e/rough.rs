@@ -1,7 +1,8 @@
 //! Adverse conditions other than input: a disk that rejects writes, stopped and continued processes, thousands of
 //! vanishing clients, many concurrent starts, and a crash while very many questions are pending.
 //!
-//! `make test` runs the long ones with small numbers, `make soak` with those in [`CLIENTS`] and [`QUESTIONS`].
+//! `make test` runs the long tests with small numbers, and `make soak` with the numbers in [`CLIENTS`] and
+//! [`QUESTIONS`].
 
 use std::{
     collections::BTreeSet,
@@ -37,11 +38,11 @@ fn number(name: &str, usual: usize) -> usize {
     std::env::var(name).map_or(usual, |value| value.parse().expect("a number"))
 }
 
-/// Files that cannot be changed, even by root, until this is dropped.
+/// Files that cannot be changed, even by root, until this value is dropped.
 struct Unchangeable(Vec<PathBuf>);
 
 impl Unchangeable {
-    /// Returns `None` if the file system or the user does not support that.
+    /// Returns `None` if the file system or the user's rights do not support immutable files.
     fn make(files: Vec<PathBuf>) -> Option<Self> {
         let made = geteuid().is_root() && chattr("+i", &files);
         if !made {
@@ -139,7 +140,7 @@ async fn daemon_continues_its_turn_after_sigstop() {
     running.event("item_delta").await;
     world.daemon.signal(Signal::SIGSTOP);
     stopped(world.daemon.pid()).await;
-    // Clients get an error meanwhile, after waiting for some seconds.
+    // While the daemon is stopped, clients get an error after waiting for some seconds.
     world.daemon.agentctl(["status"]).await.exits(3).says(&["does not answer"]);
     world.daemon.signal(Signal::SIGCONT);
     let (_, before) = running.event("turn_ended").await;
@@ -151,7 +152,7 @@ async fn daemon_continues_its_turn_after_sigstop() {
 #[tokio::test]
 async fn stopped_client_blocks_no_other_and_catches_up_after_sigcont() {
     let world = World::start().await;
-    // Much more than fits into the buffers between the two.
+    // Much more than fits into the buffers between daemon and client.
     let text: String = (0..60_000).map(|number| format!("{number} ")).collect();
     world.model.reply(Reply::deltas(["begun. ".to_owned(), text.clone()]).delay_ms(300).when("Count"));
     let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
@@ -184,7 +185,7 @@ fn memory(pid: u32) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
-    /// Below the limit of open files of a process.
+    /// Number of concurrent clients, below the process's limit on open files.
     const AT_ONCE: usize = 200;
     /// Permitted growth of the memory, in KiB: caches that fill once.
     const ROOM: u64 = 24 << 10;
@@ -297,7 +298,7 @@ async fn pending_questions_survive_a_kill_and_are_answered_once() {
     let all: Vec<InterruptId> = before.into_iter().collect();
     let (first, second) = (&one, &other);
     for some in all.chunks(AT_ONCE) {
-        // Two clients answer at the same time: one of them is accepted.
+        // Two clients answer at the same time: one answer is accepted.
         let answered = some.iter().map(|id| async move {
             let (approved, rejected) =
                 tokio::join!(first.answer(*id, &Answer::Approve, "one"), second.answer(*id, &Answer::Approve, "other"));

@@ -1,4 +1,4 @@
-//! Network routes: this machine is reached directly, everything else through the configured proxies.
+//! Network routes: this host is reached directly, all others through the configured proxies.
 
 use agentd_testkit::{
     collector::Collector,
@@ -12,7 +12,7 @@ use super::{
     *,
 };
 
-/// A home with this proxy for everything.
+/// A home with this proxy for all requests.
 fn behind(proxy: &TestProxy) -> TempHome {
     let mut home = TempHome::new();
     home.set("all_proxy", format!("http://me:s3cret@{}", proxy.place()));

@@ -1,8 +1,8 @@
-//! Selection of models: by the subject of a turn, and as a fallback if a server does not respond.
+//! Model selection: by the subject of a turn, and as a fallback if a server does not respond.
 
 use super::*;
 
-/// The model and the rule of each selection in the lines of a run.
+/// The model and the rule of each selection in the output lines of a run.
 fn choices(lines: &[Value]) -> Vec<(String, String)> {
     let chosen = lines.iter().filter(|line| matches!(line["type"].as_str(), Some("turn_started" | "model_chosen")));
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -47,7 +47,7 @@ async fn turn_about_code_uses_the_code_model_and_reports_why() {
 #[tokio::test]
 async fn fallback_model_continues_if_the_balance_is_exhausted() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
-    // A call first, so that the turn is running when its server breaks.
+    // A call comes first, so that the turn is running when its server breaks.
     base.reply(Reply::tool_call("list_dir", json!({"path": "."})));
     base.default_reply(Reply::refusal(402, "Insufficient balance"));
     spare.default_reply(Reply::text("Spare here."));

@@ -1,4 +1,4 @@
-//! `agentctl run`, as scripts rely on it.
+//! `agentctl run`, with the behaviour that scripts rely on.
 
 use super::{Events as _, *};
 
@@ -17,7 +17,7 @@ const RESULT_KEYS: [&str; 12] = [
     "usage",
 ];
 
-/// Asserts the keys of every result; a failed one also has its error.
+/// Asserts the keys of a result; a failed result also has an error.
 #[track_caller]
 fn check_result(result: &Value, stop_reason: &str) {
     let mut found = keys(result);
@@ -144,7 +144,7 @@ async fn wrong_usage_exits_with_2() {
     world.agentctl(["run", "Hi", "--file", "/none"]).await.exits(2).says(&["/none", "hint:"]);
     world.agentctl(["run", "Hi", "--on-interrupt", "ask"]).await.exits(2).says(&["terminal", "hint:"]);
     world.agentctl(["run", "Hi", "--session", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
-    // Programs get a result anyway.
+    // Scripts get a result anyway.
     for wrong in [["--model", "huge"], ["--max-steps", "0"], ["--session", "ffff"]] {
         let output = world.agentctl([&["run", "Hi", "--output", "json"][..], &wrong].concat()).await.exits(2);
         let result = output.json();
@@ -185,13 +185,13 @@ async fn missing_approval_exits_with_5() {
     let failed = world.agentctl(["run", "Write", "--on-interrupt", "fail", "--output", "json"]).await.exits(5).json();
     check_result(&failed, "denied");
     assert_eq!(failed["denials"][0]["tool"], "write_file");
-    // Without a user to ask, it is denied, and the model is notified.
+    // Without a user to ask, the call is denied, and the model is notified.
     world.model.reply(write()).reply(Reply::text("Then not."));
     let denied = world.agentctl(["run", "Write", "--output", "json"]).await.exits(5).json();
     check_result(&denied, "completed");
     assert_eq!((&denied["text"], &denied["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("refused"));
-    // With approval in advance, it runs.
+    // With approval in advance, the call runs.
     world.model.reply(write()).reply(Reply::text("Written."));
     let approved = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.json();
     assert_eq!(approved["files"], json!([{"path": "outputs/a.txt", "change": "created"}]));
@@ -229,7 +229,7 @@ async fn cancelled_run_exits_with_130() {
     let lines = output.json_lines();
     check_result(lines.last().unwrap(), "cancelled");
     assert_eq!(lines[lines.len() - 2]["type"], "turn_ended");
-    // The model does not keep working for nothing.
+    // The model does not continue working unnecessarily.
     world.model.wait_until(|counts| counts.dropped == 1).await;
     world.still_serves().await;
 }
@@ -249,8 +249,8 @@ async fn closed_output_pipe_is_not_an_error() {
     .await;
 }
 
-/// Effect of `--if-busy` while a turn of the session waits for an answer. Returns the outputs of that turn and of the
-/// other.
+/// Tests `--if-busy` while a turn in the session waits for an answer. Returns the outputs of that turn and of the other
+/// turn.
 async fn beside_a_turn(argument: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
     let world = World::start().await;
     let which = Reply::tool_call("ask_human", json!({"question": "Which one?"}));
@@ -317,7 +317,7 @@ async fn failed_command_is_shown_as_failed_everywhere() {
     }
 }
 
-/// The value of this key at any depth.
+/// The value under this key at any depth.
 fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields.get(key).or_else(|| fields.values().find_map(|inner| find(inner, key))),
@@ -343,7 +343,7 @@ async fn wait_returns_the_result_of_a_detached_run() {
     world.ok(["run", "Hang", "--session", &session, "--detach"]).await;
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);
-    // A run that is stopped before it listens reports that the daemon is gone.
+    // A client that has not subscribed when the daemon stops would report that the daemon is gone.
     until_true("the client is subscribed", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["still running"]);

@@ -1,5 +1,5 @@
-//! Commands of real turns in the sandbox: what they cannot reach, what they still can, which environment they see, and
-//! what they leave behind.
+//! Commands in real turns in the sandbox: what they cannot access, what they still can access, which environment they
+//! receive, and what they leave behind.
 
 use std::net::TcpListener;
 
@@ -54,7 +54,7 @@ impl World {
         result
     }
 
-    /// Asserts that the command fails, and reveals nothing of the secret.
+    /// Asserts that the command fails, and does not reveal any part of the secret.
     pub(super) async fn barred(&self, command: &str) -> String {
         let result = self.sh(command).await;
         let failed = result.starts_with("exit code ") && !result.starts_with("exit code 0");
@@ -63,7 +63,7 @@ impl World {
     }
 }
 
-/// Number of processes with this argument, seen from outside.
+/// Number of processes with this argument, counted outside the sandbox.
 pub(super) fn named(word: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
@@ -73,7 +73,7 @@ pub(super) fn named(word: &str) -> usize {
     processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())).count()
 }
 
-/// Children of the daemon, whatever program they run now.
+/// Children of the daemon, regardless of the program that they now run.
 pub(super) fn children(daemon: u32) -> Vec<String> {
     fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"))
         .unwrap_or_default()
@@ -124,7 +124,7 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
     assert_eq!(fs::read_to_string(outside.path().join("diary")).unwrap(), SECRET);
     assert!(!outside.path().join("new").exists() && !world.path().join("new").exists());
     assert_eq!(world.read("notes.txt"), "plain");
-    // Its own files can be changed, and the changes persist.
+    // The session's own files can be changed, and the changes persist.
     world.allowed("echo made > \"$PROJECT/made\" && echo made > /outputs/made").await;
     assert_eq!(fs::read_to_string(project(&world).join("made")).unwrap(), "made\n");
     world.still_serves().await;
@@ -232,7 +232,7 @@ async fn commands_see_the_environment_of_their_client() {
     for seen in ["LANG=de_DE.UTF-8", "TZ=Asia/Tokyo", "COLOUR=red", &format!("PATH={path}"), "HOME=", "WORKSPACE="] {
         assert!(result.lines().any(|line| line.starts_with(seen)), "{seen} is missing in {result}");
     }
-    // Long values, since the random names of temporary folders may contain short ones.
+    // Long values, since the random names of temporary folders may contain short values.
     let values = ["secret-token-value", "secret-key-value", "other-client-value", "value-of-the-daemon"];
     let names = ["OTHER", "LD_PRELOAD", "SSH_AUTH_SOCK", "BASH_ENV", "MODEL_BASIC", "AGENTD_"];
     for unseen in values.iter().chain(&names) {
@@ -300,7 +300,7 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     assert_eq!(check["state"], "warn", "{check}");
     assert!(check["message"].as_str().unwrap().contains("no namespaces"), "{check}");
 
-    // A read-only command asks if nothing would enforce that, and runs if the kernel does.
+    // A read-only command requires approval if nothing would enforce the restriction, and runs if the kernel does.
     for (agentd_yaml, asks) in [("", false), ("sandbox: {mode: 'off'}", true)] {
         let asking = world(agentd_yaml).await;
         asking.script_command("ls");
@@ -321,7 +321,7 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     assert!(check["message"].as_str().unwrap().contains("off"), "{check}");
 }
 
-/// Returns true if a program is in the search path of commands.
+/// Returns true if a program is in the search path for commands.
 fn installed(name: &str) -> bool {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(name).exists())
 }
@@ -329,7 +329,7 @@ fn installed(name: &str) -> bool {
 #[tokio::test]
 async fn common_build_tools_work_in_the_sandbox() {
     let (model, mut home) = TempHome::with_server().await;
-    // Tools of the user who runs the tests are outside this home, wherever they are.
+    // Tools that the user running the tests has installed are outside this home, wherever they are.
     let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {
         let folder = std::env::var_os(name).map_or_else(|| own.join(usual), PathBuf::from);
@@ -364,7 +364,7 @@ async fn common_build_tools_work_in_the_sandbox() {
             assert!(result.starts_with("exit code 0") && result.contains(expected), "{command}: {result}");
         }
     }
-    // Its files have the same permissions as if the user had created them.
+    // The command's files have the same permissions as if the user had created them.
     let made =
         world.allowed("cd \"$PROJECT\" && umask && mkdir new && touch new/file && stat -c %a new new/file").await;
     assert!(made.contains("0022\n755\n644"), "{made}");
@@ -376,7 +376,7 @@ async fn commands_and_tools_use_the_same_project_path() {
     let world = world("").await;
     world.allowed("echo x > /project/made && cmp made \"$PROJECT/made\" && test \"$PWD\" = /project").await;
     assert!(Path::new(&project(&world)).join("made").exists());
-    // The last command and the exit code are fine, but the error is reported anyway.
+    // The last command and the exit code are fine, but the error is still reported.
     let result = world.allowed("echo x > outputs/made; true").await;
     assert_eq!(result.matches("[commands start in the project").count(), 1, "{result}");
     let result = world.allowed("echo x > /outputs/made; cat /project/missing || true").await;

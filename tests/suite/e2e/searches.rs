@@ -1,5 +1,5 @@
-//! Searches read what `read_file` reads, and report everything that they skipped. A path that is shown to a model
-//! identifies its file, whatever characters its name has.
+//! Searches read the files that `read_file` reads, and report everything that they skipped. A path that is shown to a
+//! model identifies its file, regardless of the characters in the name.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn wide(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-/// A call with a path.
+/// A call with a path argument.
 fn on(tool: &'static str, path: &str, more: Value) -> (&'static str, Value) {
     let mut arguments = json!({ "path": path });
     arguments.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
@@ -134,7 +134,7 @@ async fn texts_and_archives_are_searched_like_documents() {
     assert!(!results[0].contains("f.rs") && !results[0].contains("skills/"), "{}", results[0]);
 }
 
-/// Names that are easily mistaken for `a b.txt`, or for a message of the daemon.
+/// Names that are easily mistaken for `a b.txt`, or for a message from the daemon.
 const ODD: [&str; 8] = [
     "a\u{a0}b.txt",
     "a\u{202f}b.txt",

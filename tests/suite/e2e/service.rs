@@ -1,4 +1,4 @@
-//! `agentctl service`: its units, its calls of systemd, and a daemon started by its socket.
+//! `agentctl service`: its units, its systemd calls, and a daemon started by its socket.
 
 use super::*;
 
@@ -28,7 +28,7 @@ impl Home {
         self.0.path().join(".config/systemd/user").join(name)
     }
 
-    /// Calls of systemd since the last check, except queries.
+    /// Systemd calls since the last check, except queries.
     fn manager_calls(&self) -> Vec<String> {
         let all = self.0.read("calls");
         let _ = fs::remove_file(self.0.path().join("calls"));
@@ -66,7 +66,7 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
     home.0.ok(["service", "install", "--force"]).await;
     assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), service);
     assert_eq!(home.manager_calls(), [reload, restart, enabled]);
-    // Another socket replaces the first.
+    // Another socket replaces the first socket.
     let other = home.0.path().join("other.sock").display().to_string();
     home.0.ok(["service", "install", "--socket", &other]).await;
     assert_eq!(home.manager_calls(), [reload, stop, enabled]);
@@ -151,7 +151,7 @@ async fn missing_systemd_is_reported_with_a_hint() {
     home.ok(["service", "uninstall", "--force"]).await.says(&["only the files are removed"]);
 }
 
-/// Returns true if a program of systemd is installed, which some machines lack.
+/// Returns true if a systemd program is installed, which is not the case on all hosts.
 fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }

@@ -1,5 +1,5 @@
-//! Variables of a shell for models that the daemon was not started with, and the configuration in force: reported to
-//! the user, without any secret.
+//! Shell variables for models that the daemon was not started with, and the configuration in force: reported to the
+//! user, without any secret.
 
 use super::*;
 
@@ -43,7 +43,7 @@ async fn missing_variables_are_reported_until_a_restart() {
     let json = daemon.json(["status"]).await;
     assert_eq!(json["environment"][0]["variables"], json!(["MODEL_BASIC_BASE_URL", "MODEL_BASIC_API_KEY"]), "{json:#}");
 
-    // The next daemon has them. A changed value is reported again.
+    // The next daemon has these variables. A changed value is reported again.
     daemon.ok(["stop"]).await;
     daemon.ok(["start"]).await;
     for output in [greeting(&daemon), status(&daemon).await.stdout] {

@@ -1,4 +1,4 @@
-//! Approved calls are those that were shown: completely, every character, even after an edit, and to every client.
+//! Approved calls are those that were shown: completely, with every character, even after an edit, and to every client.
 
 use super::*;
 
@@ -57,7 +57,7 @@ async fn approval_can_show_the_complete_call() {
     let question = terminal.sees("view all");
     let counted = question.split_once(" more lines").unwrap().0.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap();
     let rows = question.matches("+line ").count();
-    // Three lines come before those of the file.
+    // Three lines precede the lines of the file.
     assert_eq!(counted + rows, 901, "{question}");
     terminal.presses("v");
     terminal.sees_all(&["+line 900", "+rm -rf ~/hidden", "view all"]);
@@ -90,7 +90,7 @@ async fn edited_call_is_shown_before_it_runs_and_in_all_reports() {
     let shown = world.ok(["sessions", "show", session]).await.stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
-    // An answer from another client shows the same text. With `--preview`, it only shows that.
+    // An answer from another client shows the same text. With `--preview`, only the text is shown.
     world.model.reply(command).reply(Reply::text("It is done."));
     let (running, interrupt) = waiting(&world).await;
     let edit = ["edit", "--args", r#"{"command": "echo again\u001b[2J > outputs/b"}"#];
@@ -166,7 +166,7 @@ async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
     check(&json.stdout, r"a\u009bb\u202ec\u200bd");
     assert!(json.json()["files"][0]["diff"].as_str().unwrap().contains(unseen), "{}", json.stdout);
 
-    // The title, wherever it appears: in lists, and in a question of the session.
+    // The title, wherever it appears: in lists, and in a question in the session.
     world.ok(["sessions", "rename", session, unseen]).await;
     check(&world.daemon.ok(["sessions", "list"]).await.stdout, seen);
     check(&world.daemon.ok(["sessions", "show", session]).await.stdout, seen);
@@ -189,7 +189,7 @@ async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
     check(&world.daemon.ok(["audit", "--session", session]).await.stdout, seen);
 }
 
-/// A pipe may lead to a terminal, and a terminal may not be recognised as one.
+/// A pipe may lead to a terminal, and a terminal may not be recognised as a terminal.
 #[tokio::test]
 async fn output_contains_no_terminal_escapes_in_any_format() {
     let world = World::start().await;
@@ -247,7 +247,7 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
     assert!(!seen.contains("large_tool_results") && !seen.contains("read_file"), "{}", &seen[seen.len() - 600..]);
 
-    // A file that was read, and the answer of a subagent.
+    // A file that was read, and a subagent's answer.
     let path = format!("outputs/{}.txt", "a");
     let session = world.last_session().await;
     let folder = world.data().join("workspace").join(&session);

@@ -61,7 +61,7 @@ async fn skill_script_is_confined_by_the_sandbox() {
     assert!(listener.accept().is_err(), "a connection was accepted");
     assert_eq!(children(world.daemon.pid()), before);
     assert_eq!(fs::read_to_string(project(&world).join("report")).unwrap(), "made\n");
-    // Its changes in the project can be undone like any others.
+    // The script's changes in the project can be undone like any other changes.
     world.ok(["undo", &session]).await;
     assert!(!project(&world).join("report").exists());
 }

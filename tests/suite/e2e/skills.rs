@@ -1,4 +1,4 @@
-//! Skills: loaded when they are relevant, checked, added, and their packages installed with consent.
+//! Skills: loaded when relevant, checked, added, and their packages installed with consent.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -77,7 +77,7 @@ async fn mention_or_file_type_loads_a_skill() {
     let file = world.path().join("2025.tax");
     let handed = world.ok(["run", "See", "--file", file.to_str().unwrap(), "--output", "json"]).await.json();
     assert!(skills(&handed) && tail(&world).contains("For work on uploads/2025.tax"), "{}", tail(&world));
-    // Changed since: the next mention loads the current version.
+    // Changed in the meantime: the next mention loads the current version.
     world.write("config/skills/tax/reference/rates.md", "Twenty of a hundred, from now on.\n");
     let session = mentioned["session_id"].as_str().unwrap();
     world.ok(["run", "Again @tax", "--session", session]).await;
@@ -183,7 +183,7 @@ async fn oversized_skill_catalogue_is_shortened_and_listed_as_such() {
         assert_eq!(is_listed, skill["shown"] != "none", "{name}");
     }
     world.ok(["skills", "list", "--session", "last"]).await.shows(&["shortened", "when mentioned"]);
-    // Own skills that exceed the catalogue: the user is notified at once.
+    // The user's own skills that exceed the catalogue: the user is notified immediately.
     for number in 0..90 {
         let front = format!("---\nname: b{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
         world.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
@@ -404,7 +404,7 @@ async fn undeclared_packages_are_requested_when_missing() {
         let command = format!("python skills/tax/scripts/{script}.py");
         ("run_bash_command", json!({"command": command, "timeout_s": 60}))
     };
-    // One by one, like a model that reads each result.
+    // One by one, as by a model that reads each result.
     let steps = [run("run"), run("liar"), run("run")];
     world.model.respond_with(move |request| {
         let done = super::results_since_input(request).len();
@@ -413,7 +413,7 @@ async fn undeclared_packages_are_requested_when_missing() {
     world.ok(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await;
     let results = super::results_since_input(world.model.requests().last().unwrap());
     assert!(results[0].contains("No module named") && results[0].contains("Retry the same command"), "{results:#?}");
-    // No script of the skill imports it: printed text is not trusted.
+    // No script in the skill imports the module: printed text is not trusted.
     assert!(results[1].contains("evil") && !results[1].contains("Retry the same command"), "{results:#?}");
     assert!(results[2].contains("hello from the package"), "{results:#?}");
 }

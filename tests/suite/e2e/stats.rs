@@ -1,4 +1,4 @@
-//! Counters of events: by day, across restarts, and in the format of Prometheus.
+//! Event counters: by day, across restarts, and in Prometheus format.
 
 use super::*;
 

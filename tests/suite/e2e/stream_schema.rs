@@ -1,4 +1,4 @@
-//! Every line that programs read matches the schema in the documentation.
+//! Every line that scripts read matches the schema in the documentation.
 
 use jsonschema::Validator;
 
@@ -11,7 +11,7 @@ fn validator() -> Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
-/// Validates lines of a client against the schema.
+/// Validates a client's output lines against the schema.
 #[track_caller]
 pub(super) fn check_lines(lines: &[Value]) {
     check(&validator(), lines);
@@ -52,7 +52,7 @@ async fn every_line_of_stream_json_matches_the_schema() {
     let refused = world.agentctl(args).await.json_lines();
     assert_eq!(refused[0]["type"], "result");
     check(&validator, &refused);
-    // The schema does not accept everything.
+    // The schema does not accept arbitrary lines.
     for bad in [json!({}), json!({"type": "item_delta", "seq": 1}), json!({"type": "result", "text": 7})] {
         assert!(!validator.is_valid(&bad), "{bad}");
     }

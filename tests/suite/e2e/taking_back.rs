@@ -1,4 +1,5 @@
-//! A cancellation withdraws unanswered input. Started responses are marked, so that no model continues them unasked.
+//! A cancellation withdraws unanswered input. Responses that have started are marked, so that no model continues them
+//! without being asked.
 
 use super::{Events as _, *};
 
@@ -7,7 +8,7 @@ fn words(request: &Recorded) -> String {
     request.messages().iter().map(|message| message["content"].to_string()).collect()
 }
 
-/// The input and the additions that the end of a turn withdrew.
+/// The input and the additions that were withdrawn when the turn ended.
 fn taken_back(events: &[Event]) -> Option<(Option<&str>, Vec<&str>)> {
     events.iter().find_map(|event| match &event.kind {
         EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
@@ -90,7 +91,7 @@ async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     let order = ["count", "I begin", "The user interrupted here", "second thing"].map(|part| text.find(part));
     assert!(order.is_sorted() && order[0].is_some() && !text.contains("drop"), "{text}");
 
-    // If the user asks for it, it is continued.
+    // If the user asks for it, the response is continued.
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
     let mut running = client.turn(turn(existing(&session), "ask me")).await.unwrap();
     running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;

@@ -4,7 +4,7 @@ use agentd_testkit::collector::{Collector, CollectorMood, ReceivedSpan};
 
 use super::*;
 
-/// Text that must not leave the machine unless requested.
+/// Text that must not leave the host unless requested.
 const SECRET: &str = "zanzibar";
 
 fn counted(reply: Reply, tokens: u64) -> Reply {
@@ -13,7 +13,7 @@ fn counted(reply: Reply, tokens: u64) -> Reply {
     reply.with_usage(UsagePlace::Tail, usage)
 }
 
-/// The main agent delegates two tasks and reads a missing file; subagents answer.
+/// The main agent delegates two tasks and reads a missing file; the subagents answer.
 fn answers(request: &Recorded) -> Reply {
     match (is_subagent(request), request.last_role()) {
         (true, _) => counted(Reply::text(format!("The {SECRET} was looked at and found in order. ").repeat(10)), 300),
@@ -45,7 +45,7 @@ async fn ask(daemon: &TempDaemon) -> Value {
     daemon.ok(["run", &format!("Have the {SECRET} done"), "--output", "json"]).await.json()
 }
 
-/// Waits until that many turns of users have arrived, and returns all spans.
+/// Waits until that many user turns have arrived, and returns all spans.
 async fn turns(collector: &Collector, count: usize) -> Vec<ReceivedSpan> {
     let is_turn = |span: &&ReceivedSpan| span.name == "invoke_agent main";
     until("the spans have arrived", || async {
@@ -60,7 +60,7 @@ fn sum(spans: &[ReceivedSpan], name: &str) -> f64 {
     calls.filter_map(|span| span.attributes.get(name)).filter_map(Value::as_f64).sum()
 }
 
-/// Checks that the spans of a turn are a tree without duplicates, whose sums match the turn's result.
+/// Checks that the spans of a turn form a tree without duplicates, whose sums match the turn's result.
 #[track_caller]
 fn check(spans: &[ReceivedSpan], result: &Value) {
     let ids: BTreeSet<&str> = spans.iter().map(|span| span.id.as_str()).collect();
@@ -138,7 +138,7 @@ async fn spans_of_a_turn_are_sent_once_without_content() {
     assert_eq!(of("gen_ai.execute_tool.duration").map(|point| point.count).sum::<u64>(), 3);
     assert_eq!(of("gen_ai.invoke_agent.duration").map(|point| point.count).sum::<u64>(), 3);
 
-    // The key is sent and never shown.
+    // The key is sent but never shown.
     let requests = collector.requests();
     assert!(requests.iter().all(|(_, headers)| headers["x-api-key"] == "hushhush+1"), "{requests:#?}");
     assert!(!daemon.log().contains("hushhush"), "{}", daemon.log());
@@ -192,7 +192,7 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
     let spans = turns(&collector, 2).await;
     check(&spans[received.len()..], &second);
 
-    // A turn that the kill interrupted is sent as such.
+    // A turn that was interrupted by the kill is sent as interrupted.
     model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = model.requests().len();
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
@@ -235,14 +235,14 @@ async fn telemetry_is_off_unless_configured() {
     assert_eq!(daemon.sigterm().await, Some(0));
     assert!(collector.requests().is_empty());
 
-    // Enabled by the configuration alone, from then on only.
+    // If only the configuration enables telemetry, it exports the turns that follow.
     let home = home(&model, &[]);
     home.write("config/agentd.yaml", format!("telemetry: {{endpoint: \"{endpoint}\"}}\n"));
     let daemon = TempDaemon::start_in(home).await;
     let result = ask(&daemon).await;
     check(&turns(&collector, 1).await, &result);
 
-    // Invalid settings are reported, and end nothing.
+    // Invalid settings are reported, and do not end the daemon.
     let wrong = TempDaemon::start_in(self::home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "hush://hush")])).await;
     ask(&wrong).await;
     let log = wrong.log();
@@ -256,7 +256,7 @@ async fn oversized_telemetry_is_sent_in_parts() {
     let endpoint = collector.http();
     let daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
     let result = ask(&daemon).await;
-    // The turn itself comes with the first part.
+    // The turn itself is sent with the first part.
     let spans = until("all spans have arrived", || async { Some(collector.spans()).filter(|it| it.len() == 10) }).await;
     check(&spans, &result);
 }

@@ -7,7 +7,7 @@ use rexpect::{
 
 use super::*;
 
-/// A reply that appears as contiguous text, whatever is typed below it.
+/// A reply that appears as contiguous text, regardless of what is typed below it.
 pub(super) fn says(text: &str) -> Reply {
     Reply::deltas([text])
 }
@@ -30,10 +30,10 @@ impl Terminal {
         terminal
     }
 
-    /// Runs `agentctl` as `"$@"` within a line of shell.
+    /// Runs `agentctl` as `"$@"` within a shell line.
     pub(super) fn around(home: &TempHome, line: &str, args: &[&str]) -> Self {
         let client = home.agentctl_command(args);
-        // A real terminal echoes input unless a program disables it. The library's does not by default.
+        // A real terminal echoes input unless a program disables it. The library's terminal does not echo by default.
         let mut command = Command::new("sh");
         command.args(["-c", &format!("stty echo && {line}"), "sh"]).arg(client.get_program()).args(client.get_args());
         command.env_clear().envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -49,7 +49,7 @@ impl Terminal {
         self.0.send_control(letter).unwrap();
     }
 
-    /// Waits for the end of all programs in it.
+    /// Waits until all programs in the terminal have ended.
     #[track_caller]
     pub(super) fn ends(mut self) -> String {
         self.0.exp_eof().unwrap()
@@ -71,7 +71,7 @@ impl Terminal {
         before
     }
 
-    /// Reports the cursor position, which the line editor queries while it removes its prompt.
+    /// Reports the cursor position, which the line editor queries while removing its prompt.
     #[track_caller]
     pub(super) fn loses_prompt(&mut self) {
         for _ in 0..3 {
@@ -85,7 +85,7 @@ impl Terminal {
     pub(super) fn says(&mut self, line: &str) {
         self.0.send(line).unwrap();
         self.0.flush().unwrap();
-        // A terminal sends a carriage return, and the editor only accepts what it has shown.
+        // A terminal sends a carriage return, and the editor only accepts displayed input.
         self.sees(line);
         self.0.send("\r").unwrap();
         self.0.flush().unwrap();

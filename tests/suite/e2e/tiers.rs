@@ -1,4 +1,4 @@
-//! The tools that a turn offers, and that no others can be called.
+//! The tools that a turn offers, and that no other tools can be called.
 
 use super::*;
 

@@ -20,7 +20,7 @@ async fn both(world: &World) -> (Terminal, Terminal) {
 async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     let world = World::start().await;
     let (mut first, mut second) = both(&world).await;
-    // A partial line is kept.
+    // A partially typed line is kept.
     second.presses_for("in Fren", "in Fren");
     world.model.reply(slowly(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
     first.says("Count to three");
@@ -35,7 +35,7 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     assert_eq!(inputs, ["Hi", "Count to three", "in French"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
-    // The partial line is in the prompt after the turn, and a second turn is shown too.
+    // The partially typed line is in the prompt after the turn, and a second turn is also shown.
     second.presses_for("half a li", "half a li");
     world.model.reply(says("Four."));
     first.says("And then?");
@@ -63,14 +63,14 @@ async fn second_chat_can_leave_steer_and_cancel_the_turn() {
     second.sees("Go");
     world.model.wait_until(|counts| counts.requests == 2).await;
     second.presses_last("q", "left; the turn continues");
-    // It is not shown again automatically, but a message is added to it.
+    // The turn is not shown again automatically, but a message is added to it.
     second.says("faster, please");
     second.sees_all(&["another client's turn is at work here", "1 message waits"]);
     second.control('c');
     second.sees("Ctrl-C again cancels the turn");
     second.control('c');
     second.sees("cancelling");
-    // No model has read it, so it returns to the client that cancelled.
+    // No model has read the message, so it returns to the client that cancelled.
     second.prompt();
     second.sees("faster, please");
     first.sees_last("cancelled");

@@ -27,7 +27,7 @@ async fn world() -> World {
     World { model, daemon }
 }
 
-/// All spans of a JSON tree, including those of nested turns.
+/// All spans in a JSON tree, including those of nested turns.
 fn spans(of: &Value) -> Vec<&Value> {
     let mut all = Vec::new();
     for key in ["spans", "children", "turns"] {
@@ -99,7 +99,7 @@ async fn trace_follows_a_running_turn_and_shows_interrupted_ones() {
     let asked = all.iter().find(|span| span["kind"] == "interrupt").unwrap();
     assert_eq!((&asked["answer"]["text"], &asked["by"]["client"]), (&json!("yes, do"), &json!("agentctl")));
 
-    // Killed during the response of the model.
+    // Killed during the model's response.
     world.model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = world.model.requests().len();
     let mut run = world.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);

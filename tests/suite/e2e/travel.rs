@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A daemon to import sessions to, with the same model.
+/// A daemon that imports sessions, with the same model.
 async fn elsewhere(world: &World) -> TempDaemon {
     TempDaemon::start(&world.model.base_url()).await
 }
@@ -36,7 +36,7 @@ pub(super) async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> 
     daemon.ok(["sessions", "export", session, "--format", "json"]).await.json_lines()
 }
 
-/// All files of workspaces, and folders of running imports.
+/// All workspace files, and folders of running imports.
 fn workspaces(daemon: &TempDaemon) -> Vec<String> {
     let entries = fs::read_dir(daemon.data().join("workspace"));
     let mut names: Vec<String> =
@@ -122,7 +122,7 @@ async fn imported_session_equals_the_original() {
     assert_eq!(original.as_array().unwrap().len(), 1, "{original}");
     assert_eq!((&original[0]["path"], &original[0]["size"]), (&imported[0]["path"], &imported[0]["size"]));
     other.agentctl(["files", "get", &id, "/project/code.txt"]).await.exits(2);
-    // It is found by its text and can be continued, but changes on the other machine cannot be undone here.
+    // The session is found by its text and can be continued, but changes on the other host cannot be undone here.
     assert_eq!(other.json(["sessions", "search", "we dig"]).await[0]["session_id"], json!(id));
     other.agentctl(["undo", &id, "--turn", "1"]).await;
     assert_eq!(fs::read_to_string(project.join("code.txt")).unwrap(), "x\n");
@@ -145,7 +145,7 @@ async fn existing_session_is_refused_unless_imported_as_new() {
     assert_ne!(new, id);
     assert_eq!(world.json(["usage"]).await["total"], before, "usage of an imported copy is not counted again");
     assert_eq!(world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout, "a\n");
-    // Each can be deleted without the other.
+    // Each copy can be deleted without the other.
     world.ok(["sessions", "delete", &id, "--yes"]).await;
     assert_eq!(world.json(["sessions", "show", new]).await["turns"], json!(1));
     import(&world.daemon, &file, &[]).await;
@@ -210,7 +210,7 @@ async fn subagents_are_exported_with_their_session() {
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
     let usage = async |daemon: &TempDaemon| daemon.json(["usage", "--by", "session"]).await["groups"].clone();
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
-    // As new ones, both have new IDs and still belong together.
+    // Imported as new sessions, both have new IDs and still belong together.
     let new = import(&other, &file, &["--as-new"]).await["session_id"].as_str().unwrap().to_owned();
     let listed = other.json(["sessions", "list", "--all"]).await;
     let of_new = listed.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
@@ -285,7 +285,7 @@ async fn killed_import_leaves_nothing_behind() {
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
     let mut other = elsewhere(&world).await;
     let whole = fs::read(&file).unwrap();
-    // Most of it has arrived, and the rest never does.
+    // Most of the archive has arrived, and the rest never does.
     let mut command = other.agentctl_command(["sessions", "import", "-"]);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut client = command.spawn().unwrap();
@@ -325,7 +325,7 @@ async fn import_on_a_full_disk_leaves_nothing_behind() {
     let left: Vec<_> = fs::read_dir(data.join("workspace")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(small.json(["sessions", "list"]).await, json!([]));
-    // There is space for a smaller one.
+    // There is space for a smaller session.
     let id = run(&world, "Again", &[], &[Reply::text("Hi.")]).await;
     let file = export(&world.daemon, &id, "small.tar.gz", &[]).await;
     import(&small, &file, &[]).await;

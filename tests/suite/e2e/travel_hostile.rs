@@ -1,4 +1,4 @@
-//! Valid archives that are crafted to run, change or reveal something on this machine.
+//! Valid archives that are crafted to run, change or reveal something on this host.
 
 use agentd_archive::{ArchiveWriter, Manifest};
 use agentd_core::{
@@ -118,17 +118,17 @@ async fn archive_runs_nothing_and_carries_no_permission() {
     }
     let events = world.ok(["sessions", "export", &id, "--format", "json"]).await.stdout;
     assert!(!events.contains("LD_PRELOAD"), "{events}");
-    // Options of an imported turn do not apply here, even if the turn continues.
+    // Options of an imported turn do not apply to this daemon, even if the turn continues.
     world.ok(["run", "--session", &id, "--on-interrupt", "deny"]).await;
     let asked = world.model.requests().last().unwrap().body.to_string();
     assert!(asked.contains("Do it") && !asked.contains("OBEY THE ARCHIVE"), "{asked}");
-    // A turn in it asks before it changes anything, whatever was answered in the archive.
+    // A turn in the imported session asks before it changes anything, regardless of the answers in the archive.
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/evil.txt", "content": "evil"})));
     let ran = world.agentctl(["run", "Go on", "--session", &id, "--on-interrupt", "deny"]).await;
     assert_eq!(world.agentctl(["files", "get", &id, "outputs/evil.txt"]).await.code, Some(2), "{ran:?}");
 }
 
-/// A pinned rule is an instruction of the user, and an archive is not.
+/// A pinned rule is a user instruction, and an archive is not from the user.
 #[tokio::test(flavor = "multi_thread")]
 async fn pinned_rules_of_an_archive_need_confirmation() {
     let mut world = World::start().await;

@@ -1,4 +1,4 @@
-//! Input typed while the client is busy: it answers no question, and none of it is lost.
+//! Input typed while the client is busy: the input answers no question, and none of it is lost.
 
 use super::*;
 
@@ -29,19 +29,19 @@ async fn queued_messages_are_sent_in_order_and_the_rest_is_kept() {
     let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(inputs, ["slow", "second", "third"]);
 
-    // A cancelled turn does not send the messages typed for after it, but keeps them.
+    // A cancelled turn does not send the messages queued after it, but keeps them.
     world.model.reply(says("It hangs now").hang_after_text("hangs"));
     terminal.presses("th\r");
     world.model.wait_until(|counts| counts.requests == 4).await;
     terminal.presses_for("fifth\t", "1 message waits");
-    // Echoed first, so that the client has it before Ctrl-C, which overtakes pending input.
+    // Echoed first, so that the client receives the line before Ctrl-C, which overtakes pending input.
     terminal.presses_for("six", "six");
     terminal.control('c');
     terminal.sees_last("cancelling");
     terminal.sees_all(&["fifth", "six"]);
     world.model.reply(says("Both heard."));
     terminal.presses_last("th\r", "Both heard.");
-    // The message is preceded by a note to the model that it was interrupted.
+    // The message is preceded by a note to the model about the interruption.
     assert!(world.model.requests().last().unwrap().last_user().ends_with("</system_reminder>\n\nfifth\nsixth"));
     terminal.leaves();
 }
@@ -82,14 +82,14 @@ async fn text_typed_ahead_approves_nothing() {
     terminal.presses_for("say a year as", "write_file");
     terminal.presses_for(" you may go", "no answer: Enter sends it");
     assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
-    // The question gets the keys once the message is sent.
+    // The question receives the keys once the message has been sent.
     terminal.presses_for("\r", "y yes");
     terminal.presses_for("n", "reason");
     terminal.presses_for("\r", "say a year as you may go\r");
     terminal.sees_last("I heard.");
     assert_eq!(world.model.requests().last().unwrap().last_user(), "say a year as you may go");
 
-    // Text that starts after the question has the keys is not an answer either, nor is pasted text.
+    // Text typed after the question receives the keys is not an answer either, nor is pasted text.
     world.model.reply(write()).reply(says("Written."));
     terminal.says_for("Write it after all", "y yes");
     for typed in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
@@ -108,7 +108,7 @@ async fn text_typed_ahead_approves_nothing() {
 async fn command_output_is_live_and_its_end_is_shown() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
-    // In the end, only the last four of these lines are shown.
+    // When the command ends, only the last four of these lines are shown.
     let ticks = "for i in 1 2 3 4 5 6; do echo tick-$i; sleep 0.4; done; exit 3";
     world.model.reply(Reply::tool_call("run_bash_command", json!({ "command": ticks }))).reply(says("It failed."));
     terminal.says_for("Run it", "y yes");
@@ -134,7 +134,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     terminal.presses_for("\r", "approved");
     terminal.sees_last("Dropped.");
 
-    // An invalid edit stays in its field, and text pasted after it answers nothing.
+    // An invalid edit stays in its field, and text pasted afterwards answers nothing.
     world.model.reply(run("touch a")).reply(says("Touched."));
     terminal.says_for("Touch it", "y yes");
     terminal.presses_for("e", "command:");
@@ -150,7 +150,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     assert_eq!(stored_rules(&world).await, json!([]));
     terminal.presses_for("\r", "kept for this session: run_bash_command: touch c");
     terminal.sees_last("Kept.");
-    // A rule by prefix is offered under a digit, and lets the next command of its kind run.
+    // A rule by prefix is offered under a digit, and allows the next command of the same kind to run.
     world.model.reply(run("mkdir -p one")).reply(run("mkdir two three")).reply(says("Made."));
     terminal.says("Folders");
     terminal.sees_all(&["2  run_bash_command: mkdir *", "y yes"]);
@@ -183,7 +183,7 @@ async fn unsent_input_of_run_and_attach_is_shown_at_the_end() {
     let line = "stty -g >\"$HOME/before\"; \"$@\"; echo \"code $?\"; stty -g >\"$HOME/after\"";
     for is_attached in [false, true] {
         let world = World::start().await;
-        // The model's response comes after the terminal is ready.
+        // The model's response arrives after the terminal is ready.
         world.model.reply(write().delay_ms(1500)).reply(says("Not written."));
         let mut terminal = if is_attached {
             world.ok(["run", "Write it", "--detach"]).await;
@@ -218,7 +218,7 @@ async fn unsent_message_returns_to_the_prompt() {
     world.model.reply(says("You are Ada."));
     terminal.presses_last("\r", "You are Ada.");
 
-    // While a question is pending, no other message can be sent, and the way back to it is shown.
+    // While a question is pending, no other message can be sent, and the way back to the question is shown.
     world.model.reply(write()).reply(says("Not written."));
     terminal.says_for("Write it", "y yes");
     terminal.presses("s");

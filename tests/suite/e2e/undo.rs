@@ -1,10 +1,10 @@
-//! File changes of turns are undone, by the user or the model, at once or after a restart.
+//! File changes in turns are undone, by the user or the model, immediately or after a restart.
 
 use std::os::unix::fs::MetadataExt as _;
 
 use super::*;
 
-/// A turn that edits a file, and runs a command that changes, creates, moves and removes some.
+/// A turn that edits a file, and runs a command that changes, creates, moves and removes files.
 async fn changed() -> (World, Vec<u8>) {
     let world = World::start().await;
     let notes = b"one\r\ntwo \xff\r\n".to_vec();
@@ -91,7 +91,7 @@ async fn undo_leaves_externally_changed_files_alone() {
     assert_eq!(project(&world, "edited.txt"), b"old words\n", "the other files are restored");
 }
 
-/// Returns true if the daemon's heartbeat is newer than this file of its home.
+/// Returns true if the daemon's heartbeat is newer than this file in the home.
 pub(super) fn is_older_than_heartbeat(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
     let undo_files = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
@@ -149,7 +149,7 @@ async fn model_can_undo_its_own_edit() {
     assert_eq!(outcomes(&world.json(["undo", &session]).await), [("outputs/a.txt", "done")]);
     assert_eq!(world.read(&written), "");
 
-    // Undo data is deleted with its session, and no tool could have accessed it.
+    // Undo data is deleted with its session, and no tool could have accessed the data.
     assert!(world.data().join("undo").join(&session).exists());
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     assert!(!world.data().join("undo").join(&session).exists());
@@ -167,7 +167,7 @@ async fn scripted_chat_gets_an_undo_preview_and_no_change() {
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
 }
 
-/// Everything in the project: kind, permissions, and content or link target.
+/// All entries in the project: kind, permissions, and content or link target.
 fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left = vec![world.path().join("project")];
@@ -302,7 +302,7 @@ async fn full_disk_stops_an_undo_only_between_files() {
     let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
     let names: Vec<&str> = result.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
     assert_eq!(names, ["c", "filler", "more", "freed"], "a file was partially restored: {result}");
-    // The rest is restored once there is space.
+    // The other files are restored once there is space.
     world.ok(["undo", &session, "--turn", "2"]).await;
     let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
     assert!(result.contains("800000 a") && result.contains("800000 b") && result.contains("one"), "{result}");

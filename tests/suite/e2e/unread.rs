@@ -1,9 +1,9 @@
-//! A file that a model may not read without a question is not revealed by any other tool: not by its errors, and not by
+//! A file that a model may not read without a question is not revealed by any other tool: neither by its errors nor by
 //! its name.
 
 use super::*;
 
-/// The user's own rules: one file is never read by a model, and another one asks.
+/// The user's own rules: one file is never read by a model, and another file requires approval.
 const RULES: &str = "tools:
   read_file:
     patterns: {high_risk: ['private\\.txt'], medium_risk: ['diary']}
@@ -27,7 +27,7 @@ async fn with_secrets() -> World {
 }
 
 impl World {
-    /// Makes the model call these, one per step. Returns the results, and the result of the turn.
+    /// Makes the model call these tools, one per step. Returns the results, and the result of the turn.
     async fn runs_calls(&self, on_interrupt: &str, calls: &[(&str, Value)]) -> (String, Value) {
         for (tool, arguments) in calls {
             self.model.reply(Reply::tool_call(*tool, arguments.clone()));
@@ -81,7 +81,7 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
     // There is no question, since the call would fail.
     let (result, _) = world.runs_calls("wait", &failing).await;
     assert_withheld(&result, &text);
-    // Nor if it runs without a question, because the user has allowed the tool permanently.
+    // There is no question either if the call runs without approval, because the user has allowed the tool permanently.
     for rule in ["edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
     }
@@ -108,7 +108,7 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()
         }
     };
-    // Once before the question, and once when it runs.
+    // One undo fails before the question, and one when the call runs.
     for on_interrupt in ["wait", "approve"] {
         let result = undo(on_interrupt).await;
         assert_withheld(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);
@@ -125,7 +125,7 @@ async fn file_named_in_a_search_is_judged_like_a_read() {
     let (text, result) = world.runs_calls("deny", &[grep("/project/plain.md"), grep("/project")]).await;
     assert_withheld(&text, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
-    // A grant for reading applies to searching.
+    // A grant for reading also applies to searching.
     world.ok(["grants", "add", "read_file"]).await;
     let (text, _) = world.runs_calls("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
     assert!(text.contains("/project/diary.md:2: dear diary") && !text.contains("for nobody"), "{text}");

@@ -1,4 +1,4 @@
-//! Empty, truncated and interrupted responses, and calls as text, through a whole daemon: the end of the turn, and its
+//! Empty, truncated and interrupted responses, and calls as text, with a whole daemon: the end of the turn, and its
 //! message.
 
 use super::*;

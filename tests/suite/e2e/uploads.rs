@@ -1,5 +1,5 @@
-//! Files that users attach: short texts included completely, pictures shown to models that support them, through the
-//! real daemon and client.
+//! Files that users attach: short texts are included completely, and pictures are shown to models that support them,
+//! with a real daemon and client.
 
 use agentd_core::files::UploadReceipt;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -10,7 +10,7 @@ use super::{
     *,
 };
 
-/// 2000 × 1000 pixels that must be rotated by 90°; the metadata names the camera.
+/// 2000 × 1000 pixels that must be rotated by 90°; the metadata contains the camera model.
 const TURNED: &[u8] = include_bytes!("fixtures/turned.jpg");
 
 /// Media types and bytes of the pictures in a request.
@@ -46,7 +46,7 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     assert_eq!((small.media_type.as_str(), small.width, small.height), ("image/png", 40, 20));
     let large = upload(&world, &session, "turned.jpg", TURNED).await.picture.unwrap();
     assert_eq!((large.media_type.as_str(), large.width, large.height), ("image/jpeg", 784, 1568));
-    // It survives the daemon.
+    // The uploaded file survives the daemon.
     world.daemon.crash().await;
     let lines = world.ok(["run", "Which colour?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let started = lines.iter().find(|line| line["type"] == "turn_started").unwrap();
@@ -60,7 +60,7 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
         !pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"),
         "the other contents of the picture are not sent"
     );
-    // The next turn repeats it unchanged, with the picture in the same place.
+    // The next turn repeats the message unchanged, with the picture in the same position.
     let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let report = lines.iter().find(|line| line["type"] == "usage_updated").unwrap();
     assert_eq!(report["prompt"]["broken_by"], Value::Null);
@@ -102,7 +102,7 @@ async fn invalid_pictures_are_harmless() {
     let world = with_eyes().await;
     world.model.default_reply(Reply::text("Fine."));
     let session = session(&world).await;
-    // A picture of 60,000 × 60,000 pixels in a few bytes, a truncated one, and a file that is not a picture.
+    // A picture of 60,000 × 60,000 pixels in a few bytes, a truncated picture, and a file that is not a picture.
     let huge = [&RED[..16], &60_000u32.to_be_bytes(), &60_000u32.to_be_bytes(), &RED[24..]].concat();
     let many = [&RED[..16], &20_000u32.to_be_bytes(), &20_000u32.to_be_bytes(), &RED[24..]].concat();
     for (name, content, says) in [
@@ -138,7 +138,7 @@ async fn chat_mention_uploads_the_file_once() {
     let requests = world.model.requests();
     assert_eq!(shown(&requests[0]).len(), 1);
     assert!(body(&requests[0]).contains("the cat is out"), "{}", body(&requests[0]));
-    // An unchanged file is not uploaded again, and a hidden one not at all.
+    // An unchanged file is not uploaded again, and a hidden file is not uploaded at all.
     assert_eq!(body(&requests[1]).matches("the cat is out").count(), 1);
     assert!(!body(&requests[1]).contains("hunter2"));
 }

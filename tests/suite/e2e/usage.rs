@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Cost of one response of the priced model: 600 uncached tokens, 400 cached ones, and 20 output tokens.
+/// Cost of one response from the priced model: 600 uncached tokens, 400 cached tokens, and 20 output tokens.
 const CALL: u64 = 600 + 40 + 40;
 
 fn models(base_url: &str, input: f64) -> String {
@@ -62,7 +62,7 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
     let mut world = world().await;
     world.ok(["usage"]).await.says(&["no model calls"]);
 
-    // Two calls of the session and one of its subagent, which are also in the turn's result.
+    // Two calls in the session and one in its subagent, which are also in the turn's result.
     let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
     let usage = &result["usage"];
     holds(usage, json!({"cost_microusd": 3 * CALL, "calls": 3}));
@@ -97,7 +97,7 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
     table.says(&["days in", "the price of 1 call is not known"]);
     world.ok(["sessions", "show", &second]).await.shows(&["price unknown"]);
 
-    // Reported usage is still there after a kill, once. New prices apply to later calls.
+    // Reported usage still exists after a kill, and is counted once. New prices apply to later calls.
     world.daemon.kill9().await;
     let base_url = world.model.base_url();
     world.write("config/models.yaml", self::models(&base_url, 100.0));
@@ -107,14 +107,14 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
     let after = world.usage(&[]).await;
     assert_eq!(groups(&after)[0], ("dear".into(), 4, 0, Some(3 * CALL + 60_080)), "{after:#}");
 
-    // A deleted session leaves its figures, but nothing that identifies it.
+    // The figures of a deleted session remain, but nothing that identifies the session.
     world.ok(["sessions", "delete", &first, "--yes"]).await;
     assert_eq!(world.usage(&[]).await, after);
     let report = world.usage(&["--by", "session"]).await;
     assert_eq!(groups(&report), [(second, 2, 1, Some(60_080)), (String::new(), 3, 0, Some(3 * CALL))]);
     assert!(!report.to_string().contains(&first), "{report:#}");
 
-    // A test of a model belongs to no session, but is counted.
+    // A model test belongs to no session, but is counted.
     world.agentctl(["models", "test"]).await;
     assert!(world.usage(&[]).await["total"]["calls"].as_u64() > after["total"]["calls"].as_u64());
 }

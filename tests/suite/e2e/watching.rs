@@ -1,4 +1,4 @@
-//! One stream over all sessions, paging through older items, and structured results: the basis of other programs.
+//! One stream for all sessions, paging through older items, and structured results: the basis for other clients.
 
 use agentd_core::{ids::SessionId, session::SessionStatus, tool::ToolResult};
 use agentd_proto::{
@@ -15,7 +15,7 @@ async fn next(watch: &mut WatchStream) -> WatchEvent {
     tokio::time::timeout(std::time::Duration::from_secs(30), watch.next()).await.unwrap().unwrap().unwrap()
 }
 
-/// The first matching event, and those before it.
+/// The first matching event, and all events before it.
 async fn until(watch: &mut WatchStream, fits: impl Fn(&WatchEvent) -> bool) -> Vec<WatchEvent> {
     let mut seen = Vec::new();
     loop {
@@ -46,7 +46,7 @@ async fn watch_reports_turns_questions_settings_and_deletions() {
     let Some(WatchEvent::InterruptRaised(interrupt)) = seen.last() else { panic!("{seen:?}") };
     let waiting = |event: &WatchEvent| matches!(event, WatchEvent::SessionChanged(summary) if summary.status == SessionStatus::Waiting);
     until(&mut watch, waiting).await;
-    // A new watcher sees what is pending.
+    // A new watcher receives the pending questions.
     let mut late = client.watch(true, false).await.unwrap();
     let WatchEvent::Snapshot { sessions, interrupts, .. } = next(&mut late).await else { panic!() };
     assert_eq!((sessions.len(), interrupts[0].id), (1, interrupt.id));
@@ -150,7 +150,7 @@ async fn lagging_watcher_gets_a_lag_notice_and_a_snapshot() {
     let request = v1::WatchRequest { snapshot: true, ..v1::WatchRequest::default() };
     let mut watch = narrow.watch(request).await.unwrap().into_inner();
     let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
-    // The connection buffers some of them, and the daemon a thousand more. Nothing waits for the watcher.
+    // The connection buffers some events, and the daemon a thousand more. Nothing waits for the watcher.
     for at in 0..1200 {
         client.rename_session(&id, &format!("name {at} {}", "x".repeat(150))).await.unwrap();
     }
@@ -204,7 +204,7 @@ async fn older_items_are_paged_and_results_are_structured() {
     has_all(&details(2).diff.as_ref().unwrap().text, &["-one", "+two"]);
     let long = details(3).stdout.as_ref().unwrap();
     assert_eq!((long.text.len(), long.bytes, long.cut), (16 << 10, 40_000, true));
-    // The model gets the text, and no structured data.
+    // The model gets the text, but no structured data.
     assert!(!world.model.requests().pop().unwrap().body.to_string().contains("@@ -1"));
     // Older items, page by page.
     let id = stream.session_id().to_string();

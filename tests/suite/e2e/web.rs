@@ -1,4 +1,4 @@
-//! The web through real daemons: permitted requests, the display of pages, and approval before anything is sent.
+//! The web with real daemons: permitted requests, the display of pages, and approval before anything is sent.
 
 use std::{
     io::Read as _,
@@ -62,7 +62,7 @@ fn read(mut stream: &TcpStream) -> String {
     }
 }
 
-/// A world whose daemon may access loopback, with additional content of `web.yaml`.
+/// A world whose daemon may access loopback, with additional content in `web.yaml`.
 async fn allowed(search: &str, variables: &[(&str, &str)]) -> World {
     World::prepared(|home| {
         variables.iter().for_each(|(name, value)| home.set(name, *value));
@@ -241,7 +241,7 @@ async fn web_tools_are_offered_only_if_configured_and_enabled() {
     world.still_serves().await;
     let offered = tool_names(&world.model.requests()[0]).join(" ");
     has_all(&offered, &["http_fetch", "read_url", "web_search"]);
-    // Without an engine a search could only fail, whatever tools.yaml contains.
+    // Without a search engine, a search could only fail, regardless of `tools.yaml`.
     let home = TempHome::with_model(&world.model.base_url());
     home.write("config/tools.yaml", "optional: {http_fetch: {enabled: false}, web_search: {enabled: true}}");
     let world = World { daemon: TempDaemon::start_in(home).await, model: world.model };

@@ -1,8 +1,8 @@
-//! Requests to models and their responses as sent over the wire: recorded, shown and compared.
+//! Model requests and responses as sent over the wire: recorded, shown and compared.
 
 use super::*;
 
-/// Records the requests of all sessions.
+/// Setting that records the requests of all sessions.
 const ON: &str = "trace: {requests: true}\n";
 
 /// An API key, as in configurations.
@@ -42,7 +42,7 @@ fn bytes(folder: &Path) -> u64 {
     files(folder).iter().map(|path| path.metadata().unwrap().len()).sum()
 }
 
-/// Checks that each received request is shown unchanged, and that the new parts of later ones are marked.
+/// Checks that each received request is shown unchanged, and that the new parts of later requests are marked.
 async fn assert_shown_unchanged(daemon: &TempDaemon, session: &str, wire: &str, requests: &[Recorded]) {
     assert!(requests.len() >= 2, "{requests:#?}");
     for (at, recorded) in requests.iter().enumerate() {
@@ -117,7 +117,7 @@ async fn cancelled_request_is_recorded_as_abandoned() {
     let session = world.ok(["run", "Hello", "--detach", "--output", "json"]).await.session();
     let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
     until("the model is called", requests).await;
-    // While it is in flight, it is listed without a response.
+    // While the request is in flight, it is listed without a response.
     assert_eq!(listed(&world.daemon, &session).await[0]["answer"], Value::Null);
     world.client().await.cancel_turn(&session, None).await.unwrap();
     let ended =
@@ -148,7 +148,7 @@ async fn traces_contain_no_secrets() {
     let trace = fs::read_to_string(folder(&daemon, &session).join("trace.jsonl")).unwrap();
     assert!(!trace.contains(KEY) && !trace.contains("team-secret"), "{trace}");
     let record = shown(&daemon, &[&session, "--request", "2"]).await;
-    // It is still valid JSON with everything else.
+    // The record is still valid JSON with all other content.
     let text = record["request"]["body"].to_string();
     assert!(
         text.contains("My key is") && text.contains("[redacted]") && record["request"]["body"].is_object(),
@@ -239,7 +239,7 @@ async fn trace_of_fifty_steps_stores_only_new_parts() {
     let sum = |key: &str| listed.iter().map(|one| one[key]["bytes"].as_u64().unwrap()).sum::<u64>();
     let (sent, received, largest) = (sum("request"), sum("answer"), requests.last().unwrap().text.len() as u64);
     let stored = bytes(&folder(&world.daemon, session));
-    // New parts once, the responses, and metadata of each exchange. Escapes add a little.
+    // New parts once, the responses, and metadata for each exchange. Escapes add a little.
     let linear = 2 * largest + 2 * received + 3000 * listed.len() as u64;
     assert!(stored < linear && stored < sent / 4, "{stored} of {sent}; {linear}");
     let last = shown(&world.daemon, &[session, "--request", &listed.len().to_string()]).await;
@@ -331,7 +331,7 @@ async fn full_disk_skips_tracing_and_not_the_turn() {
     // Instructions and tools alone exceed the disk.
     let session = session_of_turn(&daemon, &["Hello"]).await;
     run_turn(&daemon, &session, "And again").await;
-    // It waits until everything that fits is written.
+    // The command waits until everything that fits has been written.
     daemon.agentctl(["trace", &session, "--requests"]).await.exits(2).says(&["no requests of this session are stored"]);
     let log = daemon.log();
     assert_eq!(log.matches("could not record model requests").count(), 1, "{log}");

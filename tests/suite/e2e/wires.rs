@@ -1,5 +1,5 @@
 //! Conversations over Messages and Responses, with servers as strict as the real ones: Messages binds thinking to
-//! everything before it, and Responses has reasoning that only its server can read.
+//! everything before it, and the reasoning in Responses can only be read by its server.
 
 use super::{
     providers::{answered, only_grows},
@@ -10,7 +10,7 @@ pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 
 const BOTH: [Provider; 2] = [Provider::Anthropic, Provider::OpenAi];
 
-/// A daemon with a model of this wire, and a project.
+/// A daemon with a project and a model that uses this wire.
 pub(super) struct World {
     pub(super) model: ModelServer,
     pub(super) daemon: TempDaemon,
@@ -23,7 +23,7 @@ impl World {
         Self::with(provider, thinks, "").await
     }
 
-    /// Starts with additional settings of the slot, and content of `agentd.yaml`.
+    /// Starts with additional slot settings, and this content of `agentd.yaml`.
     pub(super) async fn with(provider: Provider, slot: &str, agentd_yaml: &str) -> Self {
         let model = ModelServer::start().await;
         model.acts_as(provider);
@@ -80,7 +80,7 @@ fn reads(names: &[&str]) -> Reply {
     names.iter().fold(Reply::default(), call)
 }
 
-/// Replies for a turn of that many steps.
+/// Replies for a turn with that many steps.
 pub(super) fn steps(count: usize) -> Vec<Reply> {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let steps = (0..count).map(|at| reads(&names[at % 8..=at % 8]));
@@ -171,7 +171,7 @@ async fn reasoning_is_kept_across_steps_turns_and_a_kill() {
     }
 }
 
-/// Checks that each request has a cache marker where the previous one ended, and one at its end.
+/// Checks that each request has a cache marker where the previous request ended, and one at its end.
 fn assert_markers_at_previous_end(requests: &[Recorded]) {
     let marked =
         |message: &Value| message["content"].as_array().unwrap().iter().any(|block| !block["cache_control"].is_null());
@@ -323,7 +323,7 @@ async fn window_overflow_during_an_answer_triggers_a_compaction() {
     assert_eq!((&result["text"], &result["compactions"][0]["cause"]), (&json!("All of it."), &json!("overflow")));
 }
 
-/// Another key or organisation: the real server rejects what it has signed or encrypted itself.
+/// Another key or organisation: the real server rejects data that it has signed or encrypted itself.
 #[tokio::test]
 async fn session_survives_a_refusal_of_its_reasoning() {
     const BOUND: &str = "messages.1.content.0: The block is bound to a different conversation";
@@ -345,7 +345,7 @@ async fn session_survives_a_refusal_of_its_reasoning() {
         for _ in 0..2 {
             assert_eq!(world.turn("Are you there?", Vec::new()).await["text"], "Here I am.", "{provider:?}");
         }
-        // This is learned once, and not tried again.
+        // The rejection is learned once, and the reasoning is not sent again.
         let old = world.model.requests().iter().filter(|request| has_old(request)).count();
         assert_eq!(old, 3, "expected two of the first turn and one refused");
         assert!(thoughtful(&world.last()).0 > 0, "new reasoning is missing");

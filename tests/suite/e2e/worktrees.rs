@@ -62,8 +62,8 @@ impl World {
         self.daemon.agentctl(["worktree"].iter().chain(args)).await
     }
 
-    /// Kills and restarts the daemon, that many milliseconds after a worktree is recorded in a stage. The stage may be
-    /// over before it is observed.
+    /// Kills and restarts the daemon, that many milliseconds after a worktree has been recorded in a stage. The stage
+    /// may be over before it is observed.
     async fn killed_during(
         &mut self,
         (name, stage, pause): (&str, &str, u64),
@@ -74,7 +74,7 @@ impl World {
         while !working.is_finished() && !fs::read_to_string(&record).is_ok_and(|text| text.contains(stage)) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Interrupts the work at a different point each time.
+        // Interrupts the operation at a different point each time.
         tokio::time::sleep(Duration::from_millis(pause)).await;
         self.daemon.kill9().await;
         working.abort();
@@ -138,7 +138,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     let left = git(&project, &["status", "--porcelain"]);
     assert_eq!(left.lines().map(str::trim).collect::<Vec<_>>(), ["M b.txt", "?? new-of-mine.txt"]);
     assert!(world.worktrees().await.iter().all(|one| one["is_merged"] == true));
-    // The second time, there is nothing left to do.
+    // The second time, there is nothing left to apply.
     world.worktree(&["apply", "two"]).await.exits(0).says(&["already has all changes of the worktree two"]);
 
     for name in ["one", "two"] {
@@ -180,7 +180,7 @@ async fn merge_conflict_is_reported_and_changes_nothing() {
     world.worktree(&["apply", "four"]).await.fails().says(&["extra.txt", "hint:"]);
     assert_eq!(world.main_file("extra.txt"), "mine\n");
     world.worktree(&["apply", "three"]).await.exits(0);
-    // Manually, as the hint suggests.
+    // Merged manually, as the hint suggests.
     git(&project, &["merge", "--quiet", "-X", "theirs", "agentd/two"]);
     world.worktree(&["remove", "two"]).await.exits(0);
 }
@@ -221,7 +221,7 @@ async fn sandboxed_git_reaches_only_its_own_worktree() {
 async fn daemon_runs_no_program_of_the_repository() {
     let world = in_repository().await;
     let project = world.project();
-    // Where a merge and the creation of a worktree can write.
+    // A file that a merge and the creation of a worktree can write.
     let mark = project.join(".git/ran");
     let touch = format!("touch {}; cat", mark.display());
     for key in ["filter.evil.clean", "filter.evil.smudge", "core.fsmonitor", "diff.evil.textconv", "diff.external"] {
@@ -358,7 +358,7 @@ async fn interrupted_merge_is_finished_after_a_restart() {
     let project = world.project();
     let (from, to) = (git(&project, &["rev-parse", "HEAD~1"]), git(&project, &["rev-parse", "HEAD"]));
     world.daemon.kill9().await;
-    // As left by an interruption: one file written, one partially, one not at all, and a stale lock of git.
+    // As left by an interruption: one file written, one partially written, one not written, and a stale git lock.
     git(&project, &["reset", "--quiet", "--hard", &from]);
     world.write("project/a.txt", "A\n");
     world.write("project/n.txt", "");
@@ -449,14 +449,14 @@ async fn worktree_survives_restart_and_serves_forks_and_undo() {
         .await
         .shows(&[&format!("worktree  {name} (branch agentd/{name}) of {sub}")]);
     world.ok(["sessions", "list"]).await.shows(&[&format!("[worktree {name}]")]);
-    // A turn continues there, and so does a fork.
+    // A turn continues in the worktree, and so does a fork.
     let fork = world.ok(["sessions", "fork", &session]).await.stdout.trim().to_owned();
     let args = ["--session", &fork, "--on-interrupt", "approve"];
     let (results, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
     assert!(results[0].contains("changed"), "{results:?}");
     world.ok(["undo", &session]).await;
     assert_eq!(world.worktree_file(&file), "deep\n");
-    // After the session is deleted, the fork has the worktree.
+    // After the session has been deleted, the fork has the worktree.
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     let listed = world.worktrees().await;
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_orphan"].as_bool()), (Some(fork.as_str()), Some(false)));

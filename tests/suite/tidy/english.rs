@@ -1,25 +1,25 @@
-//! The English of the code: habits that a program can find in identifiers, strings and doc comments.
+//! The English of the code: patterns in identifiers, strings and doc comments that can be checked automatically.
 
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::{Source, files, none};
 
-/// Folders that are exempt: the terminal's, which are rewritten as a whole.
+/// Exempt folders, whose code is to be rewritten as a whole.
 const EXEMPT: [&str; 3] = ["agentctl/src/keyboard/", "agentctl/src/render/", "agentctl/src/repl/"];
 
-/// Parts of identifiers. The field's verbs are show, report, send, notify.
+/// Forbidden parts of identifiers. Use show, report, send or notify instead.
 const PARTS: [&str; 3] = ["tell", "tells", "told"];
 
-/// Phrases in strings. The field's word is invalid, missing or unknown.
+/// Forbidden phrases in strings. Use invalid, missing or unknown instead.
 const PHRASES: [&str; 2] = ["is none", "that is no "];
 
-/// Phrases in doc comments. The field's form is "Returns true if …", or "`None` if …".
+/// Forbidden phrases in doc comments. Use "Returns true if …" or "`None` if …" instead.
 const FORMS: [&str; 4] = ["Set if", "None where", "`None` where", "Returns whether"];
 
-/// Minimum number of words of a doc comment. A shorter one repeats the name.
+/// Minimum number of words in a doc comment. A shorter comment repeats the name.
 const MIN_WORDS: usize = 4;
 
-/// Derives whose doc comments are help for users or descriptions for models. They may be short.
+/// Derives whose doc comments are help for users or descriptions for models. Such comments may be short.
 const SHOWN: [&str; 5] = ["Args", "JsonSchema", "Parser", "Subcommand", "ValueEnum"];
 
 fn is_exempt(source: &Source) -> bool {
@@ -45,7 +45,7 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// True for the brackets of an attribute that is a doc comment.
+/// Returns true for the brackets of an attribute that is a doc comment.
 fn is_doc(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Group(group) if group.stream().to_string().starts_with("doc ="))
 }
@@ -79,7 +79,7 @@ fn check_tokens(stream: TokenStream, offences: &mut Vec<(usize, String)>) {
     }
 }
 
-/// Adds the offences in doc comments, each with its first line.
+/// Adds the offences in doc comments, each with the first line of the comment.
 fn check_comments(text: &str, offences: &mut Vec<(usize, String)>) {
     let mut is_shown = false;
     let mut comment: Option<(usize, String)> = None;
@@ -142,7 +142,7 @@ fn each_habit_is_found() {
     check("/// Time of the end, None where\n/// it runs.\nstruct A;", &["comment Time"]);
     check("/// Returns whether it has ended.\nfn f() {}", &["comment Returns"]);
     check("/// The path.\nstruct A;", &["comment The path."]);
-    // Other words with the same letters, plain comments, and texts of help or of a tool's schema.
+    // Longer words that contain a forbidden part, plain comments, and help texts or tool schemas.
     check("fn main() { let stelltold = teller(\"no such path\"); // Set if told.\n}", &[]);
     check(
         "/// Reads a file of the project.\n#[derive(Debug, JsonSchema)]\nstruct Args {\n    /// The path.\n    path: String,\n}",

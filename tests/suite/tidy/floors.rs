@@ -10,7 +10,7 @@ use super::{
 /// Maximum number of files that may import each other in a cycle.
 const MAX_CIRCLE: usize = 2;
 
-/// The top-level modules of a crate, lowest floor first. Modules of one floor do not import each other.
+/// The top-level modules of a crate, lowest floor first. Modules on one floor do not import each other.
 type Floors = &'static [&'static [&'static str]];
 
 const ENGINE: Floors = &[
@@ -173,7 +173,7 @@ const MCP: Floors = &[
     &["session", "toolbox"],
 ];
 
-/// The crates, and their floors.
+/// The crates with their floors.
 const CRATES: [(&str, Floors); 17] = [
     ("agentctl", AGENTCTL),
     ("agentd", AGENTD),
@@ -194,7 +194,7 @@ const CRATES: [(&str, Floors); 17] = [
     ("proto", PROTO),
 ];
 
-/// The top-level module of a file: its folder below the sources, or its own name.
+/// The top-level module of a file: the file's folder below the sources, or its own name.
 fn room(file: &str) -> &str {
     file.split('/').next().unwrap_or_default().trim_end_matches(".rs")
 }

@@ -1,5 +1,5 @@
 //! The imports between the files of a crate, as the compiler resolves them. Re-exports are followed to the file that
-//! defines the item, and test code does not count.
+//! defines the item, and test code is ignored.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use std::{
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{Attribute, Item, UseTree, Visibility, visit::Visit};
 
-/// A module path below the crate root, like `["turn", "run"]`.
+/// A module path relative to the crate root, such as `["turn", "run"]`.
 type Module = Vec<String>;
 
 /// Maximum number of re-exports that are followed.
@@ -74,7 +74,7 @@ fn collect(root: &Path, folder: &Path, modules: &mut BTreeMap<Module, Parsed>) {
         let ast = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut parsed = Parsed { file, ..Parsed::default() };
         Reader { module: module.clone(), parsed: &mut parsed, is_offer: false }.visit_file(&ast);
-        // A crate with main.rs and lib.rs has two roots. Other files import names from the library.
+        // A crate with both main.rs and lib.rs has two roots. Other files import names from the library.
         let existing = modules.entry(module).or_default();
         let is_root = parsed.file == "main.rs" && existing.file == "lib.rs";
         if existing.file.is_empty() || !is_root {
@@ -226,7 +226,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         self.scan(item.tokens.clone());
     }
 
-    // Visibility names the module that may see an item, and doc comments are not code.
+    // Visibility names the module that may access an item, and doc comments are not code.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }

@@ -1,4 +1,4 @@
-//! The architectural rules (see ARCHITECTURE.md) that a program can check.
+//! The architectural rules (see ARCHITECTURE.md) that can be checked automatically.
 
 mod english;
 mod floors;
@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Maximum number of lines of a file, without its unit tests.
+/// Maximum number of lines in a file, without its unit tests.
 const MAX_LINES: usize = 500;
 /// Exclusive upper bound of the median number of lines.
 const MEDIAN_LINES: usize = 240;
@@ -73,12 +73,12 @@ fn product() -> Vec<Source> {
     files(".rs").into_iter().filter(|source| !source.is_test()).collect()
 }
 
-/// Fails with all violations at once.
+/// Fails with a list of all violations.
 fn none(law: &str, offences: Vec<String>) {
     assert!(offences.is_empty(), "{law}:\n  {}", offences.join("\n  "));
 }
 
-/// Lines of product code that contain any of the words, outside comments.
+/// Lines of product code that contain any of the phrases, outside comments.
 fn mentions(sources: &[Source], phrases: &[&str]) -> Vec<String> {
     let mut offences = Vec::new();
     for source in sources {
@@ -164,7 +164,8 @@ const NO_NOUNS: [&str; 28] = [
     "Undone",
 ];
 
-/// A type is named by a technical noun, or two words: `Found` was ten different types, and no name expressed what was found.
+/// A type is named by a technical noun, or two words: `Found` was the name of ten different types, and no name
+/// expressed what was found.
 #[test]
 fn types_are_nouns() {
     let is_no_noun =
@@ -188,7 +189,7 @@ fn types_are_nouns() {
     none("a type name is a noun or has two words", offences);
 }
 
-/// The crates of the workspace that each crate may depend on, and libraries that it has exclusively.
+/// The workspace crates that each crate may depend on, and libraries that only it may use.
 const HOUSE: [(&str, &[&str]); 29] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
@@ -319,7 +320,7 @@ fn the_environment_is_read_at_the_edge_only() {
     none("the environment is only read in agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
 }
 
-/// Files of the engine with a lock on a memo or a record, which is held for a single access and never across an await.
+/// Engine files with a lock on a memo or a record. The lock is held for a single access and never across an await.
 const MEMOS: [&str; 4] =
     ["engine/src/agents.rs", "context/src/tokens.rs", "context/src/windows.rs", "turn/call_record.rs"];
 
@@ -385,7 +386,7 @@ fn no_vague_type_or_file_names() {
 
 #[test]
 fn sources_contain_no_development_leftovers() {
-    // Split in two, so that this file does not contain them.
+    // Split in two, so that this file does not contain the phrases.
     let phrases = [
         concat!("/wo", "rk/"),
         concat!("shar", "ed/"),

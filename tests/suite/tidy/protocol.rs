@@ -1,10 +1,10 @@
-//! The page of the protocol documents everything in the `.proto` files, because clients are built from it.
+//! The protocol page documents everything in the `.proto` files, because clients are built from it.
 
 use std::fs;
 
 use super::{files, none, root};
 
-/// The text after this word at the beginning of lines of a message or service, without duplicates.
+/// The text after this word at the beginning of lines in a message or service, without duplicates.
 fn declared<'a>(proto: &'a str, word: &str) -> Vec<&'a str> {
     let lines = proto.lines().filter_map(|line| line.trim_start().strip_prefix(word));
     lines
@@ -18,7 +18,7 @@ fn fields(text: &str) -> Vec<&str> {
     lines.filter_map(|line| line.split(" = ").next()?.split(' ').next_back()).collect()
 }
 
-/// The text between these two, excluding both.
+/// The text between `begin` and `end`, excluding both.
 #[track_caller]
 fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let behind = text.split(begin).nth(1).unwrap_or_else(|| panic!("missing {begin}"));
@@ -48,7 +48,7 @@ fn protocol_page_lists_every_method_and_start_field() {
     }
     let turns = proto("turn");
     let table = between(&page, "The fields of `start`:", "\nThree things");
-    // Two of them share a row.
+    // Two of the fields share a row.
     let is_documented =
         |field: &&str| table.lines().any(|line| line.split(" | ").next().unwrap().contains(&format!("`{field}`")));
     let start = fields(between(&turns, "message Start {", "\n  }"));

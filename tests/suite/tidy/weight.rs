@@ -6,8 +6,8 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
 use super::{Source, files, none, product, root};
 
-/// Maximum lines and tokens of each crate. A crate that shrinks lowers its own; a commit that raises one states the
-/// reason.
+/// Maximum lines and tokens of each crate. When a crate shrinks, its maximum is lowered; a commit that raises a maximum
+/// states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
     ("agentctl", 25_780, 280_000),
     ("agentd", 10_520, 112_250),
@@ -40,7 +40,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("proto", 3_630, 38_400),
 ];
 
-/// Code in other languages, and data that programs embed: file ending, folders, and maximum bytes.
+/// Code in other languages, and data that binaries embed: file ending, folders, and maximum bytes.
 const OTHERS: [(&str, &[&str], usize); 6] = [
     (".py", &["clients/", "scripts/", "skills/"], 434_000),
     (".js", &["agentctl/", "clients/"], 66_000),
@@ -50,7 +50,7 @@ const OTHERS: [(&str, &[&str], usize); 6] = [
     (".txt", &["crates/core/", "crates/index/src/", "crates/local/src/"], 96_000),
 ];
 
-/// Percentage of a ceiling below which a crate has to lower it.
+/// Percentage of a ceiling below which the ceiling has to be lowered.
 const WORTH: usize = 97;
 
 /// Size of some code.
@@ -58,7 +58,7 @@ const WORTH: usize = 97;
 struct Weight {
     lines: BTreeSet<usize>,
     tokens: usize,
-    /// Modules in separate files that are only for tests.
+    /// Modules in separate files that are only used in tests.
     test_modules: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl Weight {
         let mut tokens = stream.into_iter().peekable();
         while let Some(token) = tokens.next() {
             if matches!(&token, TokenTree::Punct(sign) if sign.as_char() == '#') {
-                // `#!` of an attribute of the whole file.
+                // `#!` of an attribute for the whole file.
                 let inner = tokens.next_if(|next| matches!(next, TokenTree::Punct(sign) if sign.as_char() == '!'));
                 let attribute = match tokens.peek() {
                     Some(TokenTree::Group(group)) => group.stream().to_string().replace(' ', ""),
@@ -129,7 +129,7 @@ fn house(path: &str) -> &str {
     path.split_once("/src/").or_else(|| path.rsplit_once('/')).map_or("", |(house, _)| house)
 }
 
-/// Path of a module that a file declares in a separate file.
+/// Path of a module that `declared_in` declares in a separate file.
 fn module_file(declared_in: &str, module: &str) -> String {
     let (folder, name) = declared_in.rsplit_once('/').unwrap_or_default();
     match name {
@@ -196,7 +196,7 @@ fn other_languages_and_data_stay_below_their_ceilings() {
     for (ending, folders, ceiling) in OTHERS {
         let is_there = |source: &&Source| folders.iter().any(|folder| source.path.starts_with(folder));
         let is_test = |source: &&Source| source.path.contains("/tests/") || source.path.contains("/node_modules/");
-        // A module that skills share is a link in all but one of them.
+        // A module that skills share is a link in all but one of the skills.
         let is_link = |source: &&Source| root().join(&source.path).is_symlink();
         let sources = files(ending);
         let counted = sources.iter().filter(is_there).filter(|source| !is_test(source) && !is_link(source));

@@ -69,7 +69,7 @@ async fn editor_disconnect_leaves_its_question_open() {
     let open = world.questions().await;
     assert_eq!((open.len(), open[0]["session_id"].as_str()), (1, Some(session.as_str())), "{open:#?}");
 
-    // The next editor gets the question at once, and again when a message continues the turn.
+    // The next editor gets the question immediately, and again when a message continues the turn.
     let mut editor = Editor::start(&world).await;
     let folder = world.path().join("shop");
     editor.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
@@ -111,7 +111,7 @@ async fn without_forms_the_next_message_answers_the_question() {
     assert_eq!(editor.prompt(&session, "2").await, "end_turn");
     assert!(last_result(&world).contains("green"), "{}", last_result(&world));
     assert!(editor.words("agent_message_chunk").ends_with("Painted."));
-    // It did not count as a turn.
+    // The late answer did not count as a turn.
     let shown = world.client().await.session(&session).await.unwrap();
     assert_eq!(shown.session.summary.turns, 1);
 }
@@ -148,7 +148,7 @@ async fn question_raised_between_prompts_is_shown_once() {
         world.questions().await.pop().filter(|open| open["id"] != first[0]["id"])
     })
     .await;
-    // The text is added to the turn, which asks.
+    // The text is added to the turn, which asks the question.
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.words("agent_message_chunk").contains("Which colour?"));
     assert_eq!(editor.prompt(&session, "red").await, "end_turn");

@@ -7,7 +7,7 @@ async fn dirty() -> (World, Editor, String, PathBuf) {
     dirty_in(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await
 }
 
-/// Like [`dirty`], with these capabilities of the editor.
+/// Like [`dirty`], but the editor has these capabilities.
 async fn dirty_in(capabilities: Value) -> (World, Editor, String, PathBuf) {
     let world = World::start().await;
     let mut editor = Editor::with(&world, capabilities).await;
@@ -89,7 +89,7 @@ async fn read_only_editor_keeps_its_unsaved_text() {
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("It is not saved."));
     assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
     assert!(last_result(&world).contains("unsaved changes"), "{}", last_result(&world));
-    // Once saved, it is edited on the disk.
+    // Once saved, the file is edited on the disk.
     editor.files.texts.insert(file.clone(), "one\nsaved\n".to_owned());
     world.model.reply(edit("saved", "edited")).reply(Reply::text("Done."));
     editor.decided(&session, "Edit it now", "approve").await;

@@ -6,7 +6,7 @@ use crate::e2e::Events as _;
 
 use super::*;
 
-/// Runs until the file `go` exists.
+/// Command that runs until the file `go` exists.
 const WAIT: &str = "while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done";
 
 /// Returns true for input that is added to a running turn.
@@ -33,7 +33,7 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
         assert_eq!(editor.ends(id).await["stopReason"], "cancelled", "by id: {by_id}");
         editor.updates.clear();
     }
-    // A cancel after the end has no effect, and neither has one for an unknown session.
+    // A cancellation after the end has no effect, and neither has a cancellation for an unknown session.
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.notify("session/cancel", json!({"sessionId": "nonsense"})).await;
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
@@ -113,7 +113,7 @@ async fn cancel_reaches_a_turn_started_by_another_client() {
     let other = world.spawn_agentctl(["run", "--session", &session, "Go"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
     editor.notify("session/cancel", json!({"sessionId": session})).await;
-    // It does not cancel the next message.
+    // The cancellation does not affect the next message.
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Here.");
     other.output(Vec::new()).await.exits(130);

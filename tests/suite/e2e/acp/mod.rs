@@ -1,5 +1,5 @@
-//! Editors: `agentctl acp`, driven by lines of JSON. Each line that it writes is validated against the protocol's own
-//! schema.
+//! Editors: `agentctl acp`, driven by lines of JSON. Each line that the process writes is validated against the
+//! protocol's own schema.
 //!
 //! - [`turns`]: prompts and their updates. [`asking`]: approvals and questions. [`sessions`]: listing, loading and
 //!   settings of sessions. [`servers`]: MCP servers from editors. [`ending`]: cancellation, editors that disconnect,
@@ -26,7 +26,7 @@ fn last_result(world: &World) -> String {
     result["content"].as_str().unwrap().to_owned()
 }
 
-/// The JSON schema of the protocol.
+/// The JSON schema for the protocol.
 static SCHEMA: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../fixtures/acp/schema.json")).unwrap());
 
@@ -39,7 +39,7 @@ fn definition(method: &str, ending: &str) -> String {
     found.unwrap_or_else(|| panic!("the schema has no {ending} of {method}")).0.clone()
 }
 
-/// Validates values against definitions of the schema.
+/// Validates values against definitions in the schema.
 #[derive(Default)]
 struct Checker {
     known: HashMap<String, Validator>,
@@ -61,7 +61,7 @@ impl Checker {
 struct Editor {
     running: Running,
     checker: Checker,
-    /// Methods of the requests without a response so far, by ID.
+    /// Methods of requests that have no response yet, by request ID.
     open: HashMap<u64, String>,
     last: u64,
     /// Received updates, except those that a test has consumed.
@@ -83,14 +83,14 @@ struct OpenFiles {
     saves: bool,
     /// Error for every response, if set.
     refuses: Option<Value>,
-    /// True if requests for files are never answered.
+    /// True if file requests are never answered.
     is_silent: bool,
     /// Requested files: the last part of the method, and the path.
     asked: Vec<(String, PathBuf)>,
 }
 
 impl OpenFiles {
-    /// The response to a request; `None` if it is not answered.
+    /// The response to a request; `None` if the request is not answered.
     fn answer(&mut self, method: &str, params: &Value) -> Option<Result<Value, Value>> {
         let path = PathBuf::from(params["path"].as_str().unwrap());
         let is_read = method == "fs/read_text_file";
@@ -122,7 +122,7 @@ async fn opened() -> (World, Editor, String, PathBuf) {
     (world, editor, session, folder)
 }
 
-/// Waits until no turn of the session is running.
+/// Waits until the session has no running turn.
 async fn idle(world: &World, session: &str) {
     let client = world.client().await;
     until("the turn has ended", || async { client.session(session).await.unwrap().live_turn.is_none().then_some(()) })
@@ -174,7 +174,7 @@ impl Editor {
         self.last
     }
 
-    /// Reads the next line, validates it and stores it. Returns `None` at the end, and `Some(Some(…))` for a response.
+    /// Reads, validates and stores the next line. Returns `None` at the end, and `Some(Some(…))` for a response.
     async fn read(&mut self) -> Option<Option<(Value, Value)>> {
         let line = self.running.json_line().await?;
         assert_eq!(line["jsonrpc"], "2.0", "{line:#}");
@@ -246,7 +246,7 @@ impl Editor {
         (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
     }
 
-    /// Creates a session in a folder below the home, and returns both.
+    /// Creates a session in a folder in the home, and returns both.
     async fn session(&mut self, world: &World) -> (String, PathBuf) {
         let folder = world.path().join("shop");
         fs::create_dir_all(&folder).unwrap();
@@ -259,7 +259,7 @@ impl Editor {
         self.begin("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
     }
 
-    /// Runs a prompt, and returns the reason for its end.
+    /// Runs a prompt, and returns the stop reason.
     async fn prompt(&mut self, session: &str, text: &str) -> String {
         let id = self.begin_prompt(session, text).await;
         self.ends(id).await["stopReason"].as_str().unwrap().to_owned()
@@ -298,7 +298,7 @@ impl Editor {
             .collect()
     }
 
-    /// The agent's next request: its ID and parameters.
+    /// The agent's next request: ID and parameters.
     async fn question(&mut self, method: &str) -> (Value, Value) {
         loop {
             if let Some(at) = self.asked.iter().position(|line| line["method"] == method) {
@@ -309,7 +309,7 @@ impl Editor {
         }
     }
 
-    /// Responds to a request of the agent.
+    /// Responds to a request from the agent.
     async fn reply(&mut self, id: Value, result: Value) {
         self.send(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
     }
@@ -321,7 +321,7 @@ impl Editor {
         params
     }
 
-    /// Closes its input and waits for its end.
+    /// Closes the editor's input and waits until the process ends.
     async fn leaves(self) -> Output {
         self.running.output(Vec::new()).await
     }

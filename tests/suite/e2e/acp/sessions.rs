@@ -29,7 +29,7 @@ async fn sessions_are_listed_by_folder_and_by_page() {
 
     let first = editor.gives("session/list", json!({})).await;
     let cursor = first["nextCursor"].as_str().unwrap();
-    // A session that is used in between does not appear on the next page.
+    // A session that is used between two pages does not appear on the second page.
     client.rename_session(ids(&first)[10], "renamed").await.unwrap();
     let second = editor.gives("session/list", json!({"cursor": cursor})).await;
     assert_eq!((ids(&first).len(), ids(&second).len(), second.get("nextCursor")), (50, 11, None));
@@ -57,14 +57,14 @@ async fn additional_directories_are_added_only_at_session_creation() {
     assert_eq!(world.read("lib/c.txt"), "new words");
     let listed = editor.gives("session/list", json!({"cwd": at("shop")})).await;
     assert_eq!(listed["sessions"][0]["additionalDirectories"], json!([at("lib")]), "{listed:#}");
-    // Only the user decides what a session may see.
+    // Only the user decides which folders a session may access.
     world.write("other/d.txt", "d");
     let params =
         json!({"sessionId": session, "cwd": at("shop"), "mcpServers": [], "additionalDirectories": [at("other")]});
     editor.gives("session/resume", params).await;
     let settings = world.client().await.session(&session).await.unwrap().session.settings;
     assert_eq!(settings.folders.iter().map(|folder| folder.path.clone()).collect::<Vec<_>>(), [at("lib")]);
-    // A missing folder is skipped; one in a hidden place is read-only.
+    // A missing folder is skipped; a folder at a hidden path is read-only.
     world.write("lib/.config/e.txt", "e");
     let further = json!(["lib", at("lib").join("gone"), at("lib/.config")]);
     let odd = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": further});
@@ -108,7 +108,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     assert!(!all.contains("terminal"), "a finished terminal is still referenced: {all}");
     assert_eq!(loaded["modes"]["currentModeId"], "ask");
 
-    // The history belongs to the same session: the model sees it.
+    // The history belongs to the same session: the model receives it.
     editor.prompt(&session, "Was it long?").await;
     assert!(world.model.requests().pop().unwrap().body.to_string().contains("It is long."));
 
@@ -193,7 +193,7 @@ async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
     editor.gives("session/resume", params.clone()).await;
     editor.gives("session/delete", json!({"sessionId": session})).await;
     assert_eq!(editor.fails("session/load", params).await.0, -32002);
-    // Deleting it again succeeds.
+    // Deleting the session again succeeds.
     editor.gives("session/delete", json!({"sessionId": session})).await;
     assert_eq!(editor.gives("session/list", json!({})).await["sessions"], json!([]));
 }

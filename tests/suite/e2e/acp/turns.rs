@@ -116,7 +116,7 @@ async fn command_output_streams_to_a_terminal_if_supported() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let (session, folder) = editor.session(&world).await;
-    // Waits for a file that is created after its first line was seen.
+    // Waits for a file that is created after the first output line has arrived.
     let command = "echo first; while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done; echo last; exit 3";
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": command}))).reply(Reply::text("Over."));
     let id = editor.begin_prompt(&session, "Run it").await;

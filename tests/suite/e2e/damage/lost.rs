@@ -1,4 +1,4 @@
-//! Missing files of the journal: their loss is reported to the sessions that had data in them.
+//! Missing journal files: their loss is reported for the sessions that had data in them.
 
 use std::fs::OpenOptions;
 
@@ -18,7 +18,7 @@ async fn doctor(world: &World, code: i32) -> String {
 /// A way to lose data from a data folder.
 type Way = fn(&Path);
 
-/// A session without tool use has no folder that could reveal it, and all of it may still be in the log.
+/// A session without tool calls has no folder that could reveal the loss, and all its events may still be in the log.
 #[tokio::test]
 async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
     let cases: [(&str, Way); 3] = [
@@ -36,7 +36,7 @@ async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
         world.daemon.restart().await;
         until_true("the log reports it", || world.log().contains(LOST)).await;
 
-        // It is reported after the next start too, and everything else works.
+        // The loss is also reported after the next start, and everything else works.
         world.still_serves().await;
         world.daemon.restart().await;
         let report = doctor(&world, 2).await;
@@ -56,7 +56,7 @@ async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
 #[tokio::test]
 async fn kill_alone_reports_no_loss() {
     let mut world = World::start().await;
-    // Long enough that deleting it takes a while.
+    // Long enough that deleting the session takes a while.
     let text: String = (0..100_000).map(|number| format!("{number} ")).collect();
     let pieces = text.as_bytes().chunks(1 << 16).map(|piece| String::from_utf8_lossy(piece).into_owned());
     world.model.default_reply(Reply::deltas(pieces));
@@ -76,7 +76,7 @@ async fn kill_alone_reports_no_loss() {
     assert!(!world.data().join("agentd.db-open").exists(), "a clean stop removes the marker file");
 }
 
-/// A young journal is completely in its log, which would be discarded along with an empty database.
+/// A new journal is completely in its log, which would be discarded along with an empty database.
 #[tokio::test]
 async fn wal_without_its_database_is_kept() {
     let mut world = World::start().await;

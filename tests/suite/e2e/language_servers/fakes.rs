@@ -1,8 +1,8 @@
-//! Scripted servers, well-behaved and misbehaving.
+//! Scripted servers, both well-behaved and misbehaving.
 
 use super::*;
 
-/// A file of the fake language.
+/// A file in the fake language.
 const SOUND: &str = "one\ntwo\nthree\n";
 
 /// The fake server with this behaviour.
@@ -11,7 +11,7 @@ fn fake_server(mode: &str) -> Value {
     json!({"fake": {"command": "python3", "args": [script, mode], "languages": {"fake": ["fk"]}}})
 }
 
-/// Timeouts that are long enough on any busy machine.
+/// Timeouts that are long enough on any busy host.
 pub(super) fn patient() -> Value {
     json!({"wait": "60s", "cold_wait": "60s", "request_timeout": "50s"})
 }
@@ -76,7 +76,7 @@ async fn server_cannot_read_secret_files_even_if_created_later() {
         result.contains("plain.txt=plain words") && result.contains("a.fk:2:1") && !result.contains("TOKEN"),
         "{result}"
     );
-    // Like editors save: a new file replaces the old one.
+    // As editors save: a new file replaces the old one.
     let saved = world.write("saved", "TOKEN=5");
     fs::rename(saved, world.path().join("project/.env")).unwrap();
     write("deep/late/.env", "TOKEN=6");
@@ -117,7 +117,7 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
         ("mute", "it was not ready in time"),
         ("crashes", "exit code 3"),
         ("dies", "exit code 7"),
-        // A slow reader blocks it before it has written too much.
+        // A slow reader blocks the server before it has written too much.
         ("floods", "ANYTHING"),
         ("nonsense", "it sent an invalid message"),
         ("huge", "it sent a message over 8 MiB"),
@@ -126,7 +126,7 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
         ("missing", ""),
     ];
     for (mode, reason) in cases {
-        // A busy machine may need seconds to start an interpreter.
+        // On a busy host, starting an interpreter may take seconds.
         let start = if mode == "mute" { "1s" } else { "60s" };
         let global = json!({
             "wait": "2s", "cold_wait": "2s", "request_timeout": "1s", "start_timeout": start, "memory_mib": 256
@@ -163,13 +163,13 @@ async fn crashing_server_is_given_up_until_a_reload() {
     let global = json!({"wait": "30s", "cold_wait": "30s"});
     let world = with("crashes", global.clone()).await;
     let log_says = |phrase: &str| world.log().matches(phrase).count();
-    // It is restarted after each backoff, as long as it is needed.
+    // The server is restarted after each backoff, as long as it is needed.
     let mut turns = 0;
     while !world.log().contains("is disabled") && turns < 60 {
         let (old, new) = if turns % 2 == 0 { ("two", "BROKEN two") } else { ("BROKEN two", "two") };
         world.works(vec![edit("a.fk", old, new), Reply::text("Done.")]).await;
         turns += 1;
-        // It is not restarted before its backoff has passed.
+        // The server is not restarted before its backoff has passed.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(log_says("a language server failed"), 4, "{}", world.log());
@@ -227,7 +227,7 @@ async fn without_the_sandbox_no_server_runs() {
     assert!(results[0].contains("E_TOOL") && results[0].contains("the sandbox is off"), "{results:?}");
 }
 
-/// Results of calls of tools that are loaded by mentioning them.
+/// Results of calls to tools that are loaded by a mention.
 pub(super) async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
     let names: String = calls.iter().map(|(name, _)| format!("@{name} ")).collect();
     let replies = calls.iter().map(|(name, args)| Reply::tool_call(*name, args.clone())).collect();
@@ -287,7 +287,7 @@ async fn diagnostics_reflect_changes_by_other_programs() {
 
 #[tokio::test]
 async fn rename_outside_the_project_or_the_rules_changes_nothing() {
-    // Hooks are run by git, so changing one needs more than permission to edit source code.
+    // Hooks are run by git, so changing a hook requires more than permission to edit source code.
     for (mode, expected) in [
         ("escapes", "outside the project"),
         ("hooks", "which the rules do not allow"),
@@ -329,7 +329,7 @@ async fn code_tools_are_off_without_a_server() {
         tool["tier"].as_str().unwrap().to_owned()
     };
     assert_eq!(tier().await, "off");
-    // Proxies of rustup for missing programs do not count.
+    // Rustup proxies for missing programs do not count.
     let rustup = world.path().join("bin/rustup");
     world.write("bin/rustup", "");
     fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -9,7 +9,7 @@ const PROGRAM: &str = "def double(number: int) -> int:\n    return number * 2\n\
 async fn with_pyright() -> World {
     let (node, script) = (installed("bin/node"), installed("node_modules/pyright/langserver.index.js"));
     let server = json!({"enabled": true, "command": node, "args": [script, "--stdio"]});
-    // A machine that is busy with other tests may be slow.
+    // A host that is busy with other tests may be slow.
     let global = json!({"wait": "60s", "cold_wait": "60s"});
     world(global, json!({"pyright": server}), &installed("")).await
 }

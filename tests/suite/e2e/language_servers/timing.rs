@@ -8,7 +8,7 @@ use super::{
 };
 
 impl World {
-    /// Runs one turn in the project, in a new session or the last one.
+    /// Runs one turn in the project, in a new session or in the last one.
     async fn says(&self, prompt: &str, and: &[&str]) {
         let args = ["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"];
         self.ok(args.iter().chain(and)).await;
@@ -18,7 +18,7 @@ impl World {
 #[tokio::test]
 async fn answers_of_a_loading_server_are_ignored_until_it_is_ready() {
     for mode in ["loads", "progresses"] {
-        // It loads for longer than the request timeout.
+        // The server loads for longer than the request timeout.
         let mut global = patient();
         global["request_timeout"] = json!("3s");
         let world = with(mode, global).await;
@@ -61,7 +61,7 @@ async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     world.write("project/b.fk", "one\ntwo\n");
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(requests.last().unwrap()), 0, "the slow server is not waited for");
-    // Its diagnostics for that text arrive after the turn.
+    // The server's diagnostics for that text arrive after the turn.
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.write("project/a.fk", "one\ntwo\nthree\n");
     world.write("project/c.txt", "one\n");
@@ -91,7 +91,7 @@ async fn only_the_step_after_an_edit_and_the_last_one_wait() {
     let requests = world.works(vec![breaks(), read(), read(), read(), read(), Reply::text("Done.")]).await;
     assert_eq!(requests.len(), 6);
     assert!(!requests.iter().any(|request| words(request).contains(BROUGHT)));
-    // Six waits would take 24 s, two take 8 s.
+    // Six waits would take 24 s; two waits take 8 s.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A server whose calls run without approval, so that the only questions are its own.
+/// A server whose calls run without approval, so that the only questions are those of the server.
 async fn trusted(mode: &str) -> World {
     let mut fake = fake_server(mode);
     fake["tools"]["act"]["effect"] = json!("read");
@@ -53,7 +53,7 @@ async fn question_is_withdrawn_when_its_call_is_lost() {
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     world.asked().await;
-    // The daemon dies while the question is pending. Its answer would be useless, so the question is withdrawn.
+    // The daemon dies while the question is pending. An answer would be useless, so the question is withdrawn.
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
@@ -62,7 +62,7 @@ async fn question_is_withdrawn_when_its_call_is_lost() {
     world.assert_clean_end().await;
 }
 
-/// It has the same name, but is another program.
+/// The server has the same name, but runs a different program.
 #[tokio::test]
 async fn approved_call_does_not_run_on_a_reconfigured_server() {
     let mut world = world(json!({"fake": fake_server("ok")})).await;

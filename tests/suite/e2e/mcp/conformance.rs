@@ -1,14 +1,14 @@
-//! The protocol's conformance suite, for our client and for `agentctl mcp serve`: the requirements of each revision,
-//! with the protocol version of that revision.
+//! The protocol's conformance suite, for agentd's client and for `agentctl mcp serve`: the requirements of each
+//! revision, with the protocol version of that revision.
 
 use std::process::{Child, Output};
 
 use super::*;
 
-/// The revisions, one of each era.
+/// The tested revisions, one from each era.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// Client scenarios that no revision lists any more, but that older servers need.
+/// Client scenarios that no revision lists any more, but that older servers still require.
 const OLDER: [&str; 2] = ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"];
 
 /// Required client scenarios that are not run, with reasons. They are also listed in [docs/mcp.md].
@@ -16,20 +16,20 @@ const SKIPPED: [(&str, &str); 1] =
     [("auth/basic-cimd", "agentd has no published client metadata document, and registers with each server instead")];
 
 /// Scenarios that may be retried, because their servers do not wait for the stream that a client opens after
-/// initialisation. The first one sends a request on that stream during a call, and it is lost if the stream is not open
-/// yet. The second one mistakes the new stream for a resumed one if it is opened after the call.
+/// initialisation. The first scenario sends a request on that stream during a call, and the request is lost if the
+/// stream is not open yet. The second scenario mistakes the new stream for a resumed one if the stream is opened after
+/// the call.
 const RACES: [&str; 2] = ["elicitation-sep1034-client-defaults", "sse-retry"];
-/// Maximum number of attempts for these.
+/// Maximum number of attempts for such scenarios.
 const TRIES: usize = 3;
 
 /// Server scenarios that need no special tools, resources and prompts.
 const OF_ANY_SERVER: [&str; 5] =
     ["server-initialize", "ping", "tools-list", "server-stateless", "input-required-result-unsupported-methods"];
-/// Scenarios for servers over HTTP. `agentctl mcp serve` does not use HTTP; tests/mcp/http_bridge.py does on its
-/// behalf.
+/// Scenarios for servers over HTTP. `agentctl mcp serve` does not use HTTP; tests/mcp/http_bridge.py translates for it.
 const OF_HTTP: [&str; 2] = ["server-sse-multiple-streams", "dns-rebinding-protection"];
-/// Prefixes of server scenarios for features that ours does not offer: tools, resources and prompts that the suite
-/// prescribes, completions, logs.
+/// Prefixes of server scenarios for features that agentd's server does not offer: tools, resources and prompts that the
+/// suite prescribes, completions, logs.
 const OF_OTHERS: [&str; 9] = [
     "caching",
     "completion-complete",
@@ -41,7 +41,7 @@ const OF_OTHERS: [&str; 9] = [
     "sep-2164-resource-not-found",
     "tools-call-",
 ];
-/// Checks of a scenario that need special tools.
+/// Checks in a scenario that require special tools.
 const CHECKS_OF_OTHERS: [&str; 4] = [
     "sep-2575-server-rejects-undeclared-capability",
     "sep-2575-missing-capability-http-400",
@@ -103,7 +103,7 @@ async fn server_passes_the_conformance_suite() {
     }
 }
 
-/// The list of checks that may fail, in the suite's format. Passing ones are reported as failures.
+/// The list of checks that may fail, in the suite's format. Passing checks in the list are reported as failures.
 fn expected() -> String {
     let checks = CHECKS_OF_OTHERS.map(|check| format!("  - server-stateless:{check}\n"));
     format!("server:\n{}", checks.concat())

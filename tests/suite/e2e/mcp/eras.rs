@@ -1,8 +1,8 @@
-//! Servers of the protocol's newer era: detected, cached, and probed again if the cached value is wrong.
+//! Servers that use the protocol's newer era: detected, cached, and probed again if the cached value is wrong.
 
 use super::*;
 
-/// A server of the newer era, unless its home contains the file `old`.
+/// A server that uses the newer era, unless its home contains the file `old`.
 fn newer(mode: &str) -> Value {
     let program = fake().with_file_name("fake_newer.py");
     json!({"command": "python3", "args": [program, mode], "tools": {"act": {"always_available": true}}})
@@ -13,8 +13,8 @@ async fn daemon(mode: &str) -> World {
     world(json!({"fake": newer(mode)})).await
 }
 
-/// A daemon with this server and a model that calls it once. Its calls run without approval, so that the only questions
-/// are its own.
+/// A daemon with this server and a model that calls it once. The server's calls run without approval, so that the only
+/// questions are those of the server.
 async fn calls_once(mode: &str) -> World {
     let mut fake = newer(mode);
     fake["tools"]["act"]["effect"] = json!("read");
@@ -23,7 +23,7 @@ async fn calls_once(mode: &str) -> World {
     world
 }
 
-/// Protocol versions with which it was started.
+/// Protocol versions with which the server was started.
 fn started(world: &World) -> Vec<String> {
     world.read("started").lines().map(str::to_owned).collect()
 }

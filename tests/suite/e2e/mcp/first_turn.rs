@@ -1,4 +1,4 @@
-//! Turns that start before the tools of a server are known.
+//! Turns that start before a server's tools are known.
 
 use super::{
     offered::{of_servers, offering},
@@ -54,7 +54,7 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     });
     let output = world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
     let requests = world.model.requests();
-    // Tools of the broken server that the configuration names can be called, which starts it.
+    // Tools of the broken server that are named in the configuration can be called, which starts the server.
     assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
     let result = tool_texts(requests.last().unwrap());
     assert!(result.contains("acted: Bern"), "{result}");
@@ -71,7 +71,8 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     world.assert_all_exit().await;
 }
 
-/// A failure in one folder does not affect another: the next session does not wait a minute for a second attempt.
+/// A failure in one folder does not affect another folder: the next session does not wait a minute for a second
+/// attempt.
 #[tokio::test]
 async fn server_failed_without_a_project_is_retried_with_one() {
     let mut server = offering(0);
@@ -121,7 +122,7 @@ async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     // No turn waits this long.
     let mut world = waiting("1h", json!({"late": held_back(), "broken": fake_server("broken")})).await;
     world.model.respond_with(|_| Reply::text("over"));
-    // A turn that may use no tool of a server.
+    // A turn that may not use any tool of a server.
     world.run(&["--tools", "read_file"]).output(Vec::new()).await.exits(0);
     let running = world.run(&[]);
     world.are_running(1).await;
@@ -129,7 +130,7 @@ async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
     assert_eq!((output.code, world.model.requests().len()), (Some(130), before), "{}", output.stderr);
-    // A turn at its time limit is asked for its last answer.
+    // A turn that reaches its time limit is asked for a last answer.
     world.run(&["--timeout", "1"]).output(Vec::new()).await.exits(6);
     // Two concurrent turns wait for one server.
     world.model_calls("mcp_late_act", json!({"text": "now"}));

@@ -4,7 +4,7 @@ use std::process::Child;
 
 use super::*;
 
-/// An HTTP server on loopback, stopped with the test.
+/// An HTTP server on loopback, stopped when the test ends.
 pub(in crate::e2e) struct Server {
     process: Child,
     home: tempfile::TempDir,
@@ -31,7 +31,7 @@ impl Server {
         server
     }
 
-    /// Content of a file that it wrote.
+    /// Content of a file that the server wrote.
     pub(super) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
     }

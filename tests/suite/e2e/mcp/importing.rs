@@ -1,4 +1,4 @@
-//! Servers of VS Code's `mcp.json`: translation of its variables, and questions for their values.
+//! Servers from VS Code's `mcp.json`: translation of its variables, and questions for their values.
 
 use super::*;
 
@@ -51,7 +51,7 @@ async fn import_asks_once_per_value_and_never_shows_a_password() {
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended with $?; stty -a", &args);
     terminal.answers("Database, for github, remote [notes]: ", "a ${b}\r");
     terminal.sees("GitHub Personal Access Token, for github, remote (not shown): ");
-    // A typo is corrected with backspace, and nothing of it is echoed.
+    // A typo is corrected with backspace, and the secret is not echoed.
     terminal.presses(&format!("{SECRET}é\u{7f}\r"));
     let before = terminal.sees("1  eu-west");
     assert!(!before.contains("ghp_"), "{before}");
@@ -79,7 +79,7 @@ async fn import_asks_once_per_value_and_never_shows_a_password() {
     assert_eq!(fs::read_to_string(&secrets).unwrap(), format!("INPUT_GITHUB_TOKEN={SECRET}\n"));
     assert_eq!(secrets.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The server receives it, and the part of its log that contains it is redacted.
+    // The server receives the secret, and the part of its log that contains the secret is redacted.
     world.agentctl(["mcp", "test", "github"]).await.exits(1);
     let logs = world.ok(["mcp", "logs", "github"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains("ghp_"), "{logs}");

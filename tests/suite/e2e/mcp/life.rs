@@ -1,4 +1,4 @@
-//! Life of servers: shared, cached, cancelled, killed with the daemon.
+//! The life cycle of servers: shared, cached, cancelled, killed with the daemon.
 
 use super::*;
 use crate::e2e::sandbox::named;
@@ -65,7 +65,7 @@ async fn constantly_changing_server_is_queried_at_a_limited_rate() {
     let world = world(json!({"fake": fake_server("changes")})).await;
     world.act("now").await;
     until_true("the tools are listed again", || world.read("listed").lines().count() >= 3).await;
-    // It reports a change fifty times per second. Each line has the number of reports so far.
+    // The server reports a change fifty times per second. Each line contains the number of reports so far.
     let times: Vec<u64> = world.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
     assert!(times.windows(2).all(|pair| pair[1] >= pair[0] + 5), "{times:?}");
     world.assert_clean_end().await;
@@ -128,7 +128,7 @@ async fn idle_server_is_stopped_and_restarted_by_the_next_call() {
 
 #[tokio::test]
 async fn server_started_only_to_list_tools_is_stopped() {
-    // Its tools have no settings, so that they are unknown until it is queried.
+    // The server's tools have no settings, so that they are unknown until the server is queried.
     let mut fake = fake_server("ok");
     fake.as_object_mut().unwrap().remove("tools");
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;
@@ -142,12 +142,12 @@ async fn server_started_only_to_list_tools_is_stopped() {
         (state("fake").await.0 && state("called").await.0).then_some(())
     })
     .await;
-    // One of them is in use meanwhile, and stays for as long as `idle_stop` allows.
+    // One of the servers is in use in the meantime, and stays for as long as `idle_stop` allows.
     world.ok(["mcp", "start", "called"]).await;
     until("the other server is stopped", || async { (state("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(state("called").await.1, "running");
     world.ok(["mcp", "logs", "fake"]).await.shows(&["started only to list its tools"]);
-    // Nor is it queried again.
+    // The server is not queried again either.
     world.still_serves().await;
     assert_eq!(state("fake").await, (true, "stopped".to_owned()));
     world.assert_all_exit().await;
@@ -168,7 +168,7 @@ async fn stop_during_start_returns_when_the_server_is_gone() {
 async fn turn_time_limit_ends_a_call_to_a_silent_server() {
     let mut fake = fake_server("mute");
     fake["tools"]["act"]["effect"] = json!("read");
-    // The limit of the server itself would also end the call.
+    // The server's own limit would also end the call.
     fake["call_timeout"] = json!("1h");
     fake["call_limit"] = json!("1h");
     let world = world(json!({"fake": fake})).await;

@@ -1,12 +1,12 @@
-//! Tools that were loaded by a mention or a search: they stay for the session, after all others, and its subagents have
-//! them too.
+//! Tools that were loaded by a mention or a search: they stay in the session, after all other tools, and the session's
+//! subagents also have them.
 
 use super::{
     offered::{of_servers, offering},
     *,
 };
 
-/// One server with too many tools to offer, and one that is configured not to be offered.
+/// One server with too many tools to offer, and one server that is configured not to be offered.
 async fn world_of_two() -> World {
     let mut quiet = offering(1);
     quiet["always_available"] = json!(false);
@@ -30,7 +30,7 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     assert_eq!(of_servers(&first[0]), [""; 0]);
     let session = world.last_session().await;
     let mut last = tools(&first[0]);
-    // Each turn offers the tools of the previous one unchanged, followed by new ones.
+    // Each turn offers the tools of the previous turn unchanged, followed by new tools.
     let go = async |world: &World, steps: Vec<Reply>, text: &str, last: &mut Vec<Value>| -> Vec<String> {
         let requests = world.does(steps, &[text, "--session", &session, allow[0], allow[1]]).await;
         for request in &requests {

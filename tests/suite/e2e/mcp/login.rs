@@ -21,7 +21,7 @@ fn entry(server: &Server, keys: Value) -> Value {
 fn get(url: &str) -> (u16, String) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    // In a single write, like browsers: the response may come before its end.
+    // In a single write, as browsers do: the response may arrive before the end of the request.
     let request = format!("GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -41,7 +41,7 @@ async fn log_in(world: &World) {
     login.output(Vec::new()).await.exits(0);
 }
 
-/// Stops the daemon, and starts another one.
+/// Stops the daemon, and starts it again.
 async fn again(world: &mut World) {
     world.assert_all_exit().await;
     world.daemon.restart().await;
@@ -61,7 +61,7 @@ fn assert_stored_securely(world: &World) {
 
 #[tokio::test]
 async fn login_survives_a_restart_and_renews_tokens() {
-    // Its tokens expire at once, so each request renews them.
+    // The server's tokens expire immediately, so each request renews them.
     let (server, mut world) = behind("brief", json!({})).await;
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
 
@@ -69,7 +69,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
     let waiting = login.json_line().await.expect("the command prints a login URL");
     assert_eq!(waiting["status"], "waiting");
     let (_, back) = get(waiting["address"].as_str().unwrap());
-    // The return from another login is rejected by the client and the daemon, and ends nothing.
+    // The redirect from another login is rejected by the client and the daemon, and does not end this login.
     let wrong = format!("{}&state=wrong", back.split_once("&state=").unwrap().0);
     assert_eq!(get(&wrong).0, 404);
     has_all(
@@ -85,7 +85,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
     assert_stored_securely(&world);
     let renewed = server.read("renewed").lines().count();
     assert!(renewed > 0, "an expired token was sent");
-    // It cannot be used twice.
+    // The redirect cannot be used twice.
     has_all(
         &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
         &["no login is in progress"],
@@ -108,7 +108,7 @@ async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
     assert!(result.contains("log in again with `agentctl mcp login fake`"), "{result}");
     assert!(result.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{result}");
     assert_eq!(server.read("refused"), "read\n", "the server was called once");
-    // The next daemon also knows the required scopes.
+    // The next daemon has also stored the required scopes.
     again(&mut world).await;
     log_in(&world).await;
     assert_eq!(server.read("asked_for"), "read\nread write\n");
@@ -141,7 +141,7 @@ async fn manually_registered_client_can_log_in() {
         world.ok(["reload"]).await;
     };
     let people = server.url.replace("/mcp", "/people");
-    // Another authorization server is not sent the secret.
+    // The secret is not sent to another authorization server.
     is_registered_by(&world, format!("{people}/others")).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
     output.says(&["its issuer differs from the `issuer` of mcp_servers.yaml", &people]);
@@ -163,7 +163,7 @@ async fn manually_registered_client_can_log_in() {
 async fn token_is_not_sent_to_another_login_server() {
     let (server, world) = behind("moves,brief", json!({})).await;
     log_in(&world).await;
-    // Without metadata about the authorization server, paths of the server itself are requested.
+    // Without metadata about the authorization server, paths on the server itself are requested.
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
     world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent: the login server changed"]);

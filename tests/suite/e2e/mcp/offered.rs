@@ -1,13 +1,13 @@
-//! The tools of a server that a turn offers, how a model finds the others, and how a user allows them.
+//! The server tools that a turn offers, how a model finds other tools, and how a user allows them.
 
 use super::*;
 
-/// The fake server with a weather tool and this many others.
+/// The fake server with a weather tool and this many other tools.
 pub(super) fn offering(others: usize) -> Value {
     json!({"command": "python3", "args": [fake(), "offers", others.to_string()]})
 }
 
-/// Tools of MCP servers that a request offers.
+/// MCP server tools that a request offers.
 pub(super) fn of_servers(request: &Recorded) -> Vec<String> {
     tool_names(request).into_iter().filter(|name| name.starts_with("mcp_")).collect()
 }
@@ -30,7 +30,7 @@ impl World {
         .await;
     }
 
-    /// Runs one turn in which the model gives these replies and then ends. Returns its requests.
+    /// Runs one turn in which the model gives these replies and ends the turn. Returns the turn's requests.
     pub(super) async fn does(&self, steps: Vec<Reply>, args: &[&str]) -> Vec<Recorded> {
         let before = self.model.requests().len();
         self.model.respond_with(move |request| {
@@ -60,7 +60,7 @@ async fn added_server_is_offered_from_the_next_turn() {
     world.write("config/mcp_servers.yaml", "");
     let fake = fake();
     world.ok(["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"]).await;
-    // Neither a call, a test nor a turn is needed for that.
+    // A server's tools become known without a call, a test or a turn.
     world.knows(&["lab"]).await;
     let requests = world.does(vec![weather("Bern")], &["Go", "--on-interrupt", "approve"]).await;
     assert_eq!(of_servers(&requests[0]), ["mcp_lab_thing_00", "mcp_lab_thing_01", "mcp_lab_weather"]);
@@ -95,7 +95,7 @@ async fn tools_beyond_the_limit_are_found_by_search_or_mention() {
         result.find("mcp_lab_weather: [MCP server lab] Weather of a city.").unwrap_or_else(|| panic!("{result}"));
     assert!(result[found..].contains(r#""city":{"type":"string"}"#), "{result}");
     assert!(!result.contains("mcp_few_weather") && result.len() < 20_000, "{result}");
-    // It comes after all others, which are unchanged.
+    // The new tool comes after all other tools, which are unchanged.
     let (first, later) = (tool_names(&requests[0]), tool_names(&requests[3]));
     assert_eq!(later[..first.len()], first[..]);
     assert!(later[first.len()..].contains(&"mcp_lab_weather".to_owned()), "{later:?}");
@@ -104,7 +104,7 @@ async fn tools_beyond_the_limit_are_found_by_search_or_mention() {
     assert!(result.contains("acted: Bern") && !result.contains("acted: too early"), "{result}");
     assert_eq!(world.read("acted"), "Bern\n");
 
-    // A mention loads all tools of a server, by either name, even of one that is not offered.
+    // A mention loads all tools of a server, by either name, even of a server that is not offered.
     for (input, tools) in [("Go @lab", 41), ("Go @mcp_lab", 41), ("Go @quiet", 2), ("Go @lab @quiet", 43)] {
         let requests = world.does(Vec::new(), &[input, "--on-interrupt", "approve"]).await;
         assert_eq!(of_servers(&requests[0]).len(), few.len() + tools, "{input}");
@@ -137,7 +137,7 @@ async fn approval_names_the_server_and_the_possible_rules() {
     world.ok(["interrupts", id]).await.shows(&["tool weather of the MCP server lab", "every tool of that"]);
     world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["not one of those offered"]);
     world.ok(["answer", id, "always", "--rule", "mcp_lab_weather"]).await;
-    // Another city runs without a question; another tool asks.
+    // Another city runs without a question; another tool requires approval.
     let asked = until("the other tool requires approval", || async {
         let asked = world.asked().await;
         (asked["tool"] == "mcp_lab_thing_00").then_some(asked)
@@ -181,7 +181,7 @@ async fn grants_can_allow_one_tool_or_a_whole_server() {
         world.ok(["grants", "revoke", rule]).await;
     }
     assert!(denied(weather("Bern")).await && denied(screw()).await);
-    // The same in the configuration. Calls that the rules rate as a higher risk still ask.
+    // The same applies in the configuration. Calls that the rules rate as a higher risk still require approval.
     let set = async |servers: &Value| {
         world.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
         world.ok(["reload"]).await;

@@ -19,7 +19,7 @@ async fn tool_results(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<S
     world.call_all(calls, &["--on-interrupt", "approve"]).await.0
 }
 
-/// The server with these of its tools always offered.
+/// The server, with these of its tools always offered.
 pub(super) fn always_offered(mut server: Value, tools: &[&str]) -> Value {
     let shown: serde_json::Map<String, Value> =
         tools.iter().map(|tool| ((*tool).to_owned(), json!({"always_available": true}))).collect();
@@ -119,7 +119,7 @@ async fn filesystem_git_and_time_servers_work() {
     world.assert_all_exit().await;
 }
 
-/// The server on a port of this machine, and the port.
+/// The server on a port of this host, and the port.
 async fn listening_server(mode: &str) -> (Running, u16) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");

@@ -1,4 +1,4 @@
-//! Servers that a client configures for one session: exclusive to it, never mixed up, and removed with it.
+//! Servers that a client configures for one session: exclusive to the session, never mixed up, and removed with it.
 
 use agentd_core::interrupt::REFUSED;
 use agentd_proto::{
@@ -134,7 +134,7 @@ async fn session_server_tools_ask_despite_a_grant_of_that_name() {
     let result = session.call(&world, &tool, OnInterrupt::Deny).await;
     assert!(result.starts_with(REFUSED), "{result}");
     assert_eq!(world.read("acted"), "");
-    // A grant for a configured server with the same name does not apply to it.
+    // A grant for a configured server with the same name does not apply to the session's server.
     world.agentctl(["grants", "add", "mcp_fake_*"]).await;
     session.call(&world, &tool, OnInterrupt::Deny).await;
     assert_eq!(world.read("acted"), "");

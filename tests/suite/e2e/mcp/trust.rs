@@ -22,7 +22,7 @@ async fn reassigned_alias_does_not_run_on_another_server() {
     running.output(Vec::new()).await.exits(0);
     has_all(&tool_texts(world.model.requests().last().unwrap()), &["now belongs to another tool"]);
     assert_eq!(world.read("acted"), "", "no tool was called");
-    // In the next turn, it belongs to the other one.
+    // In the next turn, the name belongs to the other server.
     let results = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
     assert!(results[0].contains("from=\"two/act\""), "{results:#?}");
     world.assert_all_exit().await;

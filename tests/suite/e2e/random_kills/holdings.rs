@@ -1,4 +1,4 @@
-//! Data outside a session's events that has to match them: the copy of a fork, the data for undo, the file of a
+//! Data outside a session's events that has to match the events: the copy in a fork, the data for undo, the file of a
 //! compaction, and the database itself.
 
 use std::{fs, process::Command};
@@ -54,7 +54,7 @@ fn text_of(event: &Event) -> String {
     serde_json::to_value(event).map(|value: Value| value.to_string()).expect("JSON")
 }
 
-/// The first events of a session; `None` if it was deleted.
+/// The first events of a session; `None` if the session was deleted.
 async fn first_events(client: &Client, session: &str, count: usize) -> Option<Vec<Event>> {
     let mut stream = match client.subscribe(session, 0, false).await {
         Err(error) if error.answered() == Some(ErrorKind::NotFound) => return None,
@@ -68,8 +68,8 @@ async fn first_events(client: &Client, session: &str, count: usize) -> Option<Ve
     Some(events)
 }
 
-/// Checks that the file of the last compaction contains all replaced messages of the journal. Returns true if there is
-/// one.
+/// Checks that the file of the last compaction contains all replaced messages from the journal. Returns true if there
+/// is such a file.
 pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, session: &str, events: &[Event]) -> bool {
     let view = client.session(session).await.expect("the session is readable");
     let Some(seq) = view.session.window.summary.checked_sub(1) else { return false };
@@ -84,13 +84,13 @@ pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, sessi
     true
 }
 
-/// The turns that wrote one file of the session's own, each with the file and its mark. Turns in a copy cannot be
-/// undone there.
+/// The turns that wrote one of the session's own files, each with the file and its mark. Copied turns cannot be undone
+/// in the copy.
 pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
     let of_turn = |event: &Event| {
         let EventKind::TurnEnded { result } = &event.kind else { return None };
         let [file] = &result.files[..] else { return None };
-        // A turn cut off by a kill may or may not have written its file.
+        // A turn interrupted by a kill may or may not have written its file.
         if result.stop_reason != StopReason::Completed {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The acknowledgements of a daemon, recorded outside of it, and the check that each of them still holds.
+//! The acknowledgements of a daemon, recorded outside the daemon, and the check that each of them still holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -62,7 +62,7 @@ impl Acknowledged {
         self.uploads.push((session.to_owned(), path, content));
     }
 
-    /// Records that a deletion was requested. It may have happened without an acknowledgement.
+    /// Records that a deletion was requested. The deletion may have happened without an acknowledgement.
     pub(super) fn deleting(&mut self, session: &str) {
         self.deleting.insert(session.to_owned());
     }
@@ -72,14 +72,14 @@ impl Acknowledged {
     }
 }
 
-/// Everything that was acknowledged so far.
+/// Everything that has been acknowledged so far.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     sessions: BTreeSet<String>,
     events: HashMap<String, BTreeMap<u64, Value>>,
     answers: HashMap<String, Vec<(InterruptId, Value)>>,
     uploads: Vec<(String, String, Vec<u8>)>,
-    /// Sessions that may be deleted, followed by those that must be.
+    /// Sessions that may be deleted, followed by sessions that must be deleted.
     deleting: BTreeSet<String>,
     deleted: BTreeSet<String>,
     /// Marks whose command is known to have succeeded.
@@ -105,7 +105,7 @@ fn json_of(event: &Event) -> Value {
 }
 
 impl Ledger {
-    /// Merges what clients received, and returns the sessions that it concerns.
+    /// Merges what clients received, and returns the affected sessions.
     pub(super) fn take_in(&mut self, all: Vec<Acknowledged>) -> Vec<String> {
         let mut touched = BTreeSet::new();
         for one in all {
@@ -141,12 +141,12 @@ impl Ledger {
         random.choose_multiple(self.known_sessions(), count)
     }
 
-    /// Returns true if enough happened for a run without a failure to be meaningful.
+    /// Returns true if enough has happened for a run without failures to be meaningful.
     pub(super) fn is_meaningful(&self, kills: u64) -> bool {
         self.counts.events as u64 > kills * 10 && !self.finished.is_empty() && self.counts.completed > 0
     }
 
-    /// Checks one session after a restart: everything acknowledged is there, and the whole is consistent.
+    /// Checks one session after a restart: everything acknowledged exists, and the session is consistent.
     pub(super) async fn check(&mut self, at: At<'_>, session: &str, random: &mut Rng, context: &str) {
         let client = at.client;
         let context = format!("{context}, session {session}");
@@ -160,7 +160,7 @@ impl Ledger {
         let mut stream = client.subscribe(session, 0, true).await.unwrap_or_else(|error| panic!("{context}: {error}"));
         let mut events = Vec::new();
         loop {
-            // A queued turn may have started after the last question, and ask now.
+            // A queued turn may have started after the last question, and may ask a question now.
             let Ok(next) = tokio::time::timeout(GLANCE, stream.next()).await else {
                 self.settle(client, session, random, &context).await;
                 continue;
@@ -205,7 +205,7 @@ impl Ledger {
                 self.counts.answers += 1;
             }
         }
-        // Queued turns start after that, and may also ask.
+        // Queued turns start after that, and may also ask questions.
         until("the session has no pending question", || async {
             let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{context}: {error}"));
             if !waiting.is_empty() {
@@ -254,7 +254,8 @@ impl Ledger {
         }
     }
 
-    /// Checks the files: every command ran at most once, successful ones exactly once, and uploads are complete.
+    /// Checks the files: every command ran at most once, successful commands ran exactly once, and uploads are
+    /// complete.
     pub(super) async fn check_files(&mut self, client: &Client, daemon: &TempDaemon, context: &str) {
         let log = daemon.read("project/log.txt");
         let mut lines: HashMap<&str, usize> = HashMap::new();
@@ -282,7 +283,7 @@ impl Ledger {
     }
 }
 
-/// Checks that items end once, and that nothing of a turn follows its end.
+/// Checks that items end once, and that no event of a turn follows the turn's end.
 fn check_order(events: &[Event], context: &str) {
     let mut open = HashSet::new();
     let mut items = HashSet::new();

@@ -29,7 +29,7 @@ use super::{
 /// Time limit for a compaction.
 const COMPACTION: Duration = Duration::from_secs(1);
 
-/// Makes the model follow the inputs: first the tool, then text.
+/// Makes the model follow the inputs: it first calls the tool, and then sends text.
 pub(super) fn answer(model: &ModelServer) {
     model.respond_with(|request| Reply { delay_ms: 2, ..reply(request) });
 }
@@ -152,7 +152,7 @@ impl Worker {
             self.known.push(session);
         }
         let leaves_early = self.random.u8(..10) == 0;
-        // A queued turn waits for earlier ones, which may wait for an answer, so the wait is limited.
+        // A queued turn waits for earlier turns, which may wait for an answer, so the wait is limited.
         let patience = Duration::from_millis(self.random.u64(300..1_200));
         let read = async {
             while let Some(event) = events.next().await? {
@@ -197,7 +197,8 @@ impl Worker {
 
     async fn undo(&mut self, client: &Client) -> Result<(), ClientError> {
         let Some(session) = self.some_session() else { return Ok(()) };
-        // All sessions share the folder. Only a session's own files may be reverted, or effects could not be counted.
+        // All sessions share the folder. Only a session's own files may be reverted, as effects could otherwise not be
+        // counted.
         let request = UndoRequest { turn: None, redo: false, preview: true, client: "a test".to_owned() };
         client.undo(&session, &request).await.map(drop)
     }

@@ -5,7 +5,7 @@ use futures_util::{StreamExt as _, stream};
 
 use super::*;
 
-/// A careful main agent and a careful subagent: neither repeats anything with a known result.
+/// A careful main agent and a careful subagent: neither repeats a call with a known result.
 fn careful(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     if task_of(request).is_some() {
@@ -36,7 +36,7 @@ async fn kill_at_each_event_loses_and_repeats_nothing() {
     stream::iter(1..=whole.len()).for_each_concurrent(3, |number| kill_and_resume(&model, number)).await;
 }
 
-/// Runs the turn, and kills the daemon at the event with that number, of the parent or its subagent.
+/// Runs the turn, and kills the daemon at the event with that number, in the parent or its subagent.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
     fs::create_dir_all(daemon.path().join("project")).unwrap();
     let client = Client::connect(&daemon.socket()).await.unwrap();
@@ -50,12 +50,12 @@ async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
             event = next_of(&mut of_child) => event,
         };
         let Ok(Some(event)) = event else { return seen };
-        // Data sent before the kill can still be read, but no more subscriptions are possible.
+        // Data sent before the kill can still be read, but no further subscriptions are possible.
         let is_alive = seen.len() < number;
         if let EventKind::StateChanged { change: StateChange::Subagent(child) } = &event.kind
             && is_alive
         {
-            // The session starts a moment later.
+            // The subagent's session starts a moment later.
             let session = child.session_id.to_string();
             let listen = || async { client.subscribe(&session, 0, false).await.ok() };
             of_child = Some(until("the subagent is running", listen).await);
@@ -103,7 +103,7 @@ async fn kill_and_resume(model: &ModelServer, number: usize) {
     }
     let lines = daemon.read("project/log.txt").lines().count();
     let children = client.filtered_sessions("", 10, true, &Default::default()).await.unwrap().0.len() - 1;
-    // An interrupted command may have run or not. One that is known to have run is not repeated.
+    // An interrupted command may have run or not. A command that is known to have run is not repeated.
     assert!(lines <= 1, "killed at {number}: it ran {lines} times");
     assert!(children <= 2, "killed at {number}: {children} subagents");
 }

@@ -15,7 +15,7 @@ fn report(of: &str) -> Reply {
     Reply::text(format!("The report of {of}. {}", "Each thing was looked at and found in order. ".repeat(6)))
 }
 
-/// The task of the requesting subagent; `None` for the main agent.
+/// The task of the subagent that sent the request; `None` for the main agent.
 fn task_of(request: &Recorded) -> Option<String> {
     let system = request.messages()[0]["content"].as_str().unwrap();
     let users = request.messages().iter().filter(|message| message["role"] == "user");
@@ -23,7 +23,8 @@ fn task_of(request: &Recorded) -> Option<String> {
     system.contains("You are a subagent").then(|| text.to_owned())
 }
 
-/// Makes the main agent delegate these tasks at once, and answer after all reports. Subagents reply by the given
+/// Makes the main agent delegate these tasks in one step, and answer after all reports. Subagents use the given
+/// function to reply.
 /// function.
 fn delegates(
     world: &World,
@@ -71,7 +72,7 @@ fn free() -> SessionChoice {
 #[tokio::test]
 async fn parallel_subagents_share_files_and_return_their_answers() {
     let world = World::start().await;
-    // Each waits for the file of the other: run one after the other, they would reach their step limit.
+    // Each subagent waits for the file of the other: run one after the other, they would reach their step limit.
     delegates(&world, &["Be left", "Be right"], |task, request| {
         let (own, other) = if task.contains("left") { ("left", "right") } else { ("right", "left") };
         let text = tool_texts(request);
@@ -101,13 +102,13 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
         assert!(result["loops"].as_u64().unwrap() >= 3, "{result:#}");
         assert!(children.iter().any(|child| result["context_id"] == child.session_id.to_string()), "{result:#}");
     }
-    // They cannot delegate, and receive nothing of the conversation.
+    // Subagents cannot delegate, and receive nothing from the conversation.
     for request in world.model.requests() {
         let is_child = task_of(&request).is_some();
         assert_eq!(tool_names(&request).contains(&"delegate_task".to_owned()), !is_child);
         assert_eq!(request.body.to_string().contains("Have it done"), !is_child);
     }
-    // Their usage counts for the turn.
+    // The subagents' usage counts towards the turn.
     let own: u64 = events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -117,7 +118,7 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
         .sum();
     assert!(result.usage.tokens() > 2 * own, "{} of {own}", result.usage.tokens());
 
-    // Their changes are undone with the turn.
+    // The subagents' changes are undone with the turn.
     let session = session_of(&events);
     let left = format!("data/workspace/{session}/outputs/left.txt");
     assert_eq!(world.read(&left), "left was here");
@@ -126,7 +127,7 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
     world.ok(["undo", &session, "--redo"]).await;
     assert_eq!(world.read(&left), "left was here");
 
-    // Lists show them on request; they can be read and found, and are deleted with their parent.
+    // Lists show subagents on request; they can be read and found, and are deleted with their parent.
     assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     let all = world.json(["sessions", "list", "--all"]).await;
     assert_eq!(all.as_array().unwrap().len(), 3);
@@ -192,7 +193,7 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
         events.push(stream.event().await.unwrap());
     }
     world.model.wait_until(|counts| counts.requests >= 4).await;
-    // One is cancelled by another client: its call ends, and the others continue.
+    // One subagent is cancelled by another client: its call ends, and the others continue.
     let children = subagents(&events);
     client.cancel_turn(&children[0].session_id.to_string(), None).await.unwrap();
     let cancelled = |kind: &EventKind| {
@@ -216,8 +217,8 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     world.still_serves().await;
 }
 
-/// Behaviour of a subagent that is to be killed: quick ones finish at once, slow ones never do, and others wait for an
-/// answer.
+/// Behaviour of a subagent that is to be killed: quick subagents finish immediately, slow ones never do, and others
+/// wait for an answer.
 fn of_its_kind(task: &str, request: &Recorded) -> Reply {
     let result = tool_texts(request);
     match task {
@@ -244,7 +245,7 @@ async fn after_a_crash_only_the_unfinished_subagent_continues() {
             .and_call("delegate_task", json!({"task": "Be slow"})),
         (None, text) if text.contains("The report of Be slow") => Reply::text("All parts are done."),
         (None, text) => {
-            // It continues the interrupted subagent, as instructed.
+            // The main agent continues the interrupted subagent, as instructed.
             let cut_off = text.split('{').find(|result| result.contains("to continue it")).unwrap();
             let id = cut_off.split("\"context_id\":\"").nth(1).unwrap().split('"').next().unwrap();
             Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
@@ -361,7 +362,7 @@ fn paid(events: &[Value]) -> usize {
 
 #[tokio::test]
 async fn subagent_question_is_withdrawn_with_its_turn() {
-    // By a cancellation, or by a crash and a missing project.
+    // Interrupted by a cancellation, or by a crash and a missing project.
     for crashes in [false, true] {
         let mut world = World::start().await;
         delegates(&world, &["Ask first"], of_its_kind);
@@ -389,7 +390,7 @@ async fn subagent_question_is_withdrawn_with_its_turn() {
     }
 }
 
-/// The stored events of a session, as clients see them.
+/// The stored events of a session, as sent to clients.
 async fn stored(world: &World, session: &str) -> Vec<Value> {
     let lines = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await.json_lines();
     lines
@@ -401,7 +402,7 @@ async fn stored(world: &World, session: &str) -> Vec<Value> {
 #[tokio::test]
 async fn session_grant_applies_to_all_its_subagents() {
     let world = World::start().await;
-    // The second one writes on command.
+    // The second subagent writes on command.
     delegates(&world, &["First", "Second"], |task, request| {
         let result = tool_texts(request);
         let own = if task == "First" { "first" } else { "second" };
@@ -480,7 +481,7 @@ async fn continued_subagent_has_the_sessions_current_permissions() {
     client.answer(asked(&events), &Answer::Always { scope: GrantScope::Session }, "desk").await.unwrap();
     stream.to_the_end().await;
 
-    // A revoked permission is asked for again.
+    // The user is asked again for a revoked permission.
     let id = session_of(&events);
     world.ok(["grants", "revoke", "--session", &id, "write_file"]).await;
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write two")).await.unwrap();
@@ -525,7 +526,7 @@ async fn attach_replays_history_without_waiting_for_a_busy_subagent() {
     let client = world.client().await;
     let events = client.turn(turn(free(), "Have it done")).await.unwrap().to_the_end().await;
     let child = subagents(&events)[0].session_id;
-    // The user now talks to it directly.
+    // The user now sends messages to the subagent directly.
     let mut own = client.turn(turn(SessionChoice::Existing(child.to_string()), "And you yourself?")).await.unwrap();
     let began = own.stored_until(|kind| matches!(kind, EventKind::TurnStarted { .. })).await.last().unwrap().seq;
     let args = ["attach", &session_of(&events), "--after", "0", "--output", "stream-json"];

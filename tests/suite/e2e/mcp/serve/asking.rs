@@ -4,7 +4,7 @@ use crate::e2e::mcp::{fake_server, world};
 
 use super::*;
 
-/// A model that writes a file, and then reports it.
+/// A model that writes a file, and then reports the result.
 fn writes(world: &World) {
     let call = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "hello"}));
     works_through(
@@ -43,7 +43,7 @@ async fn only_the_user_approves_and_the_caller_gets_the_result() {
     assert_eq!(listed["sessions"][0]["interrupts"][0]["id"], id, "{listed:#}");
     assert_eq!(written(&world, &waiting["session_id"]), "");
 
-    // While it is pending, and after everything has ended.
+    // While the question is pending, and after everything has ended.
     let rest = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
     world.ok(["answer", id, "approve"]).await;
     let rest = super::result(rest).await.structured_content.unwrap();
@@ -181,7 +181,7 @@ async fn caller_may_approve_if_configured_and_is_audited() {
     let caller = Caller::start(&world, &["--approvals", "caller"]).await;
     let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
     let id = waiting["interrupts"][0]["id"].as_str().unwrap();
-    // A prefix of an ID is sufficient.
+    // A unique prefix of an ID is sufficient.
     has_all(
         &caller.fails("answer", json!({"interrupt_id": id, "decision": "text", "text": "yes"})).await,
         &["asks for an approval"],
@@ -240,7 +240,7 @@ async fn answer_to_a_subagent_returns_the_parents_result() {
     let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
     let interrupt = &waiting["interrupts"][0];
     holds(interrupt, json!({"question": "Which colour?", "asked_by": "subagent"}));
-    // Another server does not know how the turn started.
+    // Another server process does not know how the turn started.
     for caller in [Caller::start(&world, &["--sessions", "all"]).await, caller] {
         let listed = caller.gives("list_sessions", json!({})).await;
         let Some(interrupt) = listed["sessions"][0]["interrupts"].get(0) else {

@@ -1,10 +1,10 @@
-//! Calls that are cancelled, callers that disconnect, and daemons that die meanwhile.
+//! Calls that are cancelled, callers that disconnect, and daemons that die during a call.
 
 use super::*;
 
 /// Stop reason of the last turn in the only session.
 async fn last_stop(world: &World) -> Value {
-    // The model notices an end before the journal does.
+    // The model detects an end before the journal records it.
     let listed = until("no turn is running", async || {
         let listed = world.json(["sessions", "list"]).await;
         (listed[0]["status"] != "running").then_some(listed)
@@ -101,7 +101,7 @@ async fn daemon_kill_ends_the_call_and_the_turn_can_be_continued() {
     world.model.wait_until(|counts| counts.requests == 1).await;
     is_under_way(&caller).await;
     world.daemon.kill9().await;
-    // Another call starts a daemon. The running one learns of that, and of the turn's end.
+    // Another call starts a daemon. The running call learns of the new daemon, and of the turn's end.
     let listed = caller.gives("list_sessions", json!({})).await;
     let session = listed["sessions"][0]["session_id"].clone();
     let ended = result(asking).await;

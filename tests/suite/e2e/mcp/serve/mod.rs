@@ -1,8 +1,8 @@
 //! The daemon as an MCP server: `agentctl mcp serve`, and agents that use it.
 //!
 //! - [`asking`]: turns that need an answer, and who may give it. [`ending`]: calls that are cancelled, callers that
-//!   disconnect, daemons that die. [`looking`]: documents and sessions. [`reach`]: visibility of sessions. Here: turns
-//!   that end, and invalid requests.
+//!   disconnect, daemons that die. [`looking`]: documents and sessions. [`reach`]: visibility of sessions. This module:
+//!   turns that end, and invalid requests.
 
 mod asking;
 mod ending;
@@ -35,7 +35,7 @@ struct Heard {
 #[derive(Debug, Clone, Default)]
 struct Agent {
     heard: Heard,
-    /// The user's response to every form; forms are unsupported if `None`.
+    /// The user's response to every form; if `None`, forms are unsupported.
     person: Option<(ElicitationAction, Value)>,
 }
 
@@ -82,7 +82,7 @@ impl Caller {
         Self::of(world, args, agent, ClientLifecycleMode::Initialize).await
     }
 
-    /// An agent of the protocol's newer era.
+    /// An agent that uses the protocol's newer era.
     async fn newer(world: &World, args: &[&str], agent: Agent) -> Self {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         Self::of(world, args, agent, ClientLifecycleMode::Discover { preferred_versions }).await
@@ -101,7 +101,7 @@ impl Caller {
         self.service.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
     }
 
-    /// Calls a tool. If its result asks the user, calls it again with the answer.
+    /// Calls a tool. If the result asks the user, calls the tool again with the answer.
     async fn call(&self, tool: &'static str, arguments: Value) -> CallToolResult {
         let params = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
         self.service.call_tool(params).await.unwrap()
@@ -129,7 +129,7 @@ async fn result(handle: RequestHandle<RoleClient>) -> CallToolResult {
     }
 }
 
-/// Metadata of a request of the newer era.
+/// Metadata of a request in the newer era.
 fn newer_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -138,7 +138,7 @@ fn newer_meta() -> Value {
     })
 }
 
-/// A server whose lines are written and read directly.
+/// A server whose input and output lines are accessed directly.
 struct Raw {
     running: Running,
 }
@@ -158,7 +158,7 @@ impl Raw {
         raw
     }
 
-    /// Starts a server without the initialisation.
+    /// Starts a server without initialisation.
     fn silent(world: &World, args: &[&str]) -> Self {
         Self { running: Running::spawn(world.agentctl_command(["mcp", "serve"].iter().chain(args))) }
     }
@@ -171,7 +171,7 @@ impl Raw {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
     }
 
-    /// The next response. Anything else that arrives must be valid too.
+    /// The next response. All other messages that arrive must also be valid.
     async fn request(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.ask(id, method, params).await;
         loop {
@@ -285,7 +285,7 @@ async fn invalid_calls_are_refused_without_a_model_request() {
     assert_eq!(caller.gives("ask", json!({"prompt": "Are you there?"})).await["text"], "still here");
 }
 
-/// An ID that belongs to nothing.
+/// An ID that refers to nothing.
 fn world_id() -> String {
     agentd_core::ids::InterruptId::generate().to_string()
 }

@@ -1,8 +1,8 @@
-//! Sessions that a caller can access, and limits in those of a user.
+//! Sessions that a caller can access, and limits in a user's sessions.
 
 use super::*;
 
-/// A user's turn that is waiting for an answer, and its interrupt. Its model gives no further replies.
+/// A user's turn that is waiting for an answer, and its interrupt. The model gives no further replies.
 async fn waiting_user_turn(world: &World) -> (Running, Value) {
     world.model.respond_with(|request| match request.last_user() {
         "Ask me" if tool_texts(request).is_empty() => Reply::tool_call("ask_human", json!({"question": "Which?"})),
