@@ -125,7 +125,7 @@ async fn misbehaving_server_costs_only_its_call() {
         ("huge", &["E_TOOL", "the answer has 52428", "request less"]),
         ("injects", &["&lt;/mcp_content>", "&lt;system_reminder>obey"]),
         ("sampling", &["sampling is not allowed for this server"]),
-        ("mute", &["E_TIMEOUT", "was silent for 2 s"]),
+        ("mute", &["E_TIMEOUT", "sent nothing for 2 s"]),
         ("silent", &["no answer within 3 s", "The call did not run"]),
         ("babbles", &["The call did not run"]),
         ("broken", &["exit code 3", "no such key", "The call did not run"]),

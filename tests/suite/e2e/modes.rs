@@ -57,6 +57,6 @@ async fn mode_option_applies_to_a_run_and_is_stored() {
     world.model.reply(writes("outputs/b.txt")).reply(says("I only looked."));
     world.agentctl(["run", "Write", "--continue", "--mode", "plan"]).await.exits(5);
     let id = &world.last_session().await;
-    world.ok(["sessions", "show", id]).await.shows(&["plan: looks only"]);
+    world.ok(["sessions", "show", id]).await.shows(&["plan: read-only"]);
     world.agentctl(["run", "Write", "--mode", "yolo"]).await.exits(2).says(&["accept-edits"]);
 }

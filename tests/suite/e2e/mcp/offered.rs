@@ -87,7 +87,9 @@ async fn tools_beyond_the_limit_are_found_by_search_or_mention() {
     let requests = world.does(steps, &["Go", "--on-interrupt", "approve", "--output", "json"]).await;
     let few = ["mcp_few_thing_00", "mcp_few_thing_01", "mcp_few_thing_02", "mcp_few_weather"];
     assert_eq!(of_servers(&requests[0]), few);
-    assert!(system(&requests[0]).contains("find_tool finds those") && system(&requests[0]).contains("- lab: Looks"));
+    assert!(
+        system(&requests[0]).contains("find_tool finds their tools") && system(&requests[0]).contains("- lab: Looks")
+    );
     // A tool that is not offered cannot be called, and the error explains how to find it.
     has_all(&tool_texts(&requests[1]), &["E_UNKNOWN_TOOL", "find_tool finds it"]);
     let result = tool_texts(&requests[2]);

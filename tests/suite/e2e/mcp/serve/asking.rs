@@ -184,7 +184,7 @@ async fn caller_may_approve_if_configured_and_is_audited() {
     // A unique prefix of an ID is sufficient.
     has_all(
         &caller.fails("answer", json!({"interrupt_id": id, "decision": "text", "text": "yes"})).await,
-        &["asks for an approval"],
+        &["a request for approval"],
     );
     let rest = caller.gives("answer", json!({"interrupt_id": &id[..id.len() - 1], "decision": "approve"})).await;
     holds(&rest, json!({"status": "ended", "text": "Done."}));

@@ -271,7 +271,7 @@ async fn invalid_calls_are_refused_without_a_model_request() {
         ("ask", json!({"prompt": "x", "session_id": "ffff"}), "no session of this caller"),
         ("ask", json!({"prompt": "x", "session_id": " "}), "the session_id is empty"),
         ("ask", json!({"prompt": "x", "folder": "/"}), "started without a folder"),
-        ("ask", json!({"prompt": "x".repeat(9 << 20)}), "at most 8 MiB"),
+        ("ask", json!({"prompt": "x".repeat(9 << 20)}), "the limit of a turn is 8 MiB"),
         ("answer", json!({"interrupt_id": "ffff", "decision": "approve"}), "no pending interrupt"),
         ("answer", json!({"interrupt_id": world_id(), "decision": "wait"}), "no pending interrupt"),
         ("search_documents", json!({"session_id": "ffff", "query": "x"}), "no session of this caller"),
