@@ -143,7 +143,7 @@ commands! {
     /// Show the effective configuration and its sources
     #[command(subcommand, after_help = cmd::daemon::CONFIG_HELP)]
     Config(cmd::daemon::ConfigCommand) => cmd::daemon::config,
-    /// Reload the configuration
+    /// Reload the daemon's configuration
     Reload(cmd::daemon::ReloadArgs) => cmd::daemon::reload,
     /// Check the installation, with a hint for each problem
     Doctor(cmd::doctor::DoctorArgs) => cmd::doctor::handle,

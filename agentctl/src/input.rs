@@ -69,13 +69,13 @@ pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String
     if io::stdin().is_terminal() && !dash {
         return Ok(None);
     }
-    let _notice = SilenceNotice::watch("the prompt (use </dev/null if there is none)");
+    let _notice = SilenceNotice::watch("the prompt (use </dev/null without input)");
     let (done, reading) = mpsc::sync_channel(1);
     // Read on a thread, because a blocking read of a pipe that is never closed cannot have a timeout.
     thread::spawn(move || done.send(read_text(io::stdin().lock(), MAX_PROMPT_BYTES)));
     let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
         let late = Failure::new(ErrorKind::Timeout, "standard input did not end within --timeout");
-        Err(Failure { exit: Exit::Limit, ..late }.hint("close it, or use </dev/null if there is none"))
+        Err(Failure { exit: Exit::Limit, ..late }.hint("close it, or use </dev/null without input"))
     })?;
     Ok((!text.trim().is_empty()).then_some(text))
 }

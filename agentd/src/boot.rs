@@ -31,7 +31,7 @@ use jiff::tz::TimeZone;
 
 use crate::{
     audit, code,
-    config::{Config, OnDeadline, agents, layers, yaml::Bounded},
+    config::{Config, OnDeadline, agents, layers, yaml::BoundedInt},
     documents::{self, Library},
     environment::{Environment, OWN_PROGRAM},
     failure::Failure,
@@ -269,7 +269,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
             confirm_exec: settings.sessions.confirm_exec,
             ..SessionSettings::default()
         },
-        max_message_history: settings.turns.max_message_history.0.map(Bounded::size),
+        max_message_history: settings.turns.max_message_history.0.map(BoundedInt::size),
         summary_slot: settings.turns.summary_slot.0,
         recall: settings.turns.recall,
         map_tokens: settings.turns.map_tokens.size(),

@@ -12,7 +12,7 @@ use serde_saphyr::Spanned;
 use crate::config::{
     ConfigError, ErrorLocation, Sources,
     layers::{Origin, Origins, SourceFile},
-    yaml::{self, Auto, Bounded, Limit, Span},
+    yaml::{self, Auto, BoundedInt, Limit, Span},
 };
 
 /// Overwrites the fields that a higher layer sets, and records the name of each.
@@ -113,32 +113,32 @@ groups! {
             token_budget: Limit<u64>,
             /// Maximum number of history messages in a request. With `auto`, only the context window limits the
             /// history.
-            max_message_history: Auto<Bounded<10, 100>>,
+            max_message_history: Auto<BoundedInt<10, 100>>,
             /// Slot of the model that summarises histories; with `auto`, the slot of the turn.
             summary_slot: Auto<Slot>,
             /// True if passages from the compacted history that match the input are added to the request.
             recall: bool,
             /// Size of the project's code map in requests, in tokens; 0 for no map.
-            map_tokens: Bounded<0, 10_000>,
+            map_tokens: BoundedInt<0, 10_000>,
             /// Selects the turns that start with a plan.
             planning: Planning,
             /// True if a model classifies intents that the rules cannot determine.
             ask_intent: bool,
             /// Maximum number of read-only calls in one step that run in parallel.
-            parallel_calls: Bounded<1, 64>,
+            parallel_calls: BoundedInt<1, 64>,
             /// Maximum number of queued turns.
-            queue_limit: Bounded<0, 1000>,
+            queue_limit: BoundedInt<0, 1000>,
             /// Maximum size of an input in bytes.
-            max_input_bytes: Bounded<1024, 67_108_864>,
+            max_input_bytes: BoundedInt<1024, 67_108_864>,
         }
         /// Loading of `AGENTS.md` files.
         memory: MemorySettings, MemoryLayer {
             /// True if the content of these files is added to requests.
             enabled: bool,
             /// Maximum size of one file, in bytes.
-            max_file_bytes: Bounded<256, 1_048_576>,
+            max_file_bytes: BoundedInt<256, 1_048_576>,
             /// Maximum total size of all files, in bytes.
-            max_total_bytes: Bounded<256, 4_194_304>,
+            max_total_bytes: BoundedInt<256, 4_194_304>,
         }
         /// Settings of skills in requests.
         skills: SkillSettings, SkillLayer {
@@ -159,47 +159,47 @@ groups! {
             /// Time limit of a command.
             command_timeout: Span,
             /// Estimated number of tokens above which a result is moved to a file.
-            large_result_tokens: Bounded<500, 1_000_000>,
+            large_result_tokens: BoundedInt<500, 1_000_000>,
             /// Number of tokens above which the output of a command is condensed.
             feedback_tokens: Limit<u64>,
         }
         /// Amounts read from a file in one call.
         reading: ReadingSettings, ReadingLayer {
             /// Size in bytes up to which a text file is read completely.
-            whole_file_bytes: Bounded<1024, 10_485_760>,
+            whole_file_bytes: BoundedInt<1024, 10_485_760>,
             /// Number of characters read of a larger text file.
-            page_chars: Bounded<1000, 1_000_000>,
+            page_chars: BoundedInt<1000, 1_000_000>,
             /// Pages of a document read in one call.
-            document_pages: Bounded<1, 1000>,
+            document_pages: BoundedInt<1, 1000>,
             /// Maximum number of characters of document pages read in one call.
-            document_chars: Bounded<1000, 1_000_000>,
+            document_chars: BoundedInt<1000, 1_000_000>,
             /// Sheets of a workbook read in one call.
-            workbook_sheets: Bounded<1, 1000>,
+            workbook_sheets: BoundedInt<1, 1000>,
             /// Maximum number of characters of workbook sheets read in one call.
-            workbook_chars: Bounded<1000, 1_000_000>,
+            workbook_chars: BoundedInt<1000, 1_000_000>,
             /// Slides of a presentation read in one call.
-            presentation_slides: Bounded<1, 1000>,
+            presentation_slides: BoundedInt<1, 1000>,
             /// Maximum number of characters of slides read in one call.
-            presentation_chars: Bounded<1000, 1_000_000>,
+            presentation_chars: BoundedInt<1000, 1_000_000>,
             /// Scanned pages of a document recognised (OCR) in one call; 0 disables recognition.
-            recognised_pages: Bounded<0, 1000>,
+            recognised_pages: BoundedInt<0, 1000>,
         }
         /// The index of documents.
         index: IndexSettings, IndexLayer {
             /// Number of characters in a text chunk.
-            chunk_chars: Bounded<100, 4000>,
+            chunk_chars: BoundedInt<100, 4000>,
             /// Number of characters that a chunk shares with the previous one.
-            chunk_overlap: Bounded<0, 2000>,
+            chunk_overlap: BoundedInt<0, 2000>,
             /// Number of rows in a sheet chunk.
-            chunk_rows: Bounded<1, 500>,
+            chunk_rows: BoundedInt<1, 500>,
             /// Number of rows that a chunk shares with the previous one.
-            row_overlap: Bounded<0, 250>,
+            row_overlap: BoundedInt<0, 250>,
             /// Time without use after which a document is stale and may be removed early.
             stale_after: Span,
             /// Time without use after which a document is removed.
             keep: Span,
             /// Size of the index above which stale documents are removed, in bytes.
-            max_bytes: Bounded<10_485_760, 1_099_511_627_776>,
+            max_bytes: BoundedInt<10_485_760, 1_099_511_627_776>,
         }
         /// Variables of a client's environment that are passed to tools.
         environment: EnvironmentSettings, EnvironmentLayer {
@@ -232,18 +232,18 @@ groups! {
         /// Storage for undoing file changes.
         undo: UndoSettings, UndoLayer {
             /// Maximum size of a file in bytes.
-            max_file_bytes: Bounded<1024, 1_073_741_824>,
+            max_file_bytes: BoundedInt<1024, 1_073_741_824>,
             /// Maximum size of one session's snapshots in bytes.
-            max_total_bytes: Bounded<1_048_576, 1_099_511_627_776>,
+            max_total_bytes: BoundedInt<1_048_576, 1_099_511_627_776>,
             /// Maximum number of files in one tree.
-            max_files: Bounded<100, 10_000_000>,
+            max_files: BoundedInt<100, 10_000_000>,
             /// Maximum number of changes in one call.
-            max_changes: Bounded<100, 50_000>,
+            max_changes: BoundedInt<100, 50_000>,
         }
         /// Settings of the audit log.
         audit: AuditSettings, AuditLayer {
             /// Size in bytes at which the log is rotated.
-            max_file_bytes: Bounded<4096, 1_099_511_627_776>,
+            max_file_bytes: BoundedInt<4096, 1_099_511_627_776>,
         }
         /// Retention times of unused data.
         retention: RetentionSettings, RetentionLayer {
@@ -287,9 +287,9 @@ groups! {
             /// True if the requests of all sessions are logged.
             requests: bool,
             /// Size at which a session's log file is rotated, in bytes.
-            max_file_bytes: Bounded<65_536, 1_099_511_627_776>,
+            max_file_bytes: BoundedInt<65_536, 1_099_511_627_776>,
             /// Maximum number of log files of one session.
-            max_files: Bounded<1, 100>,
+            max_files: BoundedInt<1, 100>,
         }
         /// Settings of the daemon process.
         service: ServiceSettings, ServiceLayer {

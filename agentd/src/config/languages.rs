@@ -17,7 +17,7 @@ use crate::config::{
     ConfigError, ErrorLocation, Sources,
     groups::group,
     layers::{Origin, Origins, Subject},
-    yaml::{self, Bounded, Limit, Reader, Span, address},
+    yaml::{self, BoundedInt, Limit, Reader, Span, address},
 };
 
 /// Prefix of keys that apply to all servers.
@@ -218,8 +218,8 @@ struct WebFile {
 #[serde(deny_unknown_fields, default)]
 struct FetchFile {
     timeout: Option<Span>,
-    max_bytes: Option<Bounded<1024, 104_857_600>>,
-    max_redirects: Option<Bounded<0, 20>>,
+    max_bytes: Option<BoundedInt<1024, 104_857_600>>,
+    max_redirects: Option<BoundedInt<0, 20>>,
     contact: Option<Spanned<String>>,
     allow: Option<Vec<Spanned<String>>>,
 }

@@ -6,7 +6,7 @@ use agentd_core::model::Slot;
 use agentd_models::{Fallback, Wire};
 use secrecy::ExposeSecret;
 
-use crate::config::{yaml::Bounded, *};
+use crate::config::{yaml::BoundedInt, *};
 
 fn file(subject: Subject, text: &str) -> SourceFile {
     SourceFile {
@@ -152,7 +152,7 @@ fn layer_changes_only_its_keys_and_is_recorded() {
     let text = "turns: {max_steps: 7, max_message_history: 20}\n";
     let config = config(&[(Subject::Daemon, text)], &[("MAX_MESSAGE_HISTORY", "60")]);
     assert_eq!(config.daemon.turns.max_steps.0, Some(7));
-    assert_eq!(config.daemon.turns.max_message_history.0, Some(Bounded(60)));
+    assert_eq!(config.daemon.turns.max_message_history.0, Some(BoundedInt(60)));
     assert_eq!(config.daemon.turns.parallel_calls.0, 8);
     let origin = |key| config.origins.keys.get(key).map(ToString::to_string);
     assert_eq!(origin("turns.max_steps").as_deref(), Some("/conf/agentd.yaml"));

@@ -191,7 +191,7 @@ pub struct Auto<T>(pub Option<T>);
 
 /// Number between two inclusive bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounded<const LOW: u64, const HIGH: u64>(pub u64);
+pub struct BoundedInt<const LOW: u64, const HIGH: u64>(pub u64);
 
 impl Span {
     /// The duration in milliseconds. The maximum of one year fits.
@@ -201,7 +201,7 @@ impl Span {
     }
 }
 
-impl<const LOW: u64, const HIGH: u64> Bounded<LOW, HIGH> {
+impl<const LOW: u64, const HIGH: u64> BoundedInt<LOW, HIGH> {
     /// The number as a `usize`. The bounds ensure that it fits.
     #[must_use]
     pub fn size(self) -> usize {
@@ -276,7 +276,7 @@ impl Scalar for Slot {
     }
 }
 
-impl<const LOW: u64, const HIGH: u64> Scalar for Bounded<LOW, HIGH> {
+impl<const LOW: u64, const HIGH: u64> Scalar for BoundedInt<LOW, HIGH> {
     const EXPECTED: &'static str = "a number";
 
     fn bounds() -> String {
@@ -288,7 +288,7 @@ impl<const LOW: u64, const HIGH: u64> Scalar for Bounded<LOW, HIGH> {
     }
 }
 
-impl<const LOW: u64, const HIGH: u64> Auto<Bounded<LOW, HIGH>> {
+impl<const LOW: u64, const HIGH: u64> Auto<BoundedInt<LOW, HIGH>> {
     /// Parses the text of an environment variable.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).ok_or_else(|| format!("{text:?} is not a number from {LOW} to {HIGH}, or auto"))
@@ -340,7 +340,7 @@ macro_rules! read_as_scalars {
     )*};
 }
 
-read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) Bounded<LOW, HIGH>);
+read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) BoundedInt<LOW, HIGH>);
 
 /// Parses a server URL. Errors do not repeat the URL, as it may contain a password. `instead` names the right setting
 /// for a password.
@@ -416,9 +416,9 @@ mod tests {
         assert_eq!(Limit::<u32>::read("0"), None);
         assert_eq!(Auto::<u32>::read("auto"), Some(Auto(None)));
         assert_eq!(Auto::<u32>::read("never"), None);
-        assert_eq!(Auto::<Bounded<10, 100>>::parse("auto"), Ok(Auto(None)));
-        assert_eq!(Auto::<Bounded<10, 100>>::parse("40"), Ok(Auto(Some(Bounded(40)))));
-        let refusal = Auto::<Bounded<10, 100>>::parse("9").unwrap_err();
+        assert_eq!(Auto::<BoundedInt<10, 100>>::parse("auto"), Ok(Auto(None)));
+        assert_eq!(Auto::<BoundedInt<10, 100>>::parse("40"), Ok(Auto(Some(BoundedInt(40)))));
+        let refusal = Auto::<BoundedInt<10, 100>>::parse("9").unwrap_err();
         assert_eq!(refusal, "\"9\" is not a number from 10 to 100, or auto");
     }
     #[test]

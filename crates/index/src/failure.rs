@@ -140,6 +140,11 @@ impl Failure {
         Self::too_many(what, most)
     }
 
+    /// Returns the failure and its advice as one sentence.
+    pub(crate) fn sentence(&self) -> String {
+        format!("{self}; {}", self.hint())
+    }
+
     /// Returns advice for the user.
     pub fn hint(&self) -> &'static str {
         match self {

@@ -447,7 +447,7 @@ impl State {
 fn missing(variable: &str) -> String {
     if is_place(variable) {
         return format!(
-            "its entry in mcp_servers.yaml names the project (`${{{variable}}}`), but there is none; use `-C FOLDER`"
+            "its entry in mcp_servers.yaml names the project (`${{{variable}}}`), but the session has none; use `-C FOLDER`"
         );
     }
     format!(

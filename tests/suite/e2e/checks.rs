@@ -152,7 +152,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
     type Break = fn(&Path);
     let cases: [(&str, Break); 5] = [
         ("no YAML", |path| fs::write(path, "tools: [").unwrap()),
-        ("a word that is no key", |path| fs::write(path, "tools: {run_bash_command: {denny: []}}\n").unwrap()),
+        ("an unknown key", |path| fs::write(path, "tools: {run_bash_command: {denny: []}}\n").unwrap()),
         ("an invalid pattern", |path| {
             fs::write(path, "global: {risk_patterns: {high: {patterns: ['(']}}}\n").unwrap();
         }),

@@ -123,7 +123,11 @@ async fn install_stops_an_idle_daemon_but_not_a_busy_one() {
     model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let turn = daemon.spawn_agentctl(["run", "hang"]);
     model.wait_until(|counts| counts.requests == 1).await;
-    daemon.agentctl(["service", "install"]).await.exits(2).says(&["at work", "agentctl stop"]);
+    daemon
+        .agentctl(["service", "install"])
+        .await
+        .exits(2)
+        .says(&["not started by systemd is running", "agentctl stop"]);
     assert!(!daemon.path().join(".config/systemd/user/agentd.service").exists());
     turn.signal(Signal::SIGINT);
     let client = Client::connect(&daemon.socket()).await.unwrap();

@@ -216,7 +216,7 @@ async fn skills_add_accepts_only_valid_folders() {
     let output = world.ok(["skills", "show", "@word"]).await;
     output.shows(&["Word: files", "MIT", "Read, Bash", "unknown key `fancy`", "quote the text"]);
     let unknown = world.agentctl(["skills", "show", "wrod"]).await;
-    assert!(unknown.code != Some(0) && unknown.stderr.contains("no skill"), "{}", unknown.stderr);
+    assert!(unknown.code != Some(0) && unknown.stderr.contains("no such skill"), "{}", unknown.stderr);
     world.ok(["run", "Use @word"]).await;
     assert!(tail(&world).contains("skills/word/SKILL.md"), "{}", tail(&world));
 }

@@ -77,7 +77,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     // The model is notified.
     world.model.reply(Reply::text("I know.").when("And now?"));
     world.ok(["run", "--continue", "And now?", "-C", &world.mount()]).await;
-    has_all(&format!("{:?}", world.model.requests().last().unwrap().messages()), &["took back what turn 1 had done"]);
+    has_all(&format!("{:?}", world.model.requests().last().unwrap().messages()), &["undid the file changes of turn 1"]);
 }
 
 #[tokio::test]

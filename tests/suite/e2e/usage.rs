@@ -94,7 +94,7 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
         &["MODEL", "CACHED", "WRITTEN", "dear", "1,800", "$0.0021", "nobody-knows", "price unknown", "total"],
     );
     assert!(table.stdout.contains("and a call of unknown price"), "{}", table.stdout);
-    table.says(&["days in", "the price of 1 call is not known"]);
+    table.says(&["days in", "the price of 1 call is unknown"]);
     world.ok(["sessions", "show", &second]).await.shows(&["price unknown"]);
 
     // Reported usage still exists after a kill, and is counted once. New prices apply to later calls.

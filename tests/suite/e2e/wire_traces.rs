@@ -78,7 +78,7 @@ async fn chat_completions_are_shown_as_they_were_sent() {
     let of_turn = shown(&world.daemon, &[&session, "--turn", "1", "--request", "2"]).await;
     assert_eq!(of_turn["number"], 2);
     world.agentctl(["trace", "--turn", "1", "--request", "3"]).await.exits(2).says(&["no request 3", "hint:"]);
-    world.agentctl(["trace", "--request", "3"]).await.exits(2).says(&["no request 3", "1 to 2 are kept"]);
+    world.agentctl(["trace", "--request", "3"]).await.exits(2).says(&["no request 3", "1 to 2 are stored"]);
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ async fn mentioned_project_files_are_attached() {
     assert!(!sent.contains("fn one"), "more than the selected lines was sent: {sent}");
     // A script's prompt cannot access files outside the project, and unknown names are reported.
     let output = run("Show me #notes.txt and #none.txt").await.exits(0);
-    output.says(&["#notes.txt is not a file of the project", "--file", "#none.txt names no file"]);
+    output.says(&["#notes.txt is not a file of the project", "--file", "#none.txt is not a file"]);
     assert!(!words(&world.model.requests()[1]).contains("the milk"));
     // Piped text contains no mentions.
     let piped = world.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);

@@ -173,7 +173,7 @@ impl Ingester<'_> {
         };
         for known in known.iter().filter(|known| is_new(&known.id)) {
             match self.failures.cached_failure(&known.id, recognition) {
-                Some(failure) => known_failures.push((known.name.clone(), super::sentence(&failure))),
+                Some(failure) => known_failures.push((known.name.clone(), failure.sentence())),
                 None => waiting.push(known.clone()),
             }
         }
@@ -187,12 +187,12 @@ impl Ingester<'_> {
                 match outcome? {
                     Outcome::Indexed => {}
                     Outcome::NotBegun => report.not_begun += 1,
-                    Outcome::Unreadable(failure) => report.unreadable.push((known.name, super::sentence(&failure))),
+                    Outcome::Unreadable(failure) => report.unreadable.push((known.name, failure.sentence())),
                     Outcome::NeedsRecognition => waiting.push(known),
                 }
             }
         }
-        let left = waiting.into_iter().map(|known| (known.name, super::sentence(&Failure::NeedsRecognition)));
+        let left = waiting.into_iter().map(|known| (known.name, Failure::NeedsRecognition.sentence()));
         report.unreadable.extend(left.chain(known_failures));
         for id in self.index.replaced(resolved.places()) {
             self.index.remove(&id).await?;
@@ -306,7 +306,7 @@ impl Ingester<'_> {
             if indexing.chunks() == 0 || is_uncached(&failure) {
                 return Ok(Err(failure));
             }
-            about.flaw = Some(super::sentence(&failure));
+            about.flaw = Some(failure.sentence());
         }
         indexing.finish(about).await?;
         Ok(Ok(()))

@@ -122,11 +122,11 @@ impl Library {
                 Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
                 // Show the part that was read.
                 Some(Err(failure)) if reader.selected.iter().any(|(_, part)| !part.is_empty()) => {
-                    return Ok(reader.finish(Some(sentence(&failure))));
+                    return Ok(reader.finish(Some(failure.sentence())));
                 }
                 // All pages were read. A problem with some of them only matters if a requested page exists.
                 Some(Err(failure @ Failure::Scanned { unread, pages, .. })) if unread.scans() < pages => {
-                    let reason = (!reader.selected.is_empty()).then(|| sentence(&failure));
+                    let reason = (!reader.selected.is_empty()).then(|| failure.sentence());
                     return Ok(reader.finish(reason));
                 }
                 Some(Err(failure)) => return Err(failure),
@@ -240,7 +240,7 @@ impl Library {
                 let current_reason =
                     unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, reason)| reason.clone());
                 current_reason
-                    .or_else(|| self.broken.cached_failure(&id, recognition).map(|failure| sentence(&failure)))
+                    .or_else(|| self.broken.cached_failure(&id, recognition).map(|failure| failure.sentence()))
             };
             states.push(DocumentState {
                 format: about.kind.or_else(|| Kind::of_name(&name)).unwrap_or(Kind::Plain).to_string(),
@@ -280,7 +280,7 @@ impl Knowledge for Library {
     }
 
     fn refusal(&self, _name: &str, head: &[u8]) -> Option<String> {
-        recognise(head, None).err().map(|failure| sentence(&failure))
+        recognise(head, None).err().map(|failure| failure.sentence())
     }
 
     fn read(
@@ -341,11 +341,6 @@ async fn until_cancelled<T>(
     // Cancelled work may finish first with a partial result, which is not an answer.
     let done = if cancel.is_cancelled() { Err(IndexError::Cancelled) } else { done };
     Ok(done?)
-}
-
-/// Formats a failure as a sentence with advice.
-fn sentence(failure: &Failure) -> String {
-    format!("{failure}; {}", failure.hint())
 }
 
 impl From<Failure> for KnowledgeError {

@@ -71,9 +71,7 @@ impl ResolvedDocuments {
                         place,
                     });
                 }
-                Ok(None) => {
-                    resolved.unreadable.push((name, super::sentence(&Failure::too_large("its size", max_bytes))))
-                }
+                Ok(None) => resolved.unreadable.push((name, Failure::too_large("its size", max_bytes).sentence())),
                 Err(error) => resolved.unreadable.push((name, format!("it cannot be read: {error}"))),
             }
         }

@@ -1,4 +1,4 @@
-//! Pyright, as published.
+//! Pyright as published, without a fake.
 
 use super::super::mcp::installed;
 

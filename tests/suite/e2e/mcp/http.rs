@@ -1,4 +1,4 @@
-//! Servers over HTTP.
+//! MCP servers over HTTP.
 
 use std::process::Child;
 
