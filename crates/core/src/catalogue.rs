@@ -126,7 +126,7 @@ pub enum ToolOrigin {
     BuiltIn,
     /// The engine, from the conversation's state, as for `todo_write`.
     Conversation,
-    /// An MCP server.
+    /// An MCP server with its tools.
     Mcp {
         /// Name of the entry in `mcp_servers.yaml`.
         server: String,

@@ -123,7 +123,7 @@ pub struct FileWritten {
 /// Files that were removed, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilesRemoved {
-    /// Number of files.
+    /// Number of removed files.
     pub files: u64,
     /// Total size in bytes.
     pub bytes: u64,

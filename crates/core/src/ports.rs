@@ -115,7 +115,7 @@ pub trait Model: Send + Sync {
     }
 }
 
-/// The configured models.
+/// Models of the configuration, by slot.
 pub trait Models: Send + Sync {
     /// Returns the model that serves a slot, after resolving fallbacks between slots.
     fn get(&self, slot: Slot) -> Arc<dyn Model>;

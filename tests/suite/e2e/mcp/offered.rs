@@ -113,7 +113,7 @@ async fn tools_beyond_the_limit_are_found_by_search_or_mention() {
         assert!(requests[0].last_user().contains("mentioned the MCP server"), "{}", requests[0].last_user());
     }
     world.ok(["run", "Go @labb"]).await.says(&["did you mean @lab?"]);
-    world.ok(["mcp", "list"]).await.says(&["@lab brings them"]);
+    world.ok(["mcp", "list"]).await.says(&["@lab loads them"]);
     world.assert_all_exit().await;
 }
 
