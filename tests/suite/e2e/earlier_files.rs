@@ -134,7 +134,7 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
 
     // Entries without an equivalent are reported once, and no key is in any log.
     let log = world.log();
-    assert_eq!(log.matches("unknown tool `extract_links`").count(), 1, "{log}");
+    assert_eq!(log.matches("tools.yaml: unknown tool `extract_links`").count(), 1, "{log}");
     let shown = world.ok(["config", "show", "--all"]).await.stdout;
     has_none(&(log + &shown), &["sk-earlier-7d1f", "ghp_earlier_9c2e"]);
 }
