@@ -158,7 +158,7 @@ async fn deleted_session_that_cannot_be_erased_is_reported() {
     for round in 0..2 {
         world.daemon.restart().await;
         if round == 0 {
-            // Until then, the session only lacks the content of the damaged page, and can be continued.
+            // Before the first deletion, the session only lacks the content of the damaged page, and can be continued.
             for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
                 world.ok([command, &[session.as_str()]].concat()).await;
             }

@@ -56,7 +56,7 @@ async fn sigterm_ends_a_run_while_streaming_and_at_a_question() {
     world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let running = world.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
-    // Like `timeout`: to the process, and to its process group.
+    // Like `timeout`, the signal goes to the process and to its process group.
     running.signal(Signal::SIGTERM);
     running.signal(Signal::SIGTERM);
     let result = running.output(Vec::new()).await.exits(143).json();

@@ -87,7 +87,7 @@ impl World {
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
     }
 
-    /// Like [`assert_servers_exit`](Self::servers_are_gone), and then ends the daemon.
+    /// Like [`assert_servers_exit`](Self::assert_servers_exit), and then ends the daemon.
     async fn assert_all_exit(&self) {
         self.assert_servers_exit().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());

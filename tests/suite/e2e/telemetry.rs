@@ -235,7 +235,7 @@ async fn telemetry_is_off_unless_configured() {
     assert_eq!(daemon.sigterm().await, Some(0));
     assert!(collector.requests().is_empty());
 
-    // If only the configuration enables telemetry, it exports the turns that follow.
+    // If telemetry is only enabled in the configuration, later turns are exported.
     let home = home(&model, &[]);
     home.write("config/agentd.yaml", format!("telemetry: {{endpoint: \"{endpoint}\"}}\n"));
     let daemon = TempDaemon::start_in(home).await;
