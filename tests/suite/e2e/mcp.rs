@@ -130,7 +130,10 @@ async fn misbehaving_server_costs_only_its_call() {
         ("babbles", &["The call did not run"]),
         ("broken", &["exit code 3", "no such key", "The call did not run"]),
         ("refuses", &["initialize failed:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
-        ("refuses_list", &["it does not list its tools:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
+        (
+            "refuses_list",
+            &["it does not list its tools:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"],
+        ),
         ("odd", &["The call did not run"]),
         ("pesters", &["E_UNKNOWN_OUTCOME", "exited during this call"]),
         ("wavers", &["E_TIMEOUT", "was silent for 6 s"]),

@@ -347,7 +347,7 @@ async fn session_survives_a_refusal_of_its_reasoning() {
         }
         // The rejection is learned once, and the reasoning is not sent again.
         let old = world.model.requests().iter().filter(|request| has_old(request)).count();
-        assert_eq!(old, 3, "expected two of the first turn and one refused");
+        assert_eq!(old, 3, "expected two requests of the first turn and one refused request");
         assert!(thoughtful(&world.last()).0 > 0, "new reasoning is missing");
     }
 }

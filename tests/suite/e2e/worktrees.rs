@@ -115,7 +115,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
         "{results:?}"
     );
     assert!(results[1].contains(" M a.txt"), "{results:?}");
-    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is unchanged");
+    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main worktree is unchanged");
     world.daemon.crash().await;
 
     let listed = world.worktrees().await;
