@@ -237,7 +237,8 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
     world.model.reply(time).reply(Reply::text("It is late."));
     let session = &world.ok(["run", "What time is it?", "--output", "json"]).await.session();
     for ignored in ["heeded", "ignored"] {
-        // The last message is shown with the same marker before the prompt appears.
+        // The last message is shown with the same marker as the prompt, so the prompt is recognised by the start of
+        // bracketed paste mode.
         let prompt = "\x1b[?2004h";
         loses(&world, [prompt, "/show", "paged", ignored], "", &["chat", "--session", session]).await;
     }

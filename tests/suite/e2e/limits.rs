@@ -1,4 +1,4 @@
-//! Resource limits of a command, and its leftovers in the system's temporary folders: none.
+//! Resource limits of commands. Commands leave nothing in the system's temporary folders.
 
 use std::cell::Cell;
 

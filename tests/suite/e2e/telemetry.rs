@@ -1,4 +1,4 @@
-//! Turns for a collector: built from the journal, each sent once, through failures of the daemon and of the collector.
+//! Turns for a collector: built from the journal, and each sent once despite failures of the daemon or the collector.
 
 use agentd_testkit::collector::{Collector, CollectorMood, ReceivedSpan};
 
