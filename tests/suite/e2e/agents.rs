@@ -117,8 +117,7 @@ async fn handoff_ring_is_refused_and_handing_back_is_allowed() {
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("main → poet → critic"));
 }
 
-/// Has a verse judged until an agent asks a question. Returns the session, the number of the last event, and the
-/// question.
+/// Runs a turn until an agent asks a question. Returns the session, the number of the last event, and the question.
 async fn asked(world: &World) -> (String, u64, Interrupt) {
     let request = turn(SessionChoice::New(NewSession::default()), "Judge");
     let mut stream = world.client().await.turn(request).await.unwrap();
@@ -170,7 +169,7 @@ async fn task_is_delegated_to_an_agent_by_name() {
         lines.iter().find(|line| line["change"]["state"] == "subagent").unwrap_or_else(|| panic!("{lines:#?}"));
     assert_eq!(subagent["change"]["name"], "poet");
     let child = subagent["change"]["session_id"].as_str().unwrap();
-    // Events of the child come between those of the turn, and all before the result of the call.
+    // The child's events are among the events of the turn, before the result of the call.
     let of_child: Vec<usize> = (0..lines.len()).filter(|at| lines[*at]["session_id"] == child).collect();
     assert_eq!(lines[*of_child.last().unwrap()]["type"], "turn_ended");
     let is_result = |line: &Value| {
@@ -340,7 +339,7 @@ async fn pending_question_survives_removal_of_its_agent() {
     assert!(client.interrupts(None).await.unwrap().is_empty());
 }
 
-/// Agents that are named by letters.
+/// Agents with one letter as their name.
 const CHAIN: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 #[tokio::test]
@@ -371,7 +370,7 @@ async fn handoff_depth_and_count_are_limited() {
     assert_eq!(stacks(&lines).len(), 10);
 }
 
-/// An agent that may hand over to one other agent, and two further agents, one of which has all tools.
+/// `clerk` may hand over to `poet` only. `critic` has all tools.
 const CONFINED: &str = "agents:
   clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task, transfer_to_poet]}
   poet: {description: Writes verse., prompt: You rhyme., tools: [read_file]}

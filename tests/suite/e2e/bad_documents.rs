@@ -62,7 +62,7 @@ async fn index_deleted_during_indexing_is_recreated() {
     fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
     match output.code {
-        // The index was recreated in time, or was still empty.
+        // The index was recreated in time, or was still empty when it was renamed.
         Some(0) => assert!(output.stdout.contains("large.docx"), "{output:?}"),
         _ => drop(output.says(&["its files were deleted", "hint: retry"])),
     }
@@ -160,7 +160,7 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     assert!(results[1].contains("control character"), "{}", results[1]);
 }
 
-/// The same archive, with different content in one part.
+/// A copy of the archive with different content in one part.
 fn with_part(archive: &str, part: &str, content: &[u8]) -> Vec<u8> {
     let mut old = zip::ZipArchive::new(fs::File::open(fixture(archive)).unwrap()).unwrap();
     let mut new = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
@@ -288,7 +288,7 @@ async fn unsupported_file_is_refused_with_its_type() {
     doc.resize(16 << 10, 0);
     let jpg = [&b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0"[..], &[0x5a; 3000]].concat();
     let mp3 = [&b"ID3\x03\0\0\0\0\0\x0aTIT2\0\0\0\x06\0\0\0barn!"[..], &b"\xff\xfb\x90\0".repeat(700)].concat();
-    // Without a tag, and without a zero byte.
+    // An MP3 without a tag and without a zero byte.
     let bare = b"\xff\xfb\x92\x44\xaa\xbb\xcc\xdd".repeat(700);
     let kinds: [(&str, Vec<u8>, &str); 7] = [
         ("letter.doc", doc, "Word document"),
@@ -434,7 +434,7 @@ async fn reading_stops_when_no_client_waits() {
     const FILES: u64 = 100;
     const EACH: u64 = 99 * MIB;
     let world = World::start().await;
-    // No file is too large, all files together take long, and all are different.
+    // Each file is below the size limit, all files differ, and reading all of them takes long.
     let files: Vec<(String, Vec<u8>)> =
         (0..FILES).map(|number| (format!("{number}.pdf"), format!("%PDF-1.7\n%{number}\n").into_bytes())).collect();
     let (id, _) = session_with_sparse(&world, &files, EACH).await;

@@ -88,7 +88,8 @@ async fn gateway_sending_only_keepalives_triggers_the_fallback() {
     output.says(&["only keep-alives"]);
 }
 
-/// Data that arrives while the daemon is stopped for longer than its timeout is in the socket, and has been paid for.
+/// A response that arrives while the daemon is stopped for longer than its timeout is in the socket. It has been paid
+/// for, so it is used.
 #[tokio::test]
 async fn answer_received_while_the_daemon_was_stopped_is_used() {
     let World { model, daemon } = World::with_files(&[("config/models.yaml", "base: {timeouts: {idle: 2s}}")]).await;

@@ -67,8 +67,8 @@ fn repeated(events: &[Value]) -> Vec<String> {
     repeated.map(|event| normalized(event, &mut ids).to_string()).collect()
 }
 
-/// Returns true if a replay repeats the event. Deltas are not facts; guides in the project, facts about the host and
-/// the fill level of the window differ between hosts.
+/// Returns true if a replay repeats the event. Deltas are not stored. Project guides, facts about the host and the fill
+/// level of the window differ between hosts.
 fn is_repeated(event: &Value) -> bool {
     let state = event["change"]["state"].as_str().unwrap_or_default();
     let kind = event["item"]["kind"].as_str().unwrap_or_default();
@@ -228,7 +228,7 @@ async fn fork_of_an_imported_session_describes_this_machine() {
     let forks =
         async |turn: &str| other.ok(["sessions", "fork", &id, "--at-turn", turn]).await.stdout.trim().to_owned();
     let early = forks("1").await;
-    // The part after the cut is not included, and what follows happens on this host.
+    // The imported events of the early fork end at the cut. Later events are from this host.
     let origin = async |session: &str| {
         let shown = other.json(["sessions", "show", session]).await;
         (shown["settings"]["imported"]["events"].as_u64().unwrap(), shown["last_seq"].as_u64().unwrap())
@@ -240,7 +240,7 @@ async fn fork_of_an_imported_session_describes_this_machine() {
         let asked = world.model.requests().last().unwrap().body.to_string();
         assert!(!asked.contains("runs Elsewhere"), "{asked}");
     }
-    // Including a fork made after the cut, at a turn from the other host.
+    // The same applies to a fork that is made later, at a turn from the other host.
     let late = forks("1").await;
     other.ok(["run", "Where are you?", "--session", &late]).await;
     let asked = world.model.requests().last().unwrap().body.to_string();

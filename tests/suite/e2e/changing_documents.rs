@@ -33,7 +33,7 @@ fn uploads(world: &World, session: &str) -> PathBuf {
 async fn search_reflects_changed_moved_and_deleted_documents() {
     let world = World::start().await;
     let text = |word: &str| docx(&[format!("The keeper of the {word} wrote this.")]);
-    // Both texts have the same length, also when compressed: only the bytes differ.
+    // Both texts have the same length, even when compressed: only the bytes differ.
     let (old, new) = (text("lantern"), text("lectern"));
     assert_eq!(old.len(), new.len());
     let session = add(&world, &world.daemon.write("late.docx", &old), None).await;

@@ -51,7 +51,7 @@ async fn client_tool_answers_reach_the_model() {
     let asked = call(&mut stream).await;
     assert_eq!((asked.name.as_str(), asked.arguments.as_str()), ("buffer", r#"{"path":"src/main.rs"}"#));
     let sender = stream.sender();
-    // A response to another call, and a response with an invalid picture, end nothing.
+    // Neither a response to another call nor a response with an invalid picture ends the call.
     sender.answer_tool("call_of_another", Ok("x".to_owned()), None).await.unwrap();
     let broken = PictureData { media_type: "image/png".to_owned(), content: vec![1, 2], name: None };
     sender.answer_tool(&asked.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
@@ -90,7 +90,7 @@ async fn oversized_tool_answer_is_refused() {
     stream.to_the_end().await;
     assert_eq!(tool_texts(&world.model.requests().pop().unwrap()), "small");
 
-    // A client that sends the picture anyway gets the reason why its tools end, and the turn continues.
+    // A client that sends the picture anyway gets the reason. Its tools end, and the turn continues.
     world.model.reply(buffer()).reply(Reply::text("On my own."));
     let tool = v1::ClientTool {
         name: "buffer".to_owned(),

@@ -101,9 +101,9 @@ async fn kill_and_resume(model: &ModelServer, number: usize) {
     assert_eq!(result["text"], "All is done.", "killed at {number}");
     let unknown = stored.iter().any(|event| event["item"]["error"] == "E_UNKNOWN_OUTCOME");
     match log_lines(&daemon) {
-        0 => assert!(unknown, "killed at {number}: it never ran"),
+        0 => assert!(unknown, "killed at {number}: the command never ran"),
         1 => {}
-        lines => panic!("killed at {number}: it ran {lines} times (finished before: {command_finished})"),
+        lines => panic!("killed at {number}: the command ran {lines} times (finished before: {command_finished})"),
     }
 }
 

@@ -113,7 +113,7 @@ async fn removed_or_replaced_journal_refuses_turns() {
         has_all(&daemon.json(["status"]).await["problems"].to_string(), &["was removed"]);
         fs::write(&file, "another one").unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was replaced"]);
-        until_true("the log reports it", || daemon.log().contains("was re")).await;
+        until_true("the log reports the changed journal", || daemon.log().contains("was re")).await;
         fs::rename(&aside, &file).unwrap();
         daemon.ok(["run", "after"]).await;
     }
@@ -129,7 +129,7 @@ async fn lost_journal_is_reported_at_start() {
         if is_removed { fs::remove_file(&journal) } else { fs::write(&journal, "") }.unwrap();
         world.daemon.restart().await;
         let daemon = &world.daemon;
-        until("the log reports it", || async {
+        until("the log reports the loss", || async {
             let log = daemon.log();
             (log.contains("workspace/ has files of sessions") && log.contains("newer than the audit log")).then_some(())
         })
@@ -158,7 +158,7 @@ async fn deleted_session_that_cannot_be_erased_is_reported() {
     for round in 0..2 {
         world.daemon.restart().await;
         if round == 0 {
-            // Until then, the session only lacks the content of the damaged page, and can be continued.
+            // Before the first deletion, the session only lacks the content of the damaged page, and can be continued.
             for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
                 world.ok([command, &[session.as_str()]].concat()).await;
             }

@@ -151,7 +151,7 @@ async fn kill_during_indexing_keeps_uploads_and_a_valid_index() {
     searches_and_cites(&world, "uploads/long.docx", "zircon2999");
     let running =
         world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
-    // The writer starts writing once it has received a part of the document.
+    // The index is only written after its writer has received a part of the document.
     until_true("the index exists", || is_open(&world)).await;
     world.daemon.kill9().await;
     drop(running);

@@ -102,7 +102,7 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     assert_eq!(first.body["model"], "deepseek-chat");
     assert_eq!(first.headers["authorization"], "Bearer sk-earlier-7d1f");
 
-    // With a mention, by their own names. Their rules apply to our names.
+    // Mentioned tools can be called by the names in the files, and the rules for these names apply to our tools.
     let steps: Vec<(&str, Value)> = vec![
         ("fs_read", json!({"path": "a"})),
         ("run_bash_command", json!({"command": "rm -rf uploads"})),

@@ -128,7 +128,7 @@ async fn newcomer_prompts_call_the_right_tool_in_a_project() {
     assert!(!found.contains("greet.py"), "{found}");
 }
 
-/// The model answers from the last result alone, which is complete each time.
+/// The model answers from the last result alone, so each question reads the complete file.
 #[tokio::test]
 async fn repeated_question_gets_the_complete_file_again() {
     let home = home();

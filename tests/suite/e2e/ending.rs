@@ -56,7 +56,7 @@ async fn sigterm_ends_a_run_while_streaming_and_at_a_question() {
     world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let running = world.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
-    // Like `timeout`: to the process, and to its process group.
+    // Like `timeout`, the signal goes to the process and to its process group.
     running.signal(Signal::SIGTERM);
     running.signal(Signal::SIGTERM);
     let result = running.output(Vec::new()).await.exits(143).json();
@@ -237,7 +237,8 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
     world.model.reply(time).reply(Reply::text("It is late."));
     let session = &world.ok(["run", "What time is it?", "--output", "json"]).await.session();
     for ignored in ["heeded", "ignored"] {
-        // The last message is shown with the same marker before the prompt appears.
+        // The last message is shown with the same marker as the prompt, so the prompt is recognised by the start of
+        // bracketed paste mode.
         let prompt = "\x1b[?2004h";
         loses(&world, [prompt, "/show", "paged", ignored], "", &["chat", "--session", session]).await;
     }

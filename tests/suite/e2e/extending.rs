@@ -64,7 +64,7 @@ async fn documented_mcp_tool_example_works() {
     let output = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
     assert!(output.stdout.contains("mcp_words_count_words") && output.stdout.contains("6 words"), "{output:?}");
 
-    // Read-only and always available, under an alias, without a question.
+    // A tool that is marked as read-only and always offered runs under its alias without a question.
     let me = blocks(SECTION, "yaml")[0].replace("/home/me", reader.home.path().to_str().unwrap());
     reader.home.write("config/mcp_servers.yaml", me);
     reader.types("agentctl reload").await.exits(0);

@@ -152,7 +152,7 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
     let world = World::start().await;
     let mut origin = None;
     for number in 0..10 {
-        // Compaction keeps all user messages, and drops these messages from the model.
+        // Compaction keeps all user messages, and removes answers such as this one from the context.
         let answer = Reply::text(format!("Done: the number is 47{number}1"));
         origin = Some(world.run_turn(origin.as_deref(), &format!("Piece of work {number}"), &[answer]).await);
     }

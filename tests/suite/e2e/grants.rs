@@ -272,7 +272,8 @@ async fn repository_programs_do_not_run_beside_a_granted_command() {
         assert_eq!(refusals(&world, &session, json!({ "command": command })).await, 1, "{command}");
     }
     assert!(!project(&world).join("a").exists());
-    // Git alone is kept read-only. Next to a granted command, parts that cannot be made to run others still run.
+    // Git commands alone are kept read-only, so they run. Next to a granted command, parts that cannot be made to run
+    // other programs still run.
     assert_eq!(refusals(&world, &session, json!({"command": "git diff; git status"})).await, 0);
     assert_eq!(refusals(&world, &session, json!({"command": "touch a && cat b | head -3"})).await, 0);
     assert!(project(&world).join("a").exists() && !ran.exists());

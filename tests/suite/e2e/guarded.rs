@@ -1,5 +1,5 @@
-//! Guarded files, which other programs run or obey: an unreviewed command cannot leave such a file behind, regardless
-//! of the file's name and how it is created.
+//! Guarded files, which other programs run or obey: an unreviewed command cannot leave one behind, regardless of its
+//! name and how it is created.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ pub(super) fn prepare(world: &World, script: &str) {
     assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// A call that runs this text as a script in the project, so that the arguments reveal nothing.
+/// A call that runs this text as a script in the project. The arguments of the call do not show the script's commands.
 pub(super) fn script(world: &World, text: &str) -> Value {
     world.daemon.write("project/run.sh", format!("{text}\n"));
     json!({ "command": "cd \"$PROJECT\"; sh run.sh" })
@@ -71,7 +71,7 @@ pub(super) async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> O
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreviewed_command_cannot_plant_a_guarded_file() {
-    // The user's files, the command, and the file that must be unchanged, with the reported file.
+    // Each case has the user's setup, the command, and the file that must be unchanged and reported.
     let cases = [
         (
             "git init -q app",
@@ -206,7 +206,7 @@ async fn unreviewed_command_cannot_change_an_existing_guarded_file() {
         unattended(&world, text, &[]).await;
         assert_eq!(content(&world, &name), was, "{guarded}: {text}");
     }
-    // Also in an added folder.
+    // Files in an added folder are guarded as well.
     let world = World::start().await;
     prepare(&world, "mkdir ../lib; git init -q ../lib");
     let lib = format!("{}:rw", world.daemon.path().join("lib").display());
@@ -288,7 +288,8 @@ async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
     assert!(results.iter().all(|result| !result.contains("reverted")), "{results:#?}");
     assert!(results[1].contains("hook-ran"), "{results:#?}");
 
-    // A user's hook that writes another hook, under the rule for git; and a build, under another rule.
+    // A hook of the user, run under the rule for git, writes another hook. A build under another rule writes a guarded
+    // file.
     prepare(
         &world,
         "printf '#!/bin/sh\\necho x > .git/hooks/post-commit\\necho y > .envrc\\n' > .git/hooks/pre-commit

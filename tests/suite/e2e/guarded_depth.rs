@@ -36,11 +36,14 @@ async fn command_asks_before_it_runs_in_a_project_with_too_many_levels() {
         for field in ["reason", "preview"] {
             assert!(question[field].as_str().unwrap().contains(REASON), "ignored: {is_ignored}: {question:#}");
         }
-        assert!(content(&world, "project/done.txt").is_none(), "ignored: {is_ignored}: it ran before the answer");
+        assert!(
+            content(&world, "project/done.txt").is_none(),
+            "ignored: {is_ignored}: the command ran before the answer"
+        );
         answer(&world, &question, &["approve"]).await.exits(0);
         until_true("the command has run", || content(&world, "project/done.txt").is_some()).await;
 
-        // With one level less, everything is checked, and nobody is asked.
+        // With one level less, everything is checked, and no question is asked.
         prepare(&world, &format!("rm done.txt; rmdir {}", nested(101)));
         let (tool_result, output) = unattended(&world, "echo over > done.txt", &[]).await;
         output.exits(0);

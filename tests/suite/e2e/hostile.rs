@@ -13,7 +13,7 @@ const KEPT: [&str; 8] = ["git status", "git log *", "cargo test *", "make", "ls 
 /// Settings that fully trust the model, so that only built-in rules stop the commands.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
-/// A session with a writable project, and a trap with the session's folders and the folders around them.
+/// A session with a writable project, and a trap that covers the session's folders and the folders around them.
 async fn session(agentd_yaml: &str) -> (World, String, Trap) {
     let world = World::configured(agentd_yaml).await;
     world.write("project/src/main.rs", "fn main() {}\n");
@@ -128,7 +128,7 @@ fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     found
 }
 
-/// Names that exceed the limit of any disk, without repetitions that no model would write.
+/// Names that exceed the limit of any file system. Their text does not repeat, as in names that a model writes.
 fn long_paths() -> Vec<(Class, String)> {
     let long = |bytes: usize| (0..).flat_map(|number: u32| format!("{number}.").into_bytes()).take(bytes);
     let long = |bytes: usize| String::from_utf8(long(bytes).collect()).unwrap();

@@ -59,7 +59,7 @@ async fn undo_in_each_of_many_concurrent_sessions_restores_its_own_files() {
     for (number, result) in results.iter().enumerate() {
         assert_eq!(paths(result).into_iter().collect::<BTreeSet<_>>(), own, "of {number}: {result:#}");
         assert!(!exists(number, "thesis.txt"), "{number}: the file is back before the undo of its session");
-        // It exits with 0, and each file is restored by it, not found restored.
+        // Undo exits with 0, and restores the file itself: it does not find the file already restored.
         let report = world.json(["undo", result["session_id"].as_str().unwrap()]).await;
         assert_eq!(texts(&report["files"], "path").into_iter().collect::<BTreeSet<_>>(), own, "{report:#}");
         assert_eq!(texts(&report["files"], "outcome"), ["done", "done"], "of {number}: {report:#}");
@@ -68,7 +68,7 @@ async fn undo_in_each_of_many_concurrent_sessions_restores_its_own_files() {
     }
 }
 
-/// A project that all sessions share: each record has the session's own deletion, whatever the others have recorded.
+/// All sessions share a project. Each record has the session's own deletion, whatever the others have recorded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_deletions_in_one_project_are_all_recorded() {
     let world = World::start().await;
@@ -184,7 +184,7 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     assert!(text.contains(irreversible) && !text.contains("node_modules"), "{text}");
     assert!(world.holds("data/a.csv"), "the command ran");
 
-    // A person who is asked sees the same.
+    // The question to the user shows the same reason.
     world.script_reply(run("rm data/a.csv"));
     world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
     let asked = world.first_question().await;
@@ -201,7 +201,7 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     assert!(world.holds("data/a.csv"), "the command ran");
 
     let approve = ["--on-interrupt", "approve"];
-    // In a form that no rule can recognise.
+    // The command deletes a folder in a form that no rule can recognise.
     let (result, text) = world.commands("d=da; rm -r ${d}ta; touch made.txt", &approve).await;
     has_all(&text, &["cannot be undone: deleted files that git ignores: 2 files in /project/data/"]);
     assert_eq!(paths(&result), ["/project/data/", "/project/made.txt"]);

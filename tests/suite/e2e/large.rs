@@ -114,7 +114,8 @@ async fn turn_continues_with_lost_output_on_a_full_disk() {
     world.still_serves().await;
 }
 
-/// The bytes are not in the prompt, the journal or the audit log, but are completely available to the next command.
+/// The bytes of the image are not in the prompt, the journal or the audit log, but the next command can read all of
+/// them.
 #[tokio::test(flavor = "multi_thread")]
 async fn image_output_of_a_command_is_stored_and_named() {
     let world = World::start().await;

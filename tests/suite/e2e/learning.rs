@@ -12,7 +12,8 @@ fn counted(reply: Reply, prompt_tokens: u64, cached_tokens: u64) -> Reply {
     let details = json!({ "cached_tokens": cached_tokens });
     let usage = json!({
         "prompt_tokens": prompt_tokens, "completion_tokens": 20, "prompt_tokens_details": details,
-        // Also with the names of Messages, which are sent unconverted: this wire reports no more than the others.
+        // The same counts under the names of Messages, because usage is sent unconverted. Messages therefore reports no
+        // more than the other wires.
         "input_tokens": prompt_tokens, "cache_read_input_tokens": cached_tokens,
     });
     reply.with_usage(UsagePlace::Tail, usage)

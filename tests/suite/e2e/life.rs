@@ -49,7 +49,7 @@ async fn stale_socket_is_replaced() {
     assert!(world.socket().exists(), "the socket still exists");
     world.daemon.restart().await;
     world.still_serves().await;
-    // Also by a daemon that a client starts.
+    // A daemon that a client starts replaces a stale socket as well.
     world.daemon.kill9().await;
     world.still_serves().await;
 }

@@ -1,4 +1,4 @@
-//! Resource limits of a command, and its leftovers in the system's temporary folders: none.
+//! Resource limits of commands. Commands leave nothing in the system's temporary folders.
 
 use std::cell::Cell;
 
@@ -86,7 +86,7 @@ async fn temporary_files_are_private_to_each_command() {
     let theirs = Path::new("/tmp").join(format!("{mark}-theirs"));
     fs::write(&theirs, "theirs").unwrap();
     let script = |command: &str| ("run_bash_command", json!({ "command": command.replace("MARK", &mark) }));
-    // The commands run one after the other, in one session.
+    // The commands run one by one, in one session.
     let results = world
         .call_all_in_project(vec![
             script("for f in /tmp /dev/shm; do echo left > $f/MARK; cat $f/MARK; done; mktemp -p /tmp"),
@@ -115,8 +115,8 @@ async fn temporary_files_are_private_to_each_command() {
     }
     assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
     fs::remove_file(theirs).unwrap();
-    // Programs that ask for a temporary folder get one in the session, and its part below the real /tmp is visible
-    // there.
+    // `mktemp` creates files in a folder of the session, which later commands can read. The project is visible although
+    // it is below the real /tmp.
     assert!(results[3].contains("kept for the session") && results[4].contains("kept for the session"), "{results:?}");
     assert!(world.mount().starts_with("/tmp/"));
     world.allowed("echo kept > \"$PROJECT/kept\"").await;

@@ -162,7 +162,7 @@ async fn link_swapped_during_the_question_does_not_change_the_call() {
     world.link("../private.txt", "docs/settings.md");
     let result = world.approved(running, &interrupt).await;
     assert!(result.contains("hunter2") && !result.contains("for nobody"), "{result}");
-    // A write: if a link has appeared, nothing is written.
+    // A write: if the path has become a link, nothing is written.
     let (running, interrupt) = world.asks("write_file", write("/project/docs/plain.md").1).await;
     world.link("../.envrc", "docs/plain.md");
     let result = world.approved(running, &interrupt).await;

@@ -87,7 +87,7 @@ impl World {
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
     }
 
-    /// Like [`assert_servers_exit`](Self::servers_are_gone), and then ends the daemon.
+    /// Like [`assert_servers_exit`](Self::assert_servers_exit), and then ends the daemon.
     async fn assert_all_exit(&self) {
         self.assert_servers_exit().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
@@ -130,7 +130,10 @@ async fn misbehaving_server_costs_only_its_call() {
         ("babbles", &["The call did not run"]),
         ("broken", &["exit code 3", "no such key", "The call did not run"]),
         ("refuses", &["initialize failed:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
-        ("refuses_list", &["it does not list its tools:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
+        (
+            "refuses_list",
+            &["it does not list its tools:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"],
+        ),
         ("odd", &["The call did not run"]),
         ("pesters", &["E_UNKNOWN_OUTCOME", "exited during this call"]),
         ("wavers", &["E_TIMEOUT", "was silent for 6 s"]),

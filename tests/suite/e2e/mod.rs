@@ -8,7 +8,7 @@
 //! - [`interrupts`]: approvals and questions that outlive clients and daemons. [`grants`]: rules of users. [`readers`]:
 //!   several clients, and slow clients.
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and no loss of data. [`documents`]:
-//!   pages, cited. [`changing_documents`]: found in their current state, and read once.
+//!   pages, cited. [`changing_documents`]: found in their current state, each version read once.
 //! - [`encodings`]: byte-exact edits. [`patches`]: all or nothing. [`undo`]: file changes of turns, reverted.
 //!   [`irreversible`]: changes that cannot be reverted.
 //! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository.
@@ -30,16 +30,16 @@
 //!   name of a file. [`unread`]: no tool reveals a file that may not be read.
 //! - [`retention`]: unused data is removed, and disk space is freed. [`pruning`]: sessions that a user removes
 //!   together.
-//! - [`shown`]: all data on which a user decides is visible.
+//! - [`shown`]: users see the whole call that they approve.
 //! - [`language_servers`]: errors introduced by edits, reported before the next step.
 //! - [`large`]: results that exceed a window. [`inputs`]: piped input that exceeds a window.
 //! - [`learning`]: limits and quirks of servers, detected, reported and remembered. [`refusals`]: pictures, tools and
 //!   single tools that a server rejects, in any wording. [`routes`]: use of proxies.
 //! - [`context`]: a window that never overflows. [`requests`]: snapshots of what the model received.
-//! - [`agents`]: selected, in charge of the session, and delegated to. [`subagents`]: sessions that do parts of the
-//!   work.
-//! - [`providers`]: servers that require their own data to be sent back, which other servers cannot read. [`wires`]:
-//!   servers that bind thinking to everything before it, or encrypt it.
+//! - [`agents`]: their selection, handing over of a session, and delegation. [`subagents`]: sessions that do parts of
+//!   the work.
+//! - [`providers`]: servers whose own data must be sent back to them, but not to other servers. [`wires`]: servers that
+//!   accept thinking only after the same messages, or encrypt it.
 //! - [`mentions`]: tools, skills and agents mentioned in an input. [`skills`]: loaded on demand, checked, installed.
 //! - [`extending`]: the page for newcomers, followed literally.
 //! - [`readme`]: the commands and the picture on the first page. [`shell`]: shell variables that the daemon does not
@@ -47,16 +47,16 @@
 //! - [`usage`]: tokens and costs of every call.
 //! - [`trace`]: a turn as a tree, and as a page. [`telemetry`]: turns for a collector.
 //! - [`wire_traces`]: requests to models as sent over the wire.
-//! - [`long_task`]: sixty steps whose requests only grow.
+//! - [`long_task`]: a task of sixty steps, whose requests only grow.
 //! - [`loops`]: models that repeat themselves.
-//! - [`tiers`]: the tools that a turn offers, and that no others can be called.
+//! - [`tiers`]: the tools that a turn offers, and the rejection of all others.
 //! - [`web`]: permitted requests to the web, and the display of pages.
 //! - [`mcp`]: tools of MCP servers, real ones and misbehaving fakes.
 //! - [`chat`]: the chat at a terminal. [`commands`]: chat commands, and custom commands. [`typing`]: input while the
 //!   chat is busy. [`together`]: two chats in one session. [`taking_back`]: input withdrawn by a cancellation.
 //!   [`ending`]: clients that are asked to end, or die. [`embedded`]: the built-in model without configuration.
 //!
-//! The imports in this module are those that nearly every file needs, which imports them with `use super::*`.
+//! This module imports what nearly every file needs. The files import it with `use super::*`.
 
 mod acp;
 mod added_folders;
@@ -324,7 +324,7 @@ impl World {
     /// Runs one turn in which the model makes all of these calls, in batches that one step can run. Returns the results
     /// in order. String arguments are sent unchanged.
     async fn call_all(&self, calls: Vec<Call>, args: &[&str]) -> (Vec<String>, Output) {
-        // Further calls in one response are not run, and longer arguments are not read.
+        // Calls in one response beyond this number are not run, and longer arguments are not read.
         const AT_ONCE: usize = 64;
         const BYTES_AT_ONCE: usize = 512 << 10;
         let (count, calls) = (calls.len(), Arc::new(calls));
@@ -467,7 +467,7 @@ fn another_call(request: &Recorded) -> Reply {
 /// Input that starts the calls in [`World::call_all`].
 const ALL_OF_IT: &str = "Do all of it.";
 
-/// Results of all calls since that input, in call order.
+/// Results of all calls since the last [`ALL_OF_IT`], in call order.
 fn results_since_input(request: &Recorded) -> Vec<String> {
     let messages = request.messages();
     let is_input = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(ALL_OF_IT));

@@ -57,7 +57,7 @@ async fn models_and_windows_are_listed_with_their_source() {
 async fn piped_input_may_fill_the_window_reported_by_the_server() {
     let world = world().await;
     world.model.default_reply(Reply::text("Read."));
-    // Too much for the window that is assumed if it is unknown.
+    // The text exceeds the window that is assumed if the real window is unknown.
     let long: String = (0..3500).map(|n| format!("line {n} of the change that is piped in\n")).collect();
     let output = world.agentctl_with(["run", "Review this"], long.as_bytes()).await.exits(0);
     assert!(!output.stderr.contains("stored as"), "{}", output.stderr);

@@ -1,4 +1,4 @@
-//! The modes of a session at a terminal and for scripts: which calls run without approval, and that this is reported.
+//! The modes of a session at a terminal and for scripts: which calls run without approval, and how this is reported.
 
 use super::*;
 

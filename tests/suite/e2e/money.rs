@@ -79,7 +79,7 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
     } else {
         ("plain", Reply::text("Done."))
     };
-    // More than any estimate, so that no server appears to have truncated a request.
+    // The count exceeds any estimate, so that no server appears to have truncated a request.
     let fresh = if kind == "long" { BORDER } else { 30_000 + 70 * number };
     // Only Messages counts cache writes for an hour, and the initial count over Messages includes one output token.
     let hour = if wire == "anthropic" { 30 + number } else { 0 };

@@ -131,7 +131,7 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
 async fn only_white_space_may_differ_in_a_hunk() {
     let world = World::start().await;
     let old = "alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nend";
-    // A model's version of that file with one line changed, and the expected content: `None` if the patch is rejected.
+    // Hunks as models write them for this text, and the expected content: `None` if the patch is rejected.
     let cases: [(&str, Option<&str>); 15] = [
         // Unchanged white space.
         (" alpha  \n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),

@@ -1,4 +1,4 @@
-//! Plugins: added with consent, usable immediately, bound to their files, and removed completely.
+//! Plugins: added with consent, usable immediately, disabled if their files change, and removed completely.
 
 use super::*;
 
@@ -144,7 +144,7 @@ async fn edited_plugin_is_not_used_until_approved() {
     let server = world.data().join("plugins").join(copy).join("servers/fake.py");
     let text = fs::read_to_string(&server).unwrap();
     fs::write(&server, format!("{text}\n# edited\n")).unwrap();
-    // The difference is detected even before the list has been checked.
+    // The difference is detected even before `plugin list` has checked the files.
     world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["differ from those that you approved"]);
     plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
     assert_no_part_sent(&world).await;

@@ -212,7 +212,7 @@ async fn model_cannot_trust_a_project() {
     let args = ["-C", &writable, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let (results, output) = world.call_all(calls, &args).await;
     assert!(results[..3].iter().all(|result| result.starts_with("E_DENIED")), "{results:#?}");
-    // A command in the sandbox runs, but cannot access such a file.
+    // The last command runs in the sandbox, but cannot access the trust store.
     assert!(!results[3].contains("exit code 0"), "{results:#?}");
     assert!(output.json()["denials"].as_array().unwrap().len() >= 3);
     let after = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());

@@ -17,7 +17,7 @@ enum Trial {
     With(&'static [(&'static str, &'static str)], &'static str),
     /// Run at a terminal, where a chat opens.
     Chat,
-    /// A make target, which exists.
+    /// A make target, which must exist but is not run.
     Made(&'static str),
     /// Not run, for this reason.
     Untried(&'static str),

@@ -97,7 +97,7 @@ async fn failed_turn_still_prints_a_result() {
     let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(1);
     check_stream(&output, "failed");
     check_result(&world.daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json(), "failed");
-    // Even if no turn could be started.
+    // A turn that could not be started has a result as well.
     let output = world.agentctl(["run", "Hi", "--session", "ffff", "--output", "stream-json"]).await.exits(2);
     let lines = output.json_lines();
     assert_eq!(lines.len(), 1);
@@ -144,7 +144,7 @@ async fn wrong_usage_exits_with_2() {
     world.agentctl(["run", "Hi", "--file", "/none"]).await.exits(2).says(&["/none", "hint:"]);
     world.agentctl(["run", "Hi", "--on-interrupt", "ask"]).await.exits(2).says(&["terminal", "hint:"]);
     world.agentctl(["run", "Hi", "--session", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
-    // Scripts get a result anyway.
+    // With `--output json`, these errors are in the result.
     for wrong in [["--model", "huge"], ["--max-steps", "0"], ["--session", "ffff"]] {
         let output = world.agentctl([&["run", "Hi", "--output", "json"][..], &wrong].concat()).await.exits(2);
         let result = output.json();
@@ -358,7 +358,7 @@ async fn title_is_set_and_ephemeral_session_is_removed() {
     let sessions = async || world.json(["sessions", "list"]).await;
     world.ok(["run", "Hello", "--title", "The first"]).await;
     assert_eq!(sessions().await[0]["title"], "The first");
-    // Even if the turn fails.
+    // An ephemeral session is removed even if its turn fails.
     for reply in [Reply::text("Gone."), Reply::refusal(400, "no")] {
         world.model.reply(reply);
         world.agentctl(["run", "Hello", "--ephemeral"]).await;

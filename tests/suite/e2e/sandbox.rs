@@ -300,7 +300,8 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     assert_eq!(check["state"], "warn", "{check}");
     assert!(check["message"].as_str().unwrap().contains("no namespaces"), "{check}");
 
-    // A read-only command requires approval if nothing would enforce the restriction, and runs if the kernel does.
+    // A read-only command requires approval if nothing would enforce the restriction, and runs if the kernel enforces
+    // it.
     for (agentd_yaml, asks) in [("", false), ("sandbox: {mode: 'off'}", true)] {
         let asking = world(agentd_yaml).await;
         asking.script_command("ls");
@@ -329,7 +330,7 @@ fn installed(name: &str) -> bool {
 #[tokio::test]
 async fn common_build_tools_work_in_the_sandbox() {
     let (model, mut home) = TempHome::with_server().await;
-    // Tools that the user running the tests has installed are outside this home, wherever they are.
+    // Build tools of the user who runs the tests are outside this home, wherever they are.
     let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {
         let folder = std::env::var_os(name).map_or_else(|| own.join(usual), PathBuf::from);
@@ -376,7 +377,7 @@ async fn commands_and_tools_use_the_same_project_path() {
     let world = world("").await;
     world.allowed("echo x > /project/made && cmp made \"$PROJECT/made\" && test \"$PWD\" = /project").await;
     assert!(Path::new(&project(&world)).join("made").exists());
-    // The last command and the exit code are fine, but the error is still reported.
+    // The failed redirection is reported although the last command succeeds and the exit code is 0.
     let result = world.allowed("echo x > outputs/made; true").await;
     assert_eq!(result.matches("[commands start in the project").count(), 1, "{result}");
     let result = world.allowed("echo x > /outputs/made; cat /project/missing || true").await;

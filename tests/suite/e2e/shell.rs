@@ -119,7 +119,7 @@ async fn config_show_lists_values_without_secrets() {
     assert_eq!(json["origins"]["turns.max_steps"], json!(daemon.config().join("agentd.yaml")));
     let missing: Vec<_> =
         json["origins"].as_object().unwrap().keys().filter(|key| json["values"][*key].is_null()).collect();
-    assert!(missing.is_empty(), "these have no value: {missing:?}");
+    assert!(missing.is_empty(), "settings without a value: {missing:?}");
     for output in [shown.stdout, shown.stderr, all.stdout, json.to_string(), daemon.log()] {
         assert!(!output.contains("s3cret"), "{output}");
     }

@@ -1,4 +1,4 @@
-//! Approved calls are those that were shown: completely, with every character, even after an edit, and to every client.
+//! A call is shown before it is approved: completely, with every character, even after an edit, and to every client.
 
 use super::*;
 

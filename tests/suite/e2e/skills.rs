@@ -183,7 +183,7 @@ async fn oversized_skill_catalogue_is_shortened_and_listed_as_such() {
         assert_eq!(is_listed, skill["shown"] != "none", "{name}");
     }
     world.ok(["skills", "list", "--session", "last"]).await.shows(&["shortened", "when mentioned"]);
-    // The user's own skills that exceed the catalogue: the user is notified immediately.
+    // If the user's own skills exceed the catalogue, the user is notified immediately.
     for number in 0..90 {
         let front = format!("---\nname: b{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
         world.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
@@ -277,7 +277,7 @@ async fn bundled_skills_load_on_demand() {
 pub(super) struct Index(Child);
 
 impl Index {
-    /// Starts it with its files in this folder. Returns its URL, too.
+    /// Starts the index with its files in this folder. Returns the index and its URL.
     pub(super) fn start(folder: &Path) -> (Self, String) {
         let build = "import base64,hashlib,os,sys,zipfile
 root=sys.argv[1]; name='agentdhello-1.0-py3-none-any.whl'

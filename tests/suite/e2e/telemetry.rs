@@ -1,4 +1,4 @@
-//! Turns for a collector: built from the journal, each sent once, through failures of the daemon and of the collector.
+//! Turns for a collector: built from the journal, and each sent once despite failures of the daemon or the collector.
 
 use agentd_testkit::collector::{Collector, CollectorMood, ReceivedSpan};
 
@@ -235,7 +235,7 @@ async fn telemetry_is_off_unless_configured() {
     assert_eq!(daemon.sigterm().await, Some(0));
     assert!(collector.requests().is_empty());
 
-    // If only the configuration enables telemetry, it exports the turns that follow.
+    // If telemetry is only enabled in the configuration, later turns are exported.
     let home = home(&model, &[]);
     home.write("config/agentd.yaml", format!("telemetry: {{endpoint: \"{endpoint}\"}}\n"));
     let daemon = TempDaemon::start_in(home).await;

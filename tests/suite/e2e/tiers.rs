@@ -1,4 +1,4 @@
-//! The tools that a turn offers, and that no other tools can be called.
+//! The tools that a turn offers, and the rejection of all others.
 
 use super::*;
 

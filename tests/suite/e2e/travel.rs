@@ -179,7 +179,7 @@ async fn open_turn_of_an_exported_session_is_interrupted_on_import() {
     assert_eq!(world.model.requests().len(), requests, "an imported session started a turn");
     let listed = other.ok(["files", "ls", &id, "outputs"]).await.stdout;
     assert!(!listed.contains("a.txt"), "{listed}");
-    // Not even after a restart. The user can continue the session.
+    // An imported turn does not continue after a restart either. The user can continue the session.
     let mut other = other;
     other.crash().await;
     assert_eq!(other.json(["interrupts"]).await, json!([]));

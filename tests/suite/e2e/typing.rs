@@ -150,7 +150,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     assert_eq!(stored_rules(&world).await, json!([]));
     terminal.presses_for("\r", "kept for this session: run_bash_command: touch c");
     terminal.sees_last("Kept.");
-    // A rule by prefix is offered under a digit, and allows the next command of the same kind to run.
+    // A prefix rule is offered under a digit key, and allows the next command of the same kind to run.
     world.model.reply(run("mkdir -p one")).reply(run("mkdir two three")).reply(says("Made."));
     terminal.says("Folders");
     terminal.sees_all(&["2  run_bash_command: mkdir *", "y yes"]);

@@ -62,7 +62,7 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
     let mut world = world().await;
     world.ok(["usage"]).await.says(&["no model calls"]);
 
-    // Two calls in the session and one in its subagent, which are also in the turn's result.
+    // The turn's result counts two calls in the session and one in its subagent.
     let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
     let usage = &result["usage"];
     holds(usage, json!({"cost_microusd": 3 * CALL, "calls": 3}));

@@ -1,5 +1,5 @@
-//! Conversations over Messages and Responses, with servers as strict as the real ones: Messages binds thinking to
-//! everything before it, and the reasoning in Responses can only be read by its server.
+//! Conversations over Messages and Responses, with servers as strict as the real ones: Messages accepts thinking only
+//! after the same messages, and only its own server can read the reasoning in Responses.
 
 use super::{
     providers::{answered, only_grows},
@@ -37,7 +37,7 @@ impl World {
         Self { model, daemon: TempDaemon::start_in(home).await, session: None }
     }
 
-    /// Runs a turn in the session with these replies. No request is rejected.
+    /// Runs a turn in the session with these replies, and asserts that no request is rejected.
     pub(super) async fn turn(&mut self, text: &str, replies: Vec<Reply>) -> Value {
         self.turn_that_exits(0, text, &[], replies).await
     }
@@ -323,7 +323,7 @@ async fn window_overflow_during_an_answer_triggers_a_compaction() {
     assert_eq!((&result["text"], &result["compactions"][0]["cause"]), (&json!("All of it."), &json!("overflow")));
 }
 
-/// Another key or organisation: the real server rejects data that it has signed or encrypted itself.
+/// With another key or organisation, the real server rejects data that it has signed or encrypted itself.
 #[tokio::test]
 async fn session_survives_a_refusal_of_its_reasoning() {
     const BOUND: &str = "messages.1.content.0: The block is bound to a different conversation";
@@ -347,7 +347,7 @@ async fn session_survives_a_refusal_of_its_reasoning() {
         }
         // The rejection is learned once, and the reasoning is not sent again.
         let old = world.model.requests().iter().filter(|request| has_old(request)).count();
-        assert_eq!(old, 3, "expected two of the first turn and one refused");
+        assert_eq!(old, 3, "expected two requests of the first turn and one refused request");
         assert!(thoughtful(&world.last()).0 > 0, "new reasoning is missing");
     }
 }

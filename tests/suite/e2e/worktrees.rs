@@ -1,4 +1,4 @@
-//! Git worktrees of sessions: several agents on one repository, merged one after the other, without any loss.
+//! Git worktrees of sessions: several agents work on one repository, and their changes are merged without loss.
 
 use agentd_proto::client::ClientError;
 
@@ -48,8 +48,8 @@ impl World {
         fs::read_to_string(self.daemon.data().join("worktrees").join(name)).unwrap_or_default()
     }
 
-    /// Runs a turn with these calls in a session with a worktree of that name, approving everything. Returns the
-    /// results and the session.
+    /// Runs a turn with these calls in a session with the worktree `name`, approving everything. Returns the results
+    /// and the session.
     async fn works_in(&self, name: &str, calls: Vec<(&'static str, Value)>) -> (Vec<String>, String) {
         let (project, worktree) = (self.project().display().to_string(), format!("--worktree={name}"));
         let args = ["-C", &project, &worktree, "--on-interrupt", "approve", "--output", "json"];
@@ -62,8 +62,8 @@ impl World {
         self.daemon.agentctl(["worktree"].iter().chain(args)).await
     }
 
-    /// Kills and restarts the daemon, that many milliseconds after a worktree has been recorded in a stage. The stage
-    /// may be over before it is observed.
+    /// Kills and restarts the daemon `pause` milliseconds after the record of the worktree has reached `stage`, or
+    /// after `work` has ended.
     async fn killed_during(
         &mut self,
         (name, stage, pause): (&str, &str, u64),
@@ -115,7 +115,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
         "{results:?}"
     );
     assert!(results[1].contains(" M a.txt"), "{results:?}");
-    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is unchanged");
+    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main worktree is unchanged");
     world.daemon.crash().await;
 
     let listed = world.worktrees().await;
@@ -168,13 +168,13 @@ async fn merge_conflict_is_reported_and_changes_nothing() {
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
     assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "the worktree is unchanged");
-    // A file with changes in the main tree is not overwritten. Other changed files do not matter.
+    // A file with uncommitted changes in the main worktree is not overwritten. Changes to other files do not matter.
     world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
     world.worktree(&["apply", "three"]).await.fails().says(&["b.txt", "uncommitted", "hint:"]);
     assert_eq!(world.main_file("b.txt"), "not committed\n");
     git(&project, &["checkout", "--", "b.txt"]);
-    // A new file that also exists in the branch.
+    // An untracked file that also exists in the branch is not overwritten either.
     world.works_in("four", vec![write("/project/extra.txt", "four\n")]).await;
     world.write("project/extra.txt", "mine\n");
     world.worktree(&["apply", "four"]).await.fails().says(&["extra.txt", "hint:"]);
@@ -221,7 +221,8 @@ async fn sandboxed_git_reaches_only_its_own_worktree() {
 async fn daemon_runs_no_program_of_the_repository() {
     let world = in_repository().await;
     let project = world.project();
-    // A file that a merge and the creation of a worktree can write.
+    // The programs of the repository would create this file, which git can write during a merge and when it creates a
+    // worktree.
     let mark = project.join(".git/ran");
     let touch = format!("touch {}; cat", mark.display());
     for key in ["filter.evil.clean", "filter.evil.smudge", "core.fsmonitor", "diff.evil.textconv", "diff.external"] {

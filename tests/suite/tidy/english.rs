@@ -119,7 +119,10 @@ fn offences(source: &Source) -> Vec<String> {
 fn names_strings_and_comments_avoid_the_known_habits() {
     let sources = files(".rs");
     let checked = sources.iter().filter(|source| !is_exempt(source));
-    none("the English is that of the field (CONTRIBUTING.md)", checked.flat_map(offences).collect());
+    none(
+        "identifiers, strings and doc comments avoid forbidden words (CONTRIBUTING.md)",
+        checked.flat_map(offences).collect(),
+    );
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn types_are_nouns() {
     none("a type name is a noun or has two words", offences);
 }
 
-/// The workspace crates that each crate may depend on, and libraries that only it may use.
+/// The workspace crates that each crate may depend on, and the libraries that no other crate may use.
 const HOUSE: [(&str, &[&str]); 29] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
@@ -320,7 +320,7 @@ fn the_environment_is_read_at_the_edge_only() {
     none("the environment is only read in agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
 }
 
-/// Engine files with a lock on a memo or a record. The lock is held for a single access and never across an await.
+/// Engine files that lock a cache or a record. The lock is held for a single access and never across an await.
 const MEMOS: [&str; 4] =
     ["engine/src/agents.rs", "context/src/tokens.rs", "context/src/windows.rs", "turn/call_record.rs"];
 

@@ -111,7 +111,7 @@ async fn without_forms_the_next_message_answers_the_question() {
     assert_eq!(editor.prompt(&session, "2").await, "end_turn");
     assert!(last_result(&world).contains("green"), "{}", last_result(&world));
     assert!(editor.words("agent_message_chunk").ends_with("Painted."));
-    // The late answer did not count as a turn.
+    // The answer in the message did not start another turn.
     let shown = world.client().await.session(&session).await.unwrap();
     assert_eq!(shown.session.summary.turns, 1);
 }

@@ -34,7 +34,7 @@ async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
         world.daemon.kill9().await;
         lose(&world.daemon.data().join("agentd.db-wal"));
         world.daemon.restart().await;
-        until_true("the log reports it", || world.log().contains(LOST)).await;
+        until_true("the log reports the loss", || world.log().contains(LOST)).await;
 
         // The loss is also reported after the next start, and everything else works.
         world.still_serves().await;

@@ -117,7 +117,7 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
         ("mute", "it was not ready in time"),
         ("crashes", "exit code 3"),
         ("dies", "exit code 7"),
-        // A slow reader blocks the server before it has written too much.
+        // A slow reader blocks the server before the server has written too much.
         ("floods", "ANYTHING"),
         ("nonsense", "it sent an invalid message"),
         ("huge", "it sent a message over 8 MiB"),
@@ -203,7 +203,7 @@ async fn shared_server_stops_when_idle_and_with_the_daemon() {
 
 #[tokio::test]
 async fn server_has_no_network_and_writes_only_its_own_files() {
-    // Even if commands may use the network.
+    // Servers have no network even if commands have.
     let agentd = json!({"sandbox": {"read": [folder()], "network": true}}).to_string();
     let languages = languages(patient(), fake_server("network"));
     let world = World::with_files(&[("config/agentd.yaml", &agentd), ("config/languages.yaml", &languages)]).await;

@@ -122,7 +122,7 @@ async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     // No turn waits this long.
     let mut world = waiting("1h", json!({"late": held_back(), "broken": fake_server("broken")})).await;
     world.model.respond_with(|_| Reply::text("over"));
-    // A turn that may not use any tool of a server.
+    // A turn that may not use any server tool does not wait.
     world.run(&["--tools", "read_file"]).output(Vec::new()).await.exits(0);
     let running = world.run(&[]);
     world.are_running(1).await;

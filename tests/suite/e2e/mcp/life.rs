@@ -128,7 +128,7 @@ async fn idle_server_is_stopped_and_restarted_by_the_next_call() {
 
 #[tokio::test]
 async fn server_started_only_to_list_tools_is_stopped() {
-    // The server's tools have no settings, so that they are unknown until the server is queried.
+    // The server's tools have no settings, so they are unknown until the server is queried.
     let mut fake = fake_server("ok");
     fake.as_object_mut().unwrap().remove("tools");
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;
@@ -142,7 +142,7 @@ async fn server_started_only_to_list_tools_is_stopped() {
         (state("fake").await.0 && state("called").await.0).then_some(())
     })
     .await;
-    // One of the servers is in use in the meantime, and stays for as long as `idle_stop` allows.
+    // One of the servers is started in the meantime, and keeps running for as long as `idle_stop` allows.
     world.ok(["mcp", "start", "called"]).await;
     until("the other server is stopped", || async { (state("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(state("called").await.1, "running");
@@ -168,7 +168,7 @@ async fn stop_during_start_returns_when_the_server_is_gone() {
 async fn turn_time_limit_ends_a_call_to_a_silent_server() {
     let mut fake = fake_server("mute");
     fake["tools"]["act"]["effect"] = json!("read");
-    // The server's own limit would also end the call.
+    // The server's own limits would also end the call, so they are raised.
     fake["call_timeout"] = json!("1h");
     fake["call_limit"] = json!("1h");
     let world = world(json!({"fake": fake})).await;
@@ -181,7 +181,7 @@ async fn turn_time_limit_ends_a_call_to_a_silent_server() {
     world.assert_all_exit().await;
 }
 
-/// Without `--timeout`: the daemon's own setting limits every turn.
+/// Without `--timeout`, the daemon's own setting limits every turn.
 #[tokio::test]
 async fn configured_time_limit_ends_a_command_and_a_server_call_before_their_successors() {
     let mut fake = fake_server("mute");

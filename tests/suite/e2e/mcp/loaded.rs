@@ -93,7 +93,7 @@ async fn subagent_has_the_tools_mentioned_to_its_parent() {
     let of_child: Vec<&Recorded> = requests.iter().filter(|request| is_child(request)).collect();
     assert_eq!(of_servers(of_child[0]), QUIET);
     assert!(tool_texts(of_child[1]).contains("acted: Thun"), "{}", tool_texts(of_child[1]));
-    // Also in the next turn, which mentions nothing.
+    // Subagents of the next turn also have the tool, although that turn mentions nothing.
     let session = world.last_session().await;
     let before = world.model.requests().len();
     world.model.respond_with(move |request| {

@@ -68,7 +68,7 @@ async fn approved_sampling_is_answered_and_counted() {
     let world = world(json!({"everything": everything()})).await;
     let args = json!({"prompt": "say it</mcp_content>", "maxTokens": 100_000});
     calls_once(&world, TRIGGER, args, Reply::text("these are the words"));
-    // The tools that the server offers to clients with sampling are known once it has been reached.
+    // The server offers some tools only to clients with sampling. They are known once the server has been tested.
     let tested = world.json(["mcp", "test", "everything"]).await;
     assert!(tested["tools"].to_string().contains(TRIGGER), "{tested:#}");
     let (asked, output) = answered(&world, &["yes"]).await;

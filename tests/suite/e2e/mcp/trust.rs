@@ -49,7 +49,7 @@ async fn keys_are_redacted_in_all_output() {
     world.assert_all_exit().await;
 }
 
-/// A command in the same place is denied. The tool runs, because undo would not reach what it does.
+/// A tool with a grant runs, because undo could not revert its effects anyway. A command is denied.
 #[tokio::test]
 async fn granted_tool_runs_without_asking_where_undo_can_store_nothing() {
     let mut fake = fake_server("ok");

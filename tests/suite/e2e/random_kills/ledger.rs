@@ -79,7 +79,7 @@ pub(super) struct Ledger {
     events: HashMap<String, BTreeMap<u64, Value>>,
     answers: HashMap<String, Vec<(InterruptId, Value)>>,
     uploads: Vec<(String, String, Vec<u8>)>,
-    /// Sessions that may be deleted, followed by sessions that must be deleted.
+    /// Sessions whose deletion was requested. They may still exist, unlike those in `deleted`.
     deleting: BTreeSet<String>,
     deleted: BTreeSet<String>,
     /// Marks whose command is known to have succeeded.

@@ -104,6 +104,6 @@ async fn kill_and_resume(model: &ModelServer, number: usize) {
     let lines = daemon.read("project/log.txt").lines().count();
     let children = client.filtered_sessions("", 10, true, &Default::default()).await.unwrap().0.len() - 1;
     // An interrupted command may have run or not. A command that is known to have run is not repeated.
-    assert!(lines <= 1, "killed at {number}: it ran {lines} times");
+    assert!(lines <= 1, "killed at {number}: the command ran {lines} times");
     assert!(children <= 2, "killed at {number}: {children} subagents");
 }

@@ -25,7 +25,6 @@ fn task_of(request: &Recorded) -> Option<String> {
 
 /// Makes the main agent delegate these tasks in one step, and answer after all reports. Subagents use the given
 /// function to reply.
-/// function.
 fn delegates(
     world: &World,
     tasks: &'static [&'static str],
@@ -45,7 +44,7 @@ fn results(world: &World) -> Vec<Value> {
     let requests = world.model.requests();
     let last = requests.iter().rev().find(|request| task_of(request).is_none()).unwrap();
     let results = last.messages().iter().filter(|message| message["role"] == "tool");
-    // Daemon messages after a result are in the same message.
+    // Messages from the daemon are appended to the result that they follow.
     let texts = results.filter_map(|message| message["content"].as_str()?.split("\n\n<system_reminder>").next());
     texts
         .map(|text| serde_json::from_str(text.trim_start_matches(|c| c != '{')).unwrap_or_else(|_| json!(text)))
@@ -64,7 +63,7 @@ fn session_of(events: &[Event]) -> String {
     events[0].session_id.to_string()
 }
 
-/// A session without questions.
+/// A new session that writes and runs commands without asking.
 fn free() -> SessionChoice {
     SessionChoice::New(NewSession { confirm_write: Some(false), confirm_exec: Some(false), ..NewSession::default() })
 }
@@ -72,7 +71,7 @@ fn free() -> SessionChoice {
 #[tokio::test]
 async fn parallel_subagents_share_files_and_return_their_answers() {
     let world = World::start().await;
-    // Each subagent waits for the file of the other: run one after the other, they would reach their step limit.
+    // Each subagent waits for a file that the other writes. One after the other, they would reach their step limit.
     delegates(&world, &["Be left", "Be right"], |task, request| {
         let (own, other) = if task.contains("left") { ("left", "right") } else { ("right", "left") };
         let text = tool_texts(request);
@@ -127,7 +126,7 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
     world.ok(["undo", &session, "--redo"]).await;
     assert_eq!(world.read(&left), "left was here");
 
-    // Lists show subagents on request; they can be read and found, and are deleted with their parent.
+    // Subagents are listed on request, can be read and found, and are deleted with their parent.
     assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     let all = world.json(["sessions", "list", "--all"]).await;
     assert_eq!(all.as_array().unwrap().len(), 3);
@@ -166,7 +165,7 @@ async fn subagent_question_is_answered_once_at_the_parent() {
         assert_eq!(interrupt.asked_by.agent, "subagent");
         let parent = events[0].session_id;
         assert_ne!(interrupt.session_id, parent);
-        // The parent is waiting, for every client.
+        // All clients see that the parent is waiting.
         let pending = other.interrupts(Some(&parent.to_string())).await.unwrap();
         assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [interrupt.id]);
         let view = other.session(&parent.to_string()).await.unwrap();
@@ -362,7 +361,7 @@ fn paid(events: &[Value]) -> usize {
 
 #[tokio::test]
 async fn subagent_question_is_withdrawn_with_its_turn() {
-    // Interrupted by a cancellation, or by a crash and a missing project.
+    // The turn is cancelled, or it is interrupted by a crash and cannot continue without its project.
     for crashes in [false, true] {
         let mut world = World::start().await;
         delegates(&world, &["Ask first"], of_its_kind);
@@ -402,7 +401,7 @@ async fn stored(world: &World, session: &str) -> Vec<Value> {
 #[tokio::test]
 async fn session_grant_applies_to_all_its_subagents() {
     let world = World::start().await;
-    // The second subagent writes on command.
+    // The second subagent writes once the file `go.txt` exists.
     delegates(&world, &["First", "Second"], |task, request| {
         let result = tool_texts(request);
         let own = if task == "First" { "first" } else { "second" };
@@ -449,7 +448,7 @@ async fn session_grant_applies_to_all_its_subagents() {
 #[tokio::test]
 async fn continued_subagent_has_the_sessions_current_permissions() {
     let world = World::start().await;
-    // For any agent, the last text names the file.
+    // The last word of the input names the file, for the main agent and for subagents.
     world.model.respond_with(|request| {
         let result = tool_texts(request);
         let input = request.last_user();

@@ -109,7 +109,7 @@ async fn form_answer_counts_only_if_the_form_was_shown() {
         };
         let approve = json!({"action": "accept", "content": {"decision": "approve"}});
         let answered = |name: &Value| json!({"requestState": &id, "inputResponses": {name.as_str().unwrap(): approve}});
-        // A response to another question, or a missing one, is requested again.
+        // If the response is missing or belongs to another question, the question is repeated.
         for missing in [answered(&json!("x")), json!({"requestState": &id})] {
             let again = call(missing).await["result"].clone();
             assert_eq!(again["resultType"] == "input_required", says, "{again:#}");
