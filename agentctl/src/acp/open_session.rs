@@ -76,7 +76,7 @@ pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest)
     Ok(json!({}))
 }
 
-/// An opened session, with updates to send after the response, because the session is unknown to the editor until then.
+/// An opened session. Its updates are sent after the response, because the editor does not know the session before.
 #[derive(Debug)]
 pub(super) struct OpenedSession {
     settings_offer: OfferedSettings,

@@ -56,7 +56,8 @@ pub(super) struct OpenQuestions {
 }
 
 impl OpenQuestions {
-    /// Asks once, by options or a form. Does nothing if the editor cannot ask this question.
+    /// Asks the question, with options or a form, unless it was asked before. Does nothing if the editor cannot ask
+    /// this question.
     pub(super) fn ask(
         &mut self,
         peer: &Peer,
@@ -176,7 +177,7 @@ fn approval_request(
     let input = tool_call::input(args, if is_long { MAX_INPUT_TEXT } else { usize::MAX });
     let text: ToolCallContent = if is_plan { shown } else { tool_call::fenced(&shown) }.into();
     // Some editors show only the first content item, and render a diff by itself. With one edit, the diff comes first;
-    // with several, the text does, because it covers them all. The title has room for a whole command, but not for an
+    // with several, the text, because it covers all of them. The title has room for a whole command, but not for an
     // edit.
     if let [edit] = edits.as_slice() {
         content.insert(0, edit.clone().into());
@@ -357,7 +358,7 @@ impl Buffers {
                 Some(folder) => asked(&peer, session, folder.join(&request.path), request.action).await,
                 None => ClientFileAnswer::Absent,
             };
-            // Fails if the turn has ended, which no longer needs the answer.
+            // Fails if the turn has ended and no longer needs the answer.
             let _ = sender.answer_file(&request.id, answer).await;
         });
     }

@@ -44,7 +44,7 @@ pub(super) struct OpenSession {
 /// A turn whose prompt ended with a question, and which continues with the next prompt.
 #[derive(Debug)]
 pub(super) struct SuspendedTurn {
-    /// Line to the turn, which delivers the events since the question with the next prompt.
+    /// Line to the turn. The next prompt receives the events since the question from it.
     pub(super) line: SocketLine,
     /// Translator of the turn's events.
     pub(super) updates: Updates,
@@ -52,7 +52,7 @@ pub(super) struct SuspendedTurn {
     pub(super) asked: HashSet<InterruptId>,
 }
 
-/// A turn of another client that is followed without a prompt since the session was opened.
+/// A turn of another client that has been followed without a prompt since the session was opened.
 #[derive(Debug)]
 pub(super) struct FollowedTurn {
     /// Token that cancels the turn.

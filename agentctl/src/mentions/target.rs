@@ -126,7 +126,7 @@ fn has_hidden(path: &Path) -> bool {
     path.components().any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")))
 }
 
-/// Maximum number of files for one mention. With more, the user should show a folder instead.
+/// Maximum number of files for one mention. For more files, the user should mount a folder instead.
 pub(crate) const MAX_FILES: usize = 50;
 
 /// Maximum number of entries visited for one mention.
@@ -180,7 +180,7 @@ fn walk(root: &Path, glob: Option<&GlobMatcher>, depth: usize) -> MatchedFiles {
     found
 }
 
-/// Maximum number of files copied for one folder or pattern. With more, the session should get the folder.
+/// Maximum number of files copied for one folder or pattern. For more files, the user should mount the folder instead.
 const MAX_COPIES: usize = 20;
 
 /// Maximum size of a file from which lines are quoted, in bytes.

@@ -6,7 +6,7 @@
 //!   meanwhile is stored ([`crate::keyboard`]).
 //! - [`ForeseeingAsker`]: previews the effect of an edited call and asks for confirmation.
 //! - [`signals`]: Ctrl-C and termination signals as a future.
-//! - [`BuiltinNotice`]: notifies the user that the small built-in model answers, whose abilities are easily
+//! - [`BuiltinNotice`]: warns the user that answers come from the small built-in model, whose abilities are easily
 //!   overestimated.
 
 mod drive;

@@ -233,7 +233,7 @@ fn resource<'a>(
     Ok(attributes)
 }
 
-/// Parses a list of `key=value` with percent-encoded values.
+/// Parses a list of `key=value` pairs with percent-encoded values.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

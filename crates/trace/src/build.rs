@@ -1,5 +1,6 @@
-//! Builds turns from a session's events, one by one. Also finds the end of a turn that a crash cut off: the next start
-//! of the daemon settles the turn, perhaps days later, and those events show how it ended but not when.
+//! Builds turns from a session's events, one by one. Also finds the time at which a crash cut off a turn. The next
+//! start of the daemon settles that turn, perhaps days later, so the events of the settlement show how the turn ended,
+//! but not when.
 
 use std::collections::{BTreeMap, HashMap};
 
