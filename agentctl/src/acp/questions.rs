@@ -1,9 +1,9 @@
 //! Requests to the editor: approvals and questions with the meaning of their answers, and access to its text buffers.
 //!
-//! A call to approve is in the title (as far as it fits), the content and the input, because each editor shows only
-//! some of the three. Each option has a different kind, because some editors show only one option per kind. A question
-//! is a form if the editor supports forms, else text that the next message answers. Tools access the project's files
-//! through the buffers, so that unsaved text is neither missed nor overwritten.
+//! A call that needs approval is shown in the title (truncated), the content and the input, because each editor shows
+//! only some of the three. Each option has a different kind, because some editors show only one option per kind. A
+//! question is a form if the editor supports forms, else text that the next message answers. Tools access the project's
+//! files through the buffers, so that unsaved text is neither missed nor overwritten.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -160,7 +160,7 @@ fn approval_request(
         let summary = format!("{} asks ({}): {explanation}", asking::who(&interrupt.asked_by), asking::risk(*risk));
         content.push(ToolCallContent::from(summary));
     }
-    // The daemon's own preview wins, because it reflects the file as found, even in an editor.
+    // The daemon's own preview takes precedence, because it reflects the current file, including unsaved text.
     let of_call = || edits_of_call(tool, args, roots, PriorContent::OnDisk);
     let edits = match preview {
         Some(preview) if tool == "write_file" => {

@@ -191,8 +191,8 @@ impl fmt::Debug for EditorServers {
     }
 }
 
-/// Registers the servers for a session that is opened. Returns messages about unavailable servers. An empty list keeps
-/// the servers of other clients.
+/// Registers the servers for a session that is being opened. Returns messages about unavailable servers. An empty list
+/// keeps the servers of other clients.
 pub(super) async fn register_servers(daemon: &Daemon, session: &OpenSession, named: &[McpServer]) -> Vec<String> {
     if named.is_empty() {
         return Vec::new();

@@ -261,7 +261,7 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
     Ok(())
 }
 
-/// Lines about documents that could not be searched: one each, or the number of the rest.
+/// Lines about documents that could not be searched completely: one per document, and the number of the rest.
 fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     let line = |(name, reason): &(String, String), in_full: bool| {
         // Only the first sentence; the advice after it is the same for most documents.

@@ -63,13 +63,13 @@ struct TurnBuilder<'a> {
     trace: TurnTrace,
     arena: Arena,
     events: Vec<&'a Event>,
-    /// Number of the model call in progress.
+    /// Span number of the model call in progress.
     call: Option<usize>,
-    /// Number and step of the last model call with a usage event.
+    /// Span number and step of the last model call with a usage event.
     last_call: Option<(usize, u32)>,
-    /// Number of the tool with the latest result.
+    /// Span number of the tool call with the latest result.
     last_tool: Option<usize>,
-    /// Number of the compaction in progress.
+    /// Span number of the compaction in progress.
     compaction: Option<usize>,
     tools: HashMap<CallId, usize>,
     items: HashMap<ItemId, usize>,
