@@ -131,8 +131,10 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
             continue;
         };
         if folders.len() == MAX_FOLDERS {
-            notices
-                .push(format!("a session sees at most {MAX_FOLDERS} further folders, so not {}", display_path(&real)));
+            notices.push(format!(
+                "the session does not see {}: the limit is {MAX_FOLDERS} further folders",
+                display_path(&real)
+            ));
             continue;
         }
         let beside = project.and_then(|project| project.path.parent());

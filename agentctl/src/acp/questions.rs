@@ -191,7 +191,7 @@ fn approval_request(
         content.push(unanswered.into());
     }
     let (title, kind) = if is_plan {
-        ("Carry out this plan? Nothing is changed before".to_owned(), ToolKind::Think)
+        ("Carry out this plan? Nothing is changed until you approve".to_owned(), ToolKind::Think)
     } else {
         (tool_call::title(tool, args), tool_call::kind(tool))
     };

@@ -279,7 +279,7 @@ fn availability_notice(name: &str, view: &McpServerView) -> Option<String> {
             Some(format!("the MCP server {name} of the editor is not available: {}", clean_line(&view.reason)))
         }
         McpServerState::Starting => Some(format!(
-            "the MCP server {name} of the editor has not answered yet; its tools are available from the turn after it does"
+            "the MCP server {name} of the editor has not answered yet; its tools are available in turns after its answer"
         )),
         McpServerState::Stopped | McpServerState::Running | McpServerState::Disabled => None,
     }

@@ -212,7 +212,7 @@ fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
         }
         Err(error) if force => crate::terminal::note(&format!("only the files are removed: {error}")),
         // The service may be running, and would continue without its units.
-        Err(error) => return Err(error.clone().hint("--force removes the files alone").into()),
+        Err(error) => return Err(error.clone().hint("--force removes only the files").into()),
     }
     present.iter().try_for_each(|unit| unit.remove(&folder))?;
     if manager.is_ok() {

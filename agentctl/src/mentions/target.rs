@@ -234,7 +234,7 @@ impl Bundle {
         if bundle.selections.len() > MAX_INPUT_PARTS {
             let left_out = bundle.selections.len() - MAX_INPUT_PARTS;
             bundle.note(format!(
-                "{left_out} of the mentioned ranges of lines are left out: a message takes {MAX_INPUT_PARTS}"
+                "{left_out} of the mentioned line ranges are left out: a message can contain {MAX_INPUT_PARTS}"
             ));
             bundle.selections.truncate(MAX_INPUT_PARTS);
         }
@@ -288,7 +288,8 @@ impl Collector<'_> {
         match quote(path, lines) {
             Ok(Quote { lines, text, is_cut }) if uri.len() <= MAX_SELECTION_URI => {
                 if is_cut {
-                    bundle.note(format!("#{written} is longer than {} KiB and is cut", MAX_SELECTION_BYTES >> 10));
+                    bundle
+                        .note(format!("#{written} is longer than {} KiB and was truncated", MAX_SELECTION_BYTES >> 10));
                 }
                 bundle.selections.push(Selection { uri, lines: Some(lines), text });
             }

@@ -251,4 +251,4 @@ pub(crate) async fn or_never<T>(something: Option<impl Future<Output = T>>) -> T
 }
 
 /// Reason shown for a call that the user edited.
-pub(crate) const EDITED: &str = "you edited it, and this would run now";
+pub(crate) const EDITED: &str = "you edited the call; this would run now";
