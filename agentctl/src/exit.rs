@@ -61,7 +61,7 @@ impl Exit {
         (Self::NoAnswer, "no complete answer: empty, truncated, filtered, or not matching --schema"),
         (Self::Postponed, "retry later: rate-limited, another turn of the session is open, or the daemon stopped"),
         (Self::StillRunning, "`wait --timeout`: the turn is still running"),
-        (Self::HungUp, "its terminal or connection was closed (SIGHUP)"),
+        (Self::HungUp, "the terminal or connection was closed (SIGHUP)"),
         (Self::Cancelled, "cancelled"),
         (Self::Terminated, "received SIGTERM; the turn is cancelled"),
     ];

@@ -31,7 +31,7 @@ pub(crate) struct Global {
     /// Socket of the daemon [default: $AGENTD_SOCKET, or that of the data folder's daemon]
     #[arg(long, global = true, value_name = "PATH", display_order = 900)]
     pub(crate) socket: Option<PathBuf>,
-    /// Set where the command was given `--json`, which [`crate::args::command`] puts on it.
+    /// True if `--json` was given. [`crate::args::command`] adds the flag to commands that print JSON.
     #[arg(skip)]
     pub(crate) json: bool,
 }

@@ -21,7 +21,9 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Prints a notice on standard error if standard input stays open and silent. Dropping it cancels the notice.
 #[derive(Debug)]
-pub(crate) struct SilenceNotice(#[expect(dead_code, reason = "its end is what the thread hears")] mpsc::SyncSender<()>);
+pub(crate) struct SilenceNotice(
+    #[expect(dead_code, reason = "dropping it ends the wait of the thread")] mpsc::SyncSender<()>,
+);
 
 impl SilenceNotice {
     /// Starts watching while `what` is read. Returns `None` if standard input is a terminal.

@@ -92,7 +92,7 @@ fn find(listed: &[ListedModel], name: &str, slot: Slot) -> Result<String, Failur
             let shown: Vec<String> = several.iter().take(MAX_SHOWN).map(|id| clean_line(id)).collect();
             let more = if several.len() > MAX_SHOWN { ", …" } else { "" };
             Err(Failure::usage(format!("{name:?} matches several models"))
-                .hint(format!("write more of it: {}{more}", shown.join(", "))))
+                .hint(format!("write more of the id: {}{more}", shown.join(", "))))
         }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(found("openai/gpt-5"), Ok("openai/gpt-5".to_owned()));
         assert_eq!(found("mini"), Ok("openai/gpt-5-mini".to_owned()));
         assert_eq!(found("llama"), Ok("meta/Llama-4".to_owned()));
-        assert_eq!(found("gpt"), Err("write more of it: openai/gpt-5, openai/gpt-5-mini".to_owned()));
+        assert_eq!(found("gpt"), Err("write more of the id: openai/gpt-5, openai/gpt-5-mini".to_owned()));
         assert_eq!(found("gbt"), Err("did you mean openai/gpt-5? (=gbt uses it anyway)".to_owned()));
         assert_eq!(found("lama-5"), Err("did you mean meta/Llama-4? (=lama-5 uses it anyway)".to_owned()));
         assert_eq!(

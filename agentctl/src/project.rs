@@ -108,7 +108,7 @@ pub(crate) fn announced_worktree(worktree: &SessionWorktree) -> String {
     let mut line = format!("worktree {}", shown_worktree(worktree));
     if worktree.left_out > 0 {
         let files = report::count(worktree.left_out, "file");
-        line.push_str(&format!("; {files} with uncommitted changes stay in the main tree"));
+        line.push_str(&format!("; {files} with uncommitted changes stay in the main worktree"));
     }
     line
 }

@@ -115,7 +115,7 @@ impl Bridge {
         }
     }
 
-    /// Returns the daemon, starting it if none runs. The connection is cached and survives a daemon restart.
+    /// Returns the daemon, starting one if none runs. The connection is cached and survives a daemon restart.
     pub(super) async fn daemon(&self) -> Result<Daemon, Failure> {
         if let Some(daemon) = lock(&self.daemon).clone() {
             return Ok(daemon);
@@ -156,7 +156,8 @@ impl Bridge {
         }
     }
 
-    /// A turn for the editor. If another client's turn runs or is queued, the text is added to that turn.
+    /// Builds the request for a turn of the editor. If another client's turn runs or is queued, the text is added to
+    /// that turn.
     pub(super) fn turn(&self, daemon: &Daemon, session: &OpenSession, text: Option<String>) -> StartTurn {
         StartTurn {
             on_interrupt: OnInterrupt::Wait,

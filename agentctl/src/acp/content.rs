@@ -64,7 +64,7 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, roots: &SessionRoots) -> Resul
     {
         blocks[..=at].rotate_right(1);
     }
-    // True after a text that ends within a line.
+    // True after a text that does not end with white space.
     let mut breaks_off = false;
     for block in blocks {
         let ends_within = matches!(&block, ContentBlock::Text(text) if !text.text.ends_with(char::is_whitespace));

@@ -104,8 +104,8 @@ impl Follow {
         }
     }
 
-    /// Follows the turn that was running when a session was opened, without a prompt, until it rests or a prompt takes
-    /// it over. Earlier events are processed without being sent, because the editor already has them.
+    /// Follows, without a prompt, the turn that was running when a session was opened, until the turn ends or a prompt
+    /// takes it over. Earlier events are processed without being sent, because the editor already has them.
     pub(super) fn begin_guest(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, view: SessionView) {
         let Some((_, first_seq)) = view.session.open_turn.filter(|_| view.live_turn.is_some()) else { return };
         let (cancel, handover) = (CancellationToken::new(), CancellationToken::new());
@@ -236,7 +236,7 @@ impl Follow {
         })
     }
 
-    /// Follows the turn until it rests.
+    /// Follows the turn, and returns the reason to stop.
     async fn until_end(&mut self, line: &mut SocketLine) -> Result<FollowEnd, RequestError> {
         let (shutdown, cancel, handover) = (self.bridge.shutdown.clone(), self.cancel.clone(), self.handover.clone());
         let mut last = None;
@@ -337,7 +337,7 @@ impl Follow {
         false
     }
 
-    /// Completes the tool call that stood for an approval without a call.
+    /// Completes the tool call shown for an approval that belongs to no call.
     async fn settled(&mut self, id: InterruptId, answer: &Answer) {
         if self.questions.knows(id) {
             let is_refused = matches!(answer, Answer::Reject { .. });

@@ -27,7 +27,7 @@ use crate::{exit::Exit, failure::Failure};
 
 /// Maximum bytes in an input line: enough for a picture of 24 MB in Base64 with some text.
 const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
-/// Number of bytes stored from a longer line, which are searched for its id.
+/// Number of bytes stored of a longer line, to find its id.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// One line without its newline.

@@ -76,7 +76,7 @@ pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest)
     Ok(json!({}))
 }
 
-/// An opened session, with updates to send after the response, because the session is unknown to the editor until then.
+/// An opened session. Its updates are sent after the response, because the editor does not know the session before.
 #[derive(Debug)]
 pub(super) struct OpenedSession {
     settings_offer: OfferedSettings,
@@ -131,8 +131,10 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
             continue;
         };
         if folders.len() == MAX_FOLDERS {
-            notices
-                .push(format!("a session sees at most {MAX_FOLDERS} further folders, so not {}", display_path(&real)));
+            notices.push(format!(
+                "the session does not see {}: the limit is {MAX_FOLDERS} further folders",
+                display_path(&real)
+            ));
             continue;
         }
         let beside = project.and_then(|project| project.path.parent());

@@ -155,8 +155,8 @@ async fn refresh(
     Ok(())
 }
 
-/// Uploads the files of a prompt, and returns their paths. They are not sent as input parts: a running turn, which the
-/// prompt may join, accepts none, a part has at most 8 MiB, and an invalid picture would fail the whole prompt.
+/// Uploads the files of a prompt, and returns their paths. They are not sent as input parts, because a running turn
+/// that the prompt may join accepts none, a part has at most 8 MiB, and an invalid picture would fail the whole prompt.
 async fn upload_files(
     bridge: &Bridge,
     session: &OpenSession,

@@ -1,9 +1,9 @@
 //! Requests to the editor: approvals and questions with the meaning of their answers, and access to its text buffers.
 //!
-//! A call to approve is in the title (as far as it fits), the content and the input, because each editor shows only
-//! some of the three. Each option has a different kind, because some editors show only one option per kind. A question
-//! is a form if the editor supports forms, else text that the next message answers. Tools access the project's files
-//! through the buffers, so that unsaved text is neither missed nor overwritten.
+//! A call that needs approval is shown in the title (truncated), the content and the input, because each editor shows
+//! only some of the three. Each option has a different kind, because some editors show only one option per kind. A
+//! question is a form if the editor supports forms, else text that the next message answers. Tools access the project's
+//! files through the buffers, so that unsaved text is neither missed nor overwritten.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -56,7 +56,8 @@ pub(super) struct OpenQuestions {
 }
 
 impl OpenQuestions {
-    /// Asks once, by options or a form. Does nothing if the editor cannot ask this question.
+    /// Asks the question, with options or a form, unless it was asked before. Does nothing if the editor cannot ask
+    /// this question.
     pub(super) fn ask(
         &mut self,
         peer: &Peer,
@@ -159,7 +160,7 @@ fn approval_request(
         let summary = format!("{} asks ({}): {explanation}", asking::who(&interrupt.asked_by), asking::risk(*risk));
         content.push(ToolCallContent::from(summary));
     }
-    // The daemon's own preview wins, because it reflects the file as found, even in an editor.
+    // The daemon's own preview takes precedence, because it reflects the current file, including unsaved text.
     let of_call = || edits_of_call(tool, args, roots, PriorContent::OnDisk);
     let edits = match preview {
         Some(preview) if tool == "write_file" => {
@@ -176,7 +177,7 @@ fn approval_request(
     let input = tool_call::input(args, if is_long { MAX_INPUT_TEXT } else { usize::MAX });
     let text: ToolCallContent = if is_plan { shown } else { tool_call::fenced(&shown) }.into();
     // Some editors show only the first content item, and render a diff by itself. With one edit, the diff comes first;
-    // with several, the text does, because it covers them all. The title has room for a whole command, but not for an
+    // with several, the text, because it covers all of them. The title has room for a whole command, but not for an
     // edit.
     if let [edit] = edits.as_slice() {
         content.insert(0, edit.clone().into());
@@ -190,7 +191,7 @@ fn approval_request(
         content.push(unanswered.into());
     }
     let (title, kind) = if is_plan {
-        ("Carry out this plan? Nothing is changed before".to_owned(), ToolKind::Think)
+        ("Carry out this plan? Nothing is changed until you approve".to_owned(), ToolKind::Think)
     } else {
         (tool_call::title(tool, args), tool_call::kind(tool))
     };
@@ -357,7 +358,7 @@ impl Buffers {
                 Some(folder) => asked(&peer, session, folder.join(&request.path), request.action).await,
                 None => ClientFileAnswer::Absent,
             };
-            // Fails if the turn has ended, which no longer needs the answer.
+            // Fails if the turn has ended and no longer needs the answer.
             let _ = sender.answer_file(&request.id, answer).await;
         });
     }

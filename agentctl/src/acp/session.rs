@@ -44,7 +44,7 @@ pub(super) struct OpenSession {
 /// A turn whose prompt ended with a question, and which continues with the next prompt.
 #[derive(Debug)]
 pub(super) struct SuspendedTurn {
-    /// Line to the turn, which delivers the events since the question with the next prompt.
+    /// Line to the turn. The next prompt receives the events since the question from it.
     pub(super) line: SocketLine,
     /// Translator of the turn's events.
     pub(super) updates: Updates,
@@ -52,7 +52,7 @@ pub(super) struct SuspendedTurn {
     pub(super) asked: HashSet<InterruptId>,
 }
 
-/// A turn of another client that is followed without a prompt since the session was opened.
+/// A turn of another client that has been followed without a prompt since the session was opened.
 #[derive(Debug)]
 pub(super) struct FollowedTurn {
     /// Token that cancels the turn.
@@ -191,8 +191,8 @@ impl fmt::Debug for EditorServers {
     }
 }
 
-/// Registers the servers for a session that is opened. Returns messages about unavailable servers. An empty list keeps
-/// the servers of other clients.
+/// Registers the servers for a session that is being opened. Returns messages about unavailable servers. An empty list
+/// keeps the servers of other clients.
 pub(super) async fn register_servers(daemon: &Daemon, session: &OpenSession, named: &[McpServer]) -> Vec<String> {
     if named.is_empty() {
         return Vec::new();
@@ -279,7 +279,7 @@ fn availability_notice(name: &str, view: &McpServerView) -> Option<String> {
             Some(format!("the MCP server {name} of the editor is not available: {}", clean_line(&view.reason)))
         }
         McpServerState::Starting => Some(format!(
-            "the MCP server {name} of the editor has not answered yet; its tools are available from the turn after it does"
+            "the MCP server {name} of the editor has not answered yet; its tools are available in turns after its answer"
         )),
         McpServerState::Stopped | McpServerState::Running | McpServerState::Disabled => None,
     }

@@ -85,8 +85,8 @@ pub(super) struct Updates {
     used: Option<u64>,
     cost: Option<u64>,
     items: HashMap<ItemId, TextItem>,
-    /// Kind of the last text, if it was sent and then discarded. Cleared when something else is sent. True for
-    /// reasoning.
+    /// Kind of the last text if it was sent and then discarded: true for reasoning, false for an answer. Cleared when
+    /// something else is sent.
     discarded: Option<bool>,
     calls: HashMap<String, Call>,
     running: HashMap<ItemId, (String, LiveOutput)>,
@@ -238,8 +238,8 @@ impl Updates {
         SessionUpdate::ToolCall(call)
     }
 
-    /// Update for the call that a result belongs to, if the call has not been sent: it is older than this connection
-    /// or the replayed part.
+    /// Update for the call that a result belongs to, if the call has not been sent because it is older than this
+    /// connection or the replayed part.
     fn call_of(&mut self, session: SessionId, result: &ToolResult) -> Option<SessionUpdate> {
         if self.knows(&self.call_id(session, &result.call_id)) {
             return None;
@@ -256,7 +256,7 @@ impl Updates {
                 self.items.insert(item.id, TextItem { is_thought, sent_bytes: 0 });
                 sent.into_iter().chain(self.delta(item.id, 0, text)).collect()
             }
-            // In the past, the completed result is enough.
+            // In a replay, the completed result is enough.
             ItemBody::ToolResult(_) if self.before == PriorContent::Unknown => Vec::new(),
             ItemBody::ToolResult(result) => {
                 let call = self.call_of(session, result);

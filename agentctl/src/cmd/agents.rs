@@ -294,7 +294,7 @@ fn print_skill(found: &SkillReport) -> anyhow::Result<()> {
     facts.non_empty("file types", skill.file_types.join(", "));
     facts.non_empty("tools", found.allowed_tools.join(", "));
     let installed =
-        if found.installed { "installed" } else { "not installed; asked for when a command first needs them" };
+        if found.installed { "installed" } else { "not installed; you are asked when a command first needs them" };
     if !skill.packages.is_empty() {
         facts.line("packages", format!("{} ({installed})", skill.packages.join(", ")));
     }

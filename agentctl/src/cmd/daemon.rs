@@ -190,7 +190,7 @@ fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
 /// Describes a turn that was open when the daemon started, and its outcome.
 fn recovery_text(turn: &RecoveredTurn) -> String {
     let calls = [("finished", &turn.finished), ("never run", &turn.never_ran), ("outcome unknown", &turn.unknown)];
-    let end = if turn.goes_on { "it continues" } else { "it was interrupted and can be resumed" };
+    let end = if turn.goes_on { "the turn continues" } else { "the turn was interrupted and can be resumed" };
     calls
         .into_iter()
         .filter(|(_, calls)| !calls.is_empty())
@@ -346,7 +346,7 @@ fn description(part: StoragePart, view: &StorageView) -> String {
         StoragePart::Journal => {
             return format!("messages and events of sessions; {} of it free", report::bytes(view.journal_spare_bytes));
         }
-        StoragePart::JournalLog => "changes not moved into it yet",
+        StoragePart::JournalLog => "changes not yet moved into the journal",
         StoragePart::Audit => "decisions on calls and their outcomes",
         StoragePart::Index => "the document index; rebuilt when needed",
         StoragePart::Workspaces => "the files of sessions",
@@ -388,7 +388,7 @@ fn cleaned(report: &CleanReport, dry_run: bool) -> Vec<String> {
     let all = report::bytes(report.bytes());
     lines.push(match (report.parts.is_empty(), dry_run) {
         (true, _) => "nothing is old enough to be removed".to_owned(),
-        (false, true) => format!("{all} would be removed; `agentctl clean` does it"),
+        (false, true) => format!("{all} would be removed; run `agentctl clean` to remove it"),
         (false, false) => format!("{all} removed"),
     });
     if report.kept_sessions > 0 {
@@ -415,6 +415,6 @@ mod tests {
         assert_eq!(output[1], "audit       1 file, 1.0 KiB");
         assert_eq!(output[2], "sessions    1 session, 1.0 KiB");
         assert_eq!(output[3..], ["4.0 KiB removed", "1 session left alone: in use, waiting or pinned"]);
-        assert_eq!(cleaned(&report, true)[3], "4.0 KiB would be removed; `agentctl clean` does it");
+        assert_eq!(cleaned(&report, true)[3], "4.0 KiB would be removed; run `agentctl clean` to remove it");
     }
 }

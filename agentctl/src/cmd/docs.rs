@@ -261,7 +261,7 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
     Ok(())
 }
 
-/// Lines about documents that could not be searched: one each, or the number of the rest.
+/// Lines about documents that could not be searched completely: one per document, and the number of the rest.
 fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     let line = |(name, reason): &(String, String), in_full: bool| {
         // Only the first sentence; the advice after it is the same for most documents.
@@ -303,15 +303,15 @@ fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()
         }
     }
     match parts.last() {
-        None if *total > 0 => note(&format!("it has {}", report::count(*total, parts_are.as_str()))),
-        None => note("it has no text"),
+        None if *total > 0 => note(&format!("the document has {}", report::count(*total, parts_are.as_str()))),
+        None => note("the document has no text"),
         Some(last) if last.number < *total && first <= *total => {
             note(&format!("there is more: --page {}", last.number + 1));
         }
         Some(_) => {}
     }
     if let Some(reason) = broken {
-        note(&format!("it could not be read completely: {}", clean_line(reason)));
+        note(&format!("the document could not be read completely: {}", clean_line(reason)));
     }
     Ok(())
 }

@@ -106,14 +106,17 @@ fn configuration() -> ModelCheck {
     match Command::new(&program).arg("--check-config").output() {
         Ok(output) if output.status.success() && !output.stderr.trim_ascii().is_empty() => warn(
             String::from_utf8_lossy(&output.stderr).trim(),
-            format!("everything else works; correct it in {folder}, then `agentctl reload`"),
+            format!("correct the configuration in {folder}, then run `agentctl reload`; everything else works"),
         ),
         Ok(output) if output.status.success() => ok(format!("no errors ({folder})")),
         Ok(output) => {
             let output = String::from_utf8_lossy(&output.stderr);
-            fail(output.trim(), format!("correct it, then check with `agentd --check-config` ({folder})"))
+            fail(
+                output.trim(),
+                format!("correct the configuration, then check with `agentd --check-config` ({folder})"),
+            )
         }
-        Err(error) => fail(format!("could not run {}: {error}", program.display()), "reinstall it"),
+        Err(error) => fail(format!("could not run {}: {error}", program.display()), "reinstall agentd"),
     }
 }
 
@@ -166,7 +169,7 @@ fn socket(path: &Path) -> ModelCheck {
     }
     match folder_mode {
         Some(mode) if mode & 0o022 != 0 && mode & 0o1000 == 0 => {
-            fail(format!("other users can replace {shown}"), "its folder must not be writable for others")
+            fail(format!("other users can replace {shown}"), "its folder must not be writable by others")
         }
         _ => ok(shown.to_string()),
     }
@@ -313,7 +316,7 @@ fn window(slot: &SlotInfo, label: String) -> ModelCheck {
     match slot.model.window_source {
         WindowSource::Default => warn(
             format!("{label}; the size of its window is unknown, {tokens} tokens are assumed"),
-            format!("{set_hint}; `agentctl models test` checks whether it reads that many"),
+            format!("{set_hint}; `agentctl models test` checks whether the server reads that many"),
         ),
         WindowSource::Cut => warn(
             format!("{label}; its server silently truncates requests to {tokens} tokens"),

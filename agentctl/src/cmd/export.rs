@@ -408,7 +408,7 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
 /// Shows the pinned rules of an archive, and pins them if the user agrees, because models treat them as the user's own.
 async fn confirm_pins(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
     let rules = report::count(report.pins.len(), "pinned rule");
-    note(&format!("the archive has {rules}, which models would see as yours:"));
+    note(&format!("the archive has {rules}, which models would treat as yours:"));
     for (number, pin) in report.pins.iter().enumerate() {
         note(&format!("  {}. {}", number + 1, visible::line(pin)));
     }
@@ -417,9 +417,9 @@ async fn confirm_pins(daemon: &Daemon, report: &ImportReport, agreed: bool) -> a
         daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
     }
     note(if uses {
-        "they are used"
+        "the rules are used"
     } else {
-        "they are not used; `agentctl sessions pin` pins a rule, --pins all of them"
+        "the rules are not used; `agentctl sessions pin` pins a rule, --pins all of them"
     });
     Ok(())
 }

@@ -334,11 +334,13 @@ fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
         [] => {}
         _ => {
             return Err(Failure::usage("a password must not be an argument, where others could read it")
-                .hint("leave it out: it is prompted for, or read from a pipe; `reject` refuses"));
+                .hint("leave the password out: it is prompted for, or read from a pipe; `reject` refuses"));
         }
     }
     let text = if std::io::stdin().is_terminal() {
-        let Ask::Question { question, .. } = asked else { return Err(Failure::usage("there is nothing to type")) };
+        let Ask::Question { question, .. } = asked else {
+            return Err(Failure::usage("the interrupt is not a question"));
+        };
         ask::hidden(&format!("{} (not shown): ", visible::line(question))).map_err(failed)?
     } else {
         let mut line = String::new();

@@ -1,5 +1,5 @@
-//! `agentctl mcp`: lists, tests and configures MCP servers, and runs the daemon as one. For a login, the user opens a
-//! URL and the browser is redirected to a listener on the loopback interface.
+//! `agentctl mcp`: lists, tests and configures MCP servers, and runs the daemon as an MCP server. For a login, the user
+//! opens a URL and the browser is redirected to a listener on the loopback interface.
 
 mod entry;
 mod import;

@@ -93,11 +93,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
         ProjectCommand::Distrust(Folder { folder }) => {
             let left = client.distrust_project(&absolute(&folder)?, daemon::CLIENT).await?;
             let folder_text = clean_line(&left.path.display().to_string());
-            report::note(
-                global.json,
-                &left,
-                &format!("no longer trusted: nothing of {folder_text}/{PROJECT_FOLDER} is used"),
-            )
+            report::note(global.json, &left, &format!("no longer trusted: {folder_text}/{PROJECT_FOLDER} is not used"))
         }
     }
 }
@@ -142,7 +138,7 @@ pub(crate) const WORKTREE_HELP: &str = "Examples:
   agentctl run 'Write the docs' --worktree --detach
   agentctl worktree list
   agentctl worktree diff parser
-  agentctl worktree apply parser               commit, and merge into the main tree
+  agentctl worktree apply parser               commit, and merge into the main worktree
   agentctl worktree remove parser
   agentctl worktree remove parser --force      with unmerged changes
 
@@ -153,9 +149,9 @@ NAME is the name of a worktree, or a session that works in it: id, title, number
 pub(crate) enum WorktreeCommand {
     /// List worktrees, with their changed files and commits
     List,
-    /// Show all changes since the last commit shared with the main tree
+    /// Show all changes since the last commit shared with the main worktree
     Diff(WorktreeName),
-    /// Commit uncommitted changes, and merge the branch into what the main tree has checked out, all or nothing
+    /// Commit uncommitted changes, and merge the branch into what the main worktree has checked out, all or nothing
     Apply(WorktreeName),
     /// Remove a worktree and its branch
     Remove {
@@ -214,7 +210,7 @@ pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -
 
 fn applied_text(applied: &WorktreeApplied) -> String {
     if applied.files.is_empty() {
-        return format!("the main tree already has all changes of the worktree {}", clean_line(&applied.name));
+        return format!("the main worktree already has all changes of worktree {}", clean_line(&applied.name));
     }
     let commit = format!("{:.12}", applied.commit);
     let onto = if applied.onto.is_empty() { "the current commit" } else { &applied.onto };

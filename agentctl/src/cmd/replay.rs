@@ -112,8 +112,8 @@ pub(crate) fn shown(problem: &PlayProblem) -> String {
   agentctl sessions record 0193a5b2 | jq -r 'select(.fact == \"result\").tool'
 
 A recording contains all external input: prompts, model answers, tool results and user answers. Secrets are removed. \
-The requests to the model are those that the session produces with the current configuration: a replay must produce \
-the same. `agentctl test` plays a folder of recordings.")]
+The recording contains the requests that the session produces with the current configuration: a replay must produce \
+the same requests. `agentctl test` plays a folder of recordings.")]
 pub(crate) struct RecordArgs {
     /// Session: id, title, number in `sessions list`, or `last`
     session: String,

@@ -172,7 +172,7 @@ fn is_in_cache(program: &Path) -> bool {
     caches.chain(default_cache).any(|cache| cache.is_absolute() && program.starts_with(cache))
 }
 
-/// Stops an idle daemon that was not started by systemd, because it holds the socket. A busy one is an error.
+/// Stops an idle daemon that was not started by systemd and therefore blocks the socket. A busy daemon is an error.
 async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
     let Some(Daemon { client, .. }) = daemon::connect_running(global).await? else { return Ok(()) };
     let status = client.status().await?;
@@ -212,7 +212,7 @@ fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
         }
         Err(error) if force => crate::terminal::note(&format!("only the files are removed: {error}")),
         // The service may be running, and would continue without its units.
-        Err(error) => return Err(error.clone().hint("--force removes the files alone").into()),
+        Err(error) => return Err(error.clone().hint("--force removes only the files").into()),
     }
     present.iter().try_for_each(|unit| unit.remove(&folder))?;
     if manager.is_ok() {

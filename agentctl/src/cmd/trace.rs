@@ -162,7 +162,7 @@ fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Fa
             "it has {}; --turn N selects one by its number, --all shows them",
             report::count(last, "turn")
         ))),
-        _ => Err(Failure::usage(format!("several turns match {name:?}")).hint("give more of the id")),
+        _ => Err(Failure::usage(format!("several turns match {name:?}")).hint("write more of the id")),
     }
 }
 

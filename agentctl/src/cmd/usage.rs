@@ -277,7 +277,7 @@ async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
             let seconds = |millis: u64| format!("{}.{:03}", millis / 1000, millis % 1000);
             let times = counters().map(|counter| (labels(counter), seconds(counter.milliseconds)));
             let name = format!("agentd_{name}_seconds_total");
-            text.family(&name, "counter", "Total time of them, in seconds", times);
+            text.family(&name, "counter", "Total time of these events, in seconds", times);
         }
     }
     text.usage(&usage);

@@ -1,7 +1,7 @@
 //! Locating the daemon, the built-in model's weights, and model settings in this shell.
 //!
-//! The daemon is searched at the socket named by the user, else at the socket in the data folder's lock file, else at
-//! the default sockets, if the process there uses that data folder. A client thus finds the same daemon with and
+//! The socket named by the user is tried first, then the socket in the data folder's lock file, then the default
+//! sockets. At a default socket, the process must use that data folder. A client thus finds the same daemon with and
 //! without a desktop environment, and never the daemon of another data folder.
 //!
 //! Model variables of this shell are compared with those the daemon was started with. Variables without effect are

@@ -1,5 +1,5 @@
 //! Connecting to the daemon, and starting it if none runs. A started daemon must outlive this client: it gets a
-//! separate session, a reduced environment and a log file, and nothing of our terminal.
+//! separate session, a reduced environment, a log file, and no access to our terminal.
 //!
 //! - [`location`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
 

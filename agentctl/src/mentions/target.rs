@@ -126,7 +126,7 @@ fn has_hidden(path: &Path) -> bool {
     path.components().any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")))
 }
 
-/// Maximum number of files for one mention. With more, the user should show a folder instead.
+/// Maximum number of files for one mention. For more files, the user should mount a folder instead.
 pub(crate) const MAX_FILES: usize = 50;
 
 /// Maximum number of entries visited for one mention.
@@ -180,7 +180,7 @@ fn walk(root: &Path, glob: Option<&GlobMatcher>, depth: usize) -> MatchedFiles {
     found
 }
 
-/// Maximum number of files copied for one folder or pattern. With more, the session should get the folder.
+/// Maximum number of files copied for one folder or pattern. For more files, the user should mount the folder instead.
 const MAX_COPIES: usize = 20;
 
 /// Maximum size of a file from which lines are quoted, in bytes.
@@ -234,7 +234,7 @@ impl Bundle {
         if bundle.selections.len() > MAX_INPUT_PARTS {
             let left_out = bundle.selections.len() - MAX_INPUT_PARTS;
             bundle.note(format!(
-                "{left_out} of the mentioned ranges of lines are left out: a message takes {MAX_INPUT_PARTS}"
+                "{left_out} of the mentioned line ranges are left out: a message can contain {MAX_INPUT_PARTS}"
             ));
             bundle.selections.truncate(MAX_INPUT_PARTS);
         }
@@ -288,7 +288,8 @@ impl Collector<'_> {
         match quote(path, lines) {
             Ok(Quote { lines, text, is_cut }) if uri.len() <= MAX_SELECTION_URI => {
                 if is_cut {
-                    bundle.note(format!("#{written} is longer than {} KiB and is cut", MAX_SELECTION_BYTES >> 10));
+                    bundle
+                        .note(format!("#{written} is longer than {} KiB and was truncated", MAX_SELECTION_BYTES >> 10));
                 }
                 bundle.selections.push(Selection { uri, lines: Some(lines), text });
             }

@@ -136,7 +136,7 @@ pub(crate) fn report_undone(
     report::show(json, &json!({ "session_id": session, "window": window, "undone": undone }), || {
         report::lines(&[
             format!("undone: the model sees the {messages_before} messages again, about {tokens} tokens"),
-            "they are compacted automatically again when they no longer fit, or are many more".to_owned(),
+            "they are compacted again automatically when they no longer fit or there are many more".to_owned(),
         ])
     })
 }

@@ -49,7 +49,7 @@ const END_LIMIT: Duration = Duration::from_secs(8);
 /// Time limit for a steering message in flight once the client was signalled to end.
 const STEER_LIMIT: Duration = Duration::from_secs(2);
 
-/// The user of this client, as far as they can be reached while a turn runs.
+/// Access to the user of this client while a turn runs.
 pub(crate) struct Person<'a> {
     pub(crate) asker: &'a mut dyn Asker,
     pub(crate) signals: &'a mut Signals,

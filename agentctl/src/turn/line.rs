@@ -60,10 +60,11 @@ pub(crate) trait Line: Send {
     /// Sends the answer to an interrupt.
     fn answer(&mut self, id: InterruptId, answer: Answer) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Adds text to the turn, which the model reads before its next step. If dropped, the text may or may not arrive.
+    /// Adds text to the turn; the model reads the text before its next step. If the future is dropped, the text may or
+    /// may not arrive.
     fn steer(&mut self, text: String) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Switches the session to the mode after its current one, for the turn's next call, and returns it.
+    /// Switches the session to its next mode, which applies from the turn's next call on, and returns that mode.
     fn next_mode(&mut self) -> impl Future<Output = Result<SessionMode, Failure>> + Send;
 
     /// Cancels the turn now, or as soon as the line is connected again.
@@ -88,18 +89,18 @@ pub(crate) struct SocketLine {
     /// Turn started by this client; `None` for a line that only listens.
     turn: Option<TurnId>,
     source: Source,
-    /// True if the daemon announced its stop, which was therefore intended.
+    /// True if the daemon announced its stop, so the stop was intended.
     was_stopped: bool,
     /// Number of the last stored event received.
     last_seq: u64,
-    /// True if old events may be replayed, whose interrupts may be answered already.
+    /// True if old events may be replayed. Their interrupts may have been answered already.
     replays: bool,
     /// Client name used for answers.
     client_name: String,
     cancelled: bool,
     /// Subagents, if their events are wanted.
     children: Option<Children>,
-    /// Event that waits for pending subagent events, which come first.
+    /// Event to deliver after the pending events of subagents.
     deferred: Option<Box<Event>>,
 }
 
@@ -375,7 +376,7 @@ struct Child {
 
 impl Children {
     /// Handles an event of the parent and returns the next subagent event to deliver before it. When a subagent's work
-    /// is over, these are its remaining events. Call it again with the same event until it returns `None`. This
+    /// is over, its remaining events are returned. Call it again with the same event until it returns `None`. This
     /// method is cancel safe.
     pub(crate) async fn before(&mut self, client: &Client, event: &Event) -> Option<Event> {
         match &event.kind {

@@ -6,7 +6,7 @@
 //!   meanwhile is stored ([`crate::keyboard`]).
 //! - [`ForeseeingAsker`]: previews the effect of an edited call and asks for confirmation.
 //! - [`signals`]: Ctrl-C and termination signals as a future.
-//! - [`BuiltinNotice`]: notifies the user that the small built-in model answers, whose abilities are easily
+//! - [`BuiltinNotice`]: warns the user that answers come from the small built-in model, whose abilities are easily
 //!   overestimated.
 
 mod drive;
@@ -251,4 +251,4 @@ pub(crate) async fn or_never<T>(something: Option<impl Future<Output = T>>) -> T
 }
 
 /// Reason shown for a call that the user edited.
-pub(crate) const EDITED: &str = "you edited it, and this would run now";
+pub(crate) const EDITED: &str = "you edited the call; this would run now";

@@ -107,7 +107,7 @@ impl Signals {
         let watch = EndWatch { sender, stopping, at_end, terminal: TerminalAtStart::remember() };
         let (source, received) = sync_channel(SIGNAL_CAPACITY);
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        // Installing a handler would undo that SIGHUP is ignored.
+        // With a handler, an ignored SIGHUP would no longer be ignored.
         let kinds = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|kind| *kind != SIGHUP || !ignores_hangup(&status));
         let (mut signals_of_system, forwarder) = (iterator::Signals::new(kinds)?, source.clone());
         thread::Builder::new().name("agentctl-signals".to_owned()).spawn(move || {
@@ -171,7 +171,7 @@ impl Signals {
         }
     }
 
-    /// Records if the client is stopping. The next signal then ends it, even if it is blocked.
+    /// Records whether the client is stopping. If so, the next signal ends it, even if it is blocked.
     pub(crate) fn set_stopping(&self, stopping: bool) {
         self.stopping.store(stopping, Ordering::Relaxed);
     }

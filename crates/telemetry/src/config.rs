@@ -170,7 +170,7 @@ fn signal<'a>(
     let endpoint = endpoint(text, &name, protocol, (!is_specific).then_some(signal))?;
     let headers = match setting("HEADERS") {
         Some((text, name)) => {
-            pairs(text).ok_or_else(|| TelemetryConfigError::new(name, "is not a list of key=value"))?
+            pairs(text).ok_or_else(|| TelemetryConfigError::new(name, "is not a list of key=value pairs"))?
         }
         None => Vec::new(),
     };
@@ -217,7 +217,7 @@ fn resource<'a>(
 ) -> Result<Vec<(String, String)>, TelemetryConfigError> {
     const NAME: &str = "OTEL_RESOURCE_ATTRIBUTES";
     let mut attributes = match variable(NAME) {
-        Some(text) => pairs(text).ok_or_else(|| TelemetryConfigError::new(NAME, "is not a list of key=value"))?,
+        Some(text) => pairs(text).ok_or_else(|| TelemetryConfigError::new(NAME, "is not a list of key=value pairs"))?,
         None => Vec::new(),
     };
     let mut set = |name: &str, value: Option<&str>, default: &str| {
@@ -233,7 +233,7 @@ fn resource<'a>(
     Ok(attributes)
 }
 
-/// Parses a list of `key=value` with percent-encoded values.
+/// Parses a list of `key=value` pairs with percent-encoded values.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

@@ -210,7 +210,8 @@ impl Export {
         Ok(position)
     }
 
-    /// Turns after the position. If another turn may be at that position by now, the time decides.
+    /// Turns after the position. If the journal no longer has the same turn at that position, returns turns that ended
+    /// later.
     async fn find(&mut self, position: Position) -> Result<Vec<EndedTurn>, Delay> {
         let page = self.source.ended_turns(position.place.saturating_sub(1), BATCH).await?;
         let is_current = match position.turn_id {

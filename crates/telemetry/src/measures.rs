@@ -166,7 +166,7 @@ impl Measures {
     }
 }
 
-/// Numbers of calls of the turn itself.
+/// Numbers of model calls and tool calls made by the turn itself.
 #[derive(Default)]
 struct CallCounts {
     models: f64,

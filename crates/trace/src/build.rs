@@ -1,5 +1,6 @@
-//! Builds turns from a session's events, one by one. Also finds the end of a turn that a crash cut off: the next start
-//! of the daemon settles the turn, perhaps days later, and those events show how it ended but not when.
+//! Builds turns from a session's events, one by one. Also finds the time at which a crash cut off a turn. The next
+//! start of the daemon settles that turn, perhaps days later, so the events of the settlement show how the turn ended,
+//! but not when.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -62,13 +63,13 @@ struct TurnBuilder<'a> {
     trace: TurnTrace,
     arena: Arena,
     events: Vec<&'a Event>,
-    /// Number of the model call in progress.
+    /// Span number of the model call in progress.
     call: Option<usize>,
-    /// Number and step of the last model call with a usage event.
+    /// Span number and step of the last model call with a usage event.
     last_call: Option<(usize, u32)>,
-    /// Number of the tool with the latest result.
+    /// Span number of the tool call with the latest result.
     last_tool: Option<usize>,
-    /// Number of the compaction in progress.
+    /// Span number of the compaction in progress.
     compaction: Option<usize>,
     tools: HashMap<CallId, usize>,
     items: HashMap<ItemId, usize>,

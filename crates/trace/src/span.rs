@@ -191,7 +191,7 @@ pub struct ModelCallSpan {
     pub retries: u32,
     /// Tokens and cost of the call.
     pub usage: Usage,
-    /// The part of the request that repeated the previous request.
+    /// Report on how much of the request repeats the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptReport>,
 }

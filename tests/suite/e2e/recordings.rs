@@ -125,7 +125,7 @@ async fn test_folder_reports_passes_and_failures() {
         &[
             "ok     a/notes",
             "FAILED fails",
-            "expected a call of grep",
+            "expected a call to grep",
             "no call of read_file",
             "at most 1 calls",
             "at most 2 steps",
@@ -171,7 +171,7 @@ async fn live_test_is_limited_by_the_command_line() {
     symlink(&file, folder.join("far.jsonl")).unwrap();
     world.write("tests/far.yaml", "{}\n");
     let output = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
-    output.says(&["recording is outside of the folder of the test"]);
+    output.says(&["`recording` is outside of the test's folder"]);
 }
 
 #[tokio::test]

@@ -159,7 +159,7 @@ fn translate(entry: &mut Entry, workspace: &Path) -> Result<(), String> {
             .replace("${/}", "/");
         for editor_variable in ["${workspaceFolder", "${file", "${relativeFile", "${config:", "${command:"] {
             if text.contains(editor_variable) {
-                return Err(format!("`{editor_variable}…}}` is known only to the editor"));
+                return Err(format!("`{editor_variable}…}}` can only be resolved by the editor"));
             }
         }
     }
@@ -293,7 +293,7 @@ impl Input {
         match self.kind.as_str() {
             "promptString" => None,
             "pickString" if !self.options.is_empty() => None,
-            "command" => Some(format!("it needs `{id}`, which only a command of the editor knows")),
+            "command" => Some(format!("it needs `{id}`, which only an editor command can provide")),
             _ => Some(format!("it needs `{id}`, an unsupported kind of input")),
         }
     }

@@ -326,7 +326,7 @@ pub(super) struct Provider {
 }
 
 impl Provider {
-    /// A provider that needs a key.
+    /// Creates a provider that needs a key.
     const fn new(
         name: &'static str,
         title: &'static str,

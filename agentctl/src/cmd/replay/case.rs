@@ -81,8 +81,11 @@ impl TestCase {
         let LivePermissions { approve, writable } = permitted;
         let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];
         if let Some((key, ..)) = asks.iter().find(|(_, asks, is_permitted)| self.is_live() && *asks && !is_permitted) {
-            return Err(Failure::usage(format!("the file of the test {} sets {key}: true", self.name))
-                .hint(format!("review it and its recording; --{key} permits that")));
+            return Err(Failure::usage(format!(
+                "the test file {} sets `{key}: true`, which requires --{key}",
+                self.name
+            ))
+            .hint(format!("review the test file and its recording, then pass --{key}")));
         }
         let project = match &self.file.project {
             Some(path) => fs::canonicalize(path).map_err(|error| {
@@ -93,8 +96,8 @@ impl TestCase {
                 .map_err(|error| Failure::usage(format!("could not find the current folder: {error}")))?,
         };
         if self.is_live() && self.file.project.is_some() && !lies_within(&project, &self.base) {
-            return Err(Failure::usage(format!("the project of the test {} is outside of the tests", self.name))
-                .hint("name the folder that contains both, and the test: agentctl test DIR NAME --live"));
+            return Err(Failure::usage(format!("the project of test {} is outside of the folder of tests", self.name))
+                .hint("name a folder that contains both, and the test: agentctl test DIR NAME --live"));
         }
         let TestFile { mode, writable, approve, .. } = self.file;
         let update = update && !self.is_live();
@@ -177,17 +180,17 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     let refuse = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
     let length = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
     if length > MAX_TEST_BYTES {
-        return Err(refuse(format!("it has {length} bytes; the limit is {MAX_TEST_BYTES}")));
+        return Err(refuse(format!("the file has {length} bytes; the limit is {MAX_TEST_BYTES}")));
     }
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let mut file: TestFile = serde_saphyr::from_str(&text)
-        .map_err(|error| refuse(error.to_string()).hint("docs/testing.md describes the files of tests"))?;
+        .map_err(|error| refuse(error.to_string()).hint("docs/testing.md describes test files"))?;
     let beside = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
     let is_below = |path: &PathBuf| !path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
     let is_named_below = file.recording.as_ref().is_none_or(is_below);
     let recording = file.recording.take().map_or_else(|| path.with_extension("jsonl"), beside);
     if !is_named_below || recording.exists() && !lies_within(&recording, base) {
-        return Err(refuse("recording is outside of the folder of the test".to_owned()).hint("name a file in it"));
+        return Err(refuse("`recording` is outside of the test's folder".to_owned()).hint("name a file in that folder"));
     }
     // Rejects an invalid pattern early, because it could never be checked.
     file.expect.pattern().map_err(refuse)?;
@@ -301,7 +304,7 @@ impl Expectations {
         let end = serde_json::to_value(last.stop_reason)?;
         let end = end.as_str().unwrap_or_default();
         if let Some(expected) = self.end.as_ref().filter(|expected| *expected != end) {
-            failures.push(format!("expected the end {expected}, got {end}"));
+            failures.push(format!("expected stop reason {expected}, got {end}"));
         }
         self.text_failures(&last.text, &mut failures)?;
         self.tool_failures(played, &mut failures);
@@ -331,24 +334,24 @@ impl Expectations {
         let (calls, all) = (played.called.len(), listed(&played.called));
         let was_called = |tool: &&String| played.called.contains(*tool);
         let missing = called.iter().filter(|tool| !was_called(tool));
-        failures.extend(missing.map(|tool| format!("expected a call of {tool}; called: {all}")));
-        failures.extend(not_called.iter().filter(was_called).map(|tool| format!("expected no call of {tool}")));
+        failures.extend(missing.map(|tool| format!("expected a call to {tool}; called: {all}")));
+        failures.extend(not_called.iter().filter(was_called).map(|tool| format!("expected no call to {tool}")));
         let limit = at_most.filter(|limit| calls > *limit);
         failures.extend(limit.map(|limit| format!("expected at most {limit} calls, got {calls}: {all}")));
         if *no_failures && !played.failed.is_empty() {
-            failures.push(format!("expected no failed call; failed: {}", listed(&played.failed)));
+            failures.push(format!("expected no failed calls; failed: {}", listed(&played.failed)));
         }
         let asked = self.asked.as_ref().filter(|asked| **asked != played.asked);
         let were = listed(&played.asked);
-        failures.extend(asked.map(|asked| format!("expected to be asked about {}; asked: {were}", listed(asked))));
+        failures.extend(asked.map(|asked| format!("expected approvals for {}; asked for: {were}", listed(asked))));
     }
 
     fn file_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let FileExpectations { changed, not_changed } = &self.files;
         let is_changed = |path: &&String| played.changed.contains(*path);
         let (missing, all) = (changed.iter().filter(|path| !is_changed(path)), listed(&played.changed));
-        failures.extend(missing.map(|path| format!("expected a change of {path}; changed: {all}")));
-        failures.extend(not_changed.iter().filter(is_changed).map(|path| format!("expected no change of {path}")));
+        failures.extend(missing.map(|path| format!("expected a change to {path}; changed: {all}")));
+        failures.extend(not_changed.iter().filter(is_changed).map(|path| format!("expected no change to {path}")));
     }
 
     fn cost_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
@@ -366,7 +369,7 @@ impl Expectations {
                 failures.push(format!("expected at most ${limit}, got ${}", cost as f64 / 1e6));
             }
             Some(_) => {}
-            None => failures.push(format!("expected at most ${limit}; the price of its model calls is unknown")),
+            None => failures.push(format!("expected at most ${limit}; the price of a model call is unknown")),
         }
     }
 }

@@ -89,7 +89,7 @@ fn read_instructions(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
     if size > MAX_TURN_INSTRUCTIONS as u64 {
-        let message = format!("{path} has {size} bytes; the limit of instructions is {MAX_TURN_INSTRUCTIONS}");
+        let message = format!("{path} has {size} bytes; the limit for instructions is {MAX_TURN_INSTRUCTIONS}");
         return Err(Failure::usage(message).hint("pass a long text with --file"));
     }
     fs::read_to_string(path).map_err(|error| {
@@ -117,7 +117,7 @@ pub(super) async fn collect_mentions(
 
 /// Reads and validates the schema before anything is sent. Reads at most the maximum size of a schema.
 pub(crate) fn read_schema(path: &Path) -> Result<AnswerSchema, Failure> {
-    const HINT: &str = "--schema takes the path of a file that holds a JSON Schema";
+    const HINT: &str = "--schema takes the path of a file that contains a JSON Schema";
     let shown = path.display();
     let failed = |error: io::Error| Failure::usage(format!("could not read the schema {shown}: {error}")).hint(HINT);
     let mut text = Vec::new();
@@ -199,7 +199,7 @@ pub(super) async fn play(
         return Ok(Exit::Failed);
     }
     if choice.update {
-        note(&format!("{} has the current requests", path.display()));
+        note(&format!("updated {} with the current requests", path.display()));
     }
     Ok(last.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }

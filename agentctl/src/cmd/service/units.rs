@@ -89,7 +89,7 @@ pub(super) fn render(program: &Path, socket: Option<&Path>, environment: &Path) 
     Ok([UnitFile { name: SERVICE, text: service }, UnitFile { name: SOCKET, text: listening }])
 }
 
-/// Environment lines for folders that this client's environment sets, so that the daemon uses the same.
+/// Environment lines for folders that this client's environment sets, so that the daemon uses the same folders.
 fn folders() -> Result<String, Failure> {
     let named = |names: [&str; 2]| names.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()));
     let mut lines = String::new();

@@ -16,8 +16,8 @@ use proptest::prelude::*;
 
 use crate::script::{Script, message, result, tokens};
 
-/// A generated event: its kind, the index of one of three items, calls or questions, an optional other index, three
-/// numbers and a flag.
+/// A generated event: its kind, two indices from 0 to 2, a number, a flag, and two optional numbers. Each kind uses
+/// some of these values.
 type Step = (u32, usize, usize, u64, bool, Option<u64>, Option<u64>);
 
 fn step() -> impl Strategy<Value = Step> {

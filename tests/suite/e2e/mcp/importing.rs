@@ -118,7 +118,7 @@ async fn import_without_a_terminal_takes_servers_without_questions() {
     assert_eq!(imported["taken"], json!(["root"]), "{imported:#}");
     let left = left(&imported);
     assert_eq!(left.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["forgets", "github", "picks", "remote"]);
-    assert!(left[0].1.contains("not among the `inputs`") && left[2].1.contains("a command of the editor"), "{left:#?}");
+    assert!(left[0].1.contains("not among the `inputs`") && left[2].1.contains("an editor command"), "{left:#?}");
     assert!(left[1].1.contains("import it in a terminal") && left[1].1.contains("${INPUT_"), "{left:#?}");
     assert!(!world.config().join("mcp_secrets.env").exists());
     world.assert_all_exit().await;

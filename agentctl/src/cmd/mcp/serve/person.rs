@@ -47,7 +47,8 @@ pub(super) enum Person {
     Unavailable,
     /// Asked during a call.
     During(Peer<RoleServer>),
-    /// Asked in the result of a call, which is then repeated with the answer. Since protocol version 2026-07-28.
+    /// Asked in the result of a call. The client then repeats the call with the answer. Since protocol version
+    /// 2026-07-28.
     Between,
 }
 

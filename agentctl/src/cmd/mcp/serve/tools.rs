@@ -185,7 +185,7 @@ pub(super) struct Answer {
     #[schemars(description = "Id of the interrupt, as returned by `ask` or `list_sessions`.")]
     pub(super) interrupt_id: String,
     /// approve, reject or edit (run with other args) an approval; answer a question with text, or reject it; or wait
-    /// until another client has answered. Approving is up to the user: they are asked, or shown how.
+    /// until another client has answered. Only the user can approve, in a form or with agentctl.
     pub(super) decision: Decision,
     /// The answer to a question.
     pub(super) text: Option<String>,

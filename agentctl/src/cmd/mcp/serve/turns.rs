@@ -269,9 +269,9 @@ impl AgentServer {
         }))
     }
 
-    /// Follows a turn until it rests or `limit` has passed. If the caller is gone, the turn is cancelled only if this
-    /// server started it and this call set it going: another client's turn is not ours to cancel, even after answering
-    /// in it.
+    /// Follows a turn until it ends, waits for an answer, or `limit` has passed. If the caller is gone, a turn started
+    /// by this server is cancelled, unless `limit` is set. Another client's turn is never cancelled, even after the
+    /// caller has answered in it.
     async fn follow(
         &self,
         daemon: &Daemon,
@@ -318,7 +318,7 @@ impl AgentServer {
         }
     }
 
-    /// Returns what a turn waits for, or asks the user for it, and remembers where to continue.
+    /// Returns a form for the user, or else the interrupts that the turn waits for. Remembers where to continue.
     fn waiting_response(
         &self,
         at: WaitingTurn,
