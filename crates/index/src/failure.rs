@@ -189,7 +189,7 @@ impl Failure {
         matches!(self, Self::Encrypted(kind) if kind.opens_with_password())
     }
 
-    /// Returns true if some pages were not recognised that other models or settings could recognise.
+    /// Returns true if other models or settings could recognise the unread pages.
     pub const fn could_be_recognised(&self) -> bool {
         matches!(self, Self::Scanned { unread, .. } if !matches!(unread.why, UnreadReason::Undrawn))
     }
@@ -386,7 +386,7 @@ pub struct Limits {
 pub(crate) const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
-    /// Enough for any book, yet too little to hurt a small machine.
+    /// Sufficient for any book without overloading a small machine.
     fn default() -> Self {
         Self {
             bytes_in: 100 * MIB,
@@ -399,7 +399,7 @@ impl Default for Limits {
     }
 }
 
-/// Default amount of a document that one call returns, if the caller specifies no count.
+/// Limits for the part of a document that one call returns if the caller specifies no count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadingLimits {
     /// Limit for documents with pages.
@@ -412,7 +412,7 @@ pub struct ReadingLimits {
     pub sections: ReadingLimit,
 }
 
-/// Default amount for one kind of document.
+/// Default limit for one kind of document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadingLimit {
     /// Number of pages, sheets, slides or sections.

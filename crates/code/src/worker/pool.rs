@@ -344,7 +344,7 @@ impl Worker {
         Ok(Some(serde_json::from_slice(&body)?))
     }
 
-    /// Describes why the worker ended, as far as known.
+    /// Describes why the worker ended, with the last line of its standard error.
     async fn exit_reason(&mut self) -> String {
         const EXIT_GRACE: Duration = Duration::from_secs(2);
         let mut stderr_text = Vec::new();

@@ -1,6 +1,6 @@
 //! Word and PowerPoint documents, which one library reads into a common form. Word documents are one text with their
-//! headers and footers, because pages only exist in print. PowerPoint documents are read slide by slide with speaker
-//! notes.
+//! headers and footers, because pages only exist in print layout. PowerPoint documents are read slide by slide with
+//! speaker notes.
 //!
 //! Equations are linearised, so that fractions, powers, roots, sums and matrices keep their meaning. Word's list
 //! numbers are written out: a paragraph stores only its list and level, and the visible number depends on the

@@ -54,7 +54,7 @@ pub struct IndexConfig {
     pub most_bytes: u64,
     /// Size of chunks. Documents that are already indexed retain their chunks.
     pub chunks: ChunkConfig,
-    /// Default amount of a document that one read returns.
+    /// Default limits for the part of a document that one read returns.
     pub reading: ReadingLimits,
     /// Clock in seconds since 1970, injected so that tests can let days pass.
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -252,7 +252,7 @@ pub struct DocumentId {
 }
 
 impl DocumentId {
-    /// Creates the key for content that version `reading` of readers and chunking reads as `kind`.
+    /// Creates the key for content that is read as `kind` by version `reading` of readers and chunking.
     pub const fn new(content: ContentHash, kind: Kind, reading: u32) -> Self {
         Self { content, kind, reading }
     }

@@ -322,7 +322,8 @@ async fn run_until<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) 
     }
 }
 
-/// Records the recognition that did not reach a page. A timeout is recorded with its run, so that a later run retries.
+/// Records the recognition that left a page unread. A timeout is recorded with the current daemon run, so that a later
+/// run retries.
 fn record_unread(known: &mut Option<RecognitionStamp>, reason: UnreadReason, now: &RecognitionStamp) {
     if reason == UnreadReason::Undrawn {
         return;

@@ -26,7 +26,8 @@ use crate::{
 /// Maximum number of words in a query that is also searched as one exact phrase. Longer queries are mostly questions,
 /// which occur in no text.
 const MAX_PHRASE_WORDS: usize = 10;
-/// Number of chunks that are examined per hit: several chunks on one page count as one hit if there are others.
+/// Number of chunks that are examined per hit, so that chunks on other pages can be preferred to further chunks on the
+/// same page.
 const CHUNKS_PER_HIT: usize = 3;
 
 /// Returns the chunks that match the most words.

@@ -30,7 +30,7 @@ pub fn run_worker(arguments: &[OsString]) -> ExitCode {
         let recognition = std::mem::take(&mut job.recognition);
         let threads = recognition.budget().map_or(1, |budget| u32::try_from(budget.threads).unwrap_or(1));
         let scanner = extract::Scanner::new(recognition);
-        // The limit is wall-clock time. Several threads use processor time faster.
+        // The job limits wall-clock time, the process processor time, which several threads consume faster.
         let limits = Limits { time: job.limits.time.saturating_mul(threads), ..job.limits };
         run_confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
     })

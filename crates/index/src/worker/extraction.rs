@@ -40,9 +40,9 @@ pub struct Extractor {
     program: PathBuf,
     limits: Limits,
     recognition: Option<RecognitionConfig>,
-    /// Permits for workers that read. Limited because a worker may use much memory. `recognising` limits the workers
-    /// that run OCR.
+    /// Permits for workers that read, limited because a worker may use much memory.
     reading: Arc<Semaphore>,
+    /// Permits for workers that run OCR.
     recognising: Arc<Semaphore>,
 }
 
