@@ -226,9 +226,9 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
     }
     let input = NdTensor::from_data([1, 3, height, width], numbers);
     let answer = recogniser.detection.run_one(input.view().into(), Some(options))?;
-    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("not a map of numbers"))?;
+    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("expected a 4-dimensional f32 tensor"))?;
     if map.shape() != [1, 1, height, width] {
-        return Err(OcrError::Form("a map of the wrong size"));
+        return Err(OcrError::Form("expected one probability per input pixel"));
     }
     let scale = (picture.width() as f32 / full.width() as f32, picture.height() as f32 / full.height() as f32);
     Ok(find_boxes(&map.to_vec(), width, corner, scale))

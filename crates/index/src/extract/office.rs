@@ -97,7 +97,7 @@ fn failure(error: &OfficeError, kind: Kind) -> Failure {
 /// Converts an error message from the library, which also reports exceeded limits as damage.
 fn failure_from_message(kind: Kind, reason: &str) -> Failure {
     const LIMITS: [(&str, &str, &str); 2] = [
-        ("decompression limit exceeded", "the unpacked size of one of its parts", "64 MiB"),
+        ("decompression limit exceeded", "the unpacked size of a part", "64 MiB"),
         ("package limit exceeded", "the number of its parts", "12,500"),
     ];
     let limit = LIMITS.iter().find(|(words, ..)| reason.contains(words));

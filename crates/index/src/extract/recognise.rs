@@ -183,7 +183,7 @@ fn recognise_zip(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             let is_zip = |kind: &Kind| matches!(kind, Docx | Xlsx | Xlsb | Pptx | Ods | Odt | Odp | Epub | Zip);
             let named = named.filter(is_zip);
             return Err(match named {
-                Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
+                Some(kind) => broken(kind, &format!("its parts cannot be listed: {error}")),
                 None => unsupported(None, &format!("it is a damaged ZIP archive ({error})")),
             });
         }
@@ -231,7 +231,7 @@ fn recognise_ole(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     match found.or_else(|| CFB_STREAMS.iter().find(|(name, _)| holds(name))) {
         Some((_, Some(kind))) => Ok(*kind),
         Some((_, None)) => Err(Failure::Encrypted(named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx))),
-        None => Err(unsupported(named, "it is an old office file without a document in it")),
+        None => Err(unsupported(named, "it is an Office file before 2007 that contains no document")),
     }
 }
 

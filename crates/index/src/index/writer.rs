@@ -412,7 +412,7 @@ impl Writer {
         if let Some(path) = &self.folder.path
             && let Err(error) = self.shared.uses.save(path, |id| self.entries.contains_key(id))
         {
-            tracing::debug!(%error, "could not store when documents were used");
+            tracing::debug!(%error, "could not store the times when documents were last used");
         }
         if !self.orphans.is_empty() && self.writer.is_some() {
             // A failure is logged, and the removal is retried at the next start.

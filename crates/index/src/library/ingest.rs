@@ -251,7 +251,7 @@ impl Ingester<'_> {
         };
         let hash = known.inner.as_deref().map_or(hash, |path| hash.within(path));
         let is_same = known.id.content == hash;
-        Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it changed while it was read".to_owned())))
+        Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it changed while being read".to_owned())))
     }
 
     async fn read(

@@ -102,7 +102,7 @@ pub(crate) fn read_all(mut file: File, limits: &Limits) -> Result<Vec<u8>, Failu
     // The file may grow during the read, so its reported size is only a hint.
     (&mut file).take(most).read_to_end(&mut bytes).map_err(|error| match error.kind() {
         io::ErrorKind::OutOfMemory => no_memory(),
-        _ => Failure::Worker(format!("its bytes could not be read: {error}")),
+        _ => Failure::Worker(format!("its content could not be read: {error}")),
     })?;
     if bytes.len() as u64 > limits.bytes_in {
         return Err(Failure::too_large("its size", limits.bytes_in));
