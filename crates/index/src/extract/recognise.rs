@@ -224,7 +224,7 @@ fn recognise_ole(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         contains(bytes, &name)
     };
     // Attachments embedded in a message contain their own stream names, so the root entries are checked first. The
-    // daemon checks the head of a file without a name. In that case, the directory is not read.
+    // directory is not read if no name is given: the daemon then only checks the head of a file.
     let folder = named.and_then(|_| CfbReader::new(Cursor::new(whole)).ok());
     let is_root = |name: &str| folder.as_ref().is_some_and(|folder| folder.has_root_entry(name));
     let found = CFB_STREAMS.iter().find(|(name, _)| is_root(name));

@@ -155,9 +155,9 @@ impl Ingester<'_> {
         Ok(resolved.to_finds(self.index, answer, report, query, self.failures))
     }
 
-    /// Indexes missing or outdated documents. Documents that can be read directly come first and documents that need
-    /// recognition second, so that none waits for a scan. A document that fails is reported with a reason and does not
-    /// affect the others. An index error fails the whole call. No document is started after `begin_by`.
+    /// Indexes missing or outdated documents. Documents that need recognition come last, so that other documents do not
+    /// wait for a scan. A document that fails is reported with a reason and does not affect the others. An index error
+    /// fails the whole call. No document is started after `begin_by`.
     pub(super) async fn ingest_all(
         &self,
         resolved: &ResolvedDocuments,

@@ -52,8 +52,8 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * CHUNKS_PER_HIT)?;
     answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &corrections))?;
     answer.is_loose = is_loose;
-    // With several words, nearly every chunk contains one of them, so the number of matches only means something if
-    // each match contains all words.
+    // With several words, nearly every chunk contains one of them, so the number of matches is only meaningful if each
+    // match contains all words.
     let has_all = parsed.units.len() == 1 || has_phrase(&parsed);
     answer.more = has_all && !is_loose && candidates.len() > answer.hits.len();
     Ok(answer)
