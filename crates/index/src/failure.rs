@@ -110,7 +110,11 @@ pub enum Failure {
         parts: u32,
     },
     /// Reading ran out of memory.
-    #[error("could not read the file{}: it needs more than {} MiB of memory", progress_suffix(*.parts), limit / (1024 * 1024))]
+    #[error(
+        "could not read the file{}: it needs more than {} MiB of memory",
+        progress_suffix(*.parts),
+        limit / (1024 * 1024)
+    )]
     OutOfMemory {
         /// Memory limit in bytes.
         limit: u64,
