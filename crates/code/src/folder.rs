@@ -62,7 +62,7 @@ pub struct CodeFolder {
 impl CodeFolder {
     /// Creates an empty index of a folder; [`refresh`](Self::refresh) fills it.
     pub fn new(root: &Path, config: FolderConfig) -> Self {
-        // Resolved once, so that a link in a file's path leads to a different real path.
+        // Resolved once, so that a file's real path differs from its path only if a link inside the folder is involved.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         Self {
             root,

@@ -162,8 +162,8 @@ const MAX_DEFINERS: usize = 10;
 const MANY_DEFINERS: usize = 5;
 /// Minimum length of a multi-word name that counts as specific.
 const MIN_SPECIFIC_LEN: usize = 8;
-/// Factor for a file if neither one of its types nor its file name is used. Most uses of such a file are standard
-/// library methods with the same name as one in the file.
+/// Factor for a file if neither one of its types nor its file name is used. Most apparent uses of such a file refer to
+/// standard library methods with the same name as a method in the file.
 const DOUBTFUL_FACTOR: f32 = 0.05;
 /// Factor if [`MIN_PROBABLE_NAMES`] names from a file are used, which is unlikely to be a coincidence.
 const PROBABLE_FACTOR: f32 = 0.5;

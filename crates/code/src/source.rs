@@ -51,9 +51,9 @@ impl Parser {
         SourceFile { path, text, language, tags, spans, lines }
     }
 
-    /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`. The call is
-    /// replaced by blanks and the content, which the grammar would otherwise treat as tokens, stays. Macros with their
-    /// own syntax are left unchanged.
+    /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`. Replaces the call
+    /// with blanks and keeps the content, which the grammar treats as mere tokens inside a call. Macros with their own
+    /// syntax are left unchanged.
     fn reparse_macros(&mut self, grammar: &Grammar, text: &str, mut tree: Tree) -> Tree {
         let mut expanded = text.as_bytes().to_vec();
         for _ in 0..MAX_NESTED_MACROS {

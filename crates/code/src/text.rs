@@ -1,5 +1,5 @@
 //! Decoding of source files, or the reason to skip them. Also weights by kind of file, and detection of generated files
-//! and data, which would bury handwritten code in the results.
+//! and data, which would displace handwritten code in the results.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use agentd_core::{charset, code::SkipReason};
 pub const MAX_BYTES: usize = 4 << 20;
 /// Maximum size of a file that is parsed, in bytes. Larger files are split by lines.
 pub const MAX_PARSED: usize = 1 << 20;
-/// Number of indexed bytes per line.
+/// Maximum number of indexed bytes per line.
 pub const MAX_LINE: usize = 4096;
 /// Mean line length in bytes above which a file counts as minified.
 const MINIFIED_MEAN: usize = 400;

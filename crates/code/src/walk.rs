@@ -163,7 +163,7 @@ pub struct OuterRules {
 }
 
 /// Reads the ignore rules of the parent folders, up to the root of the repository. Empty if the folder is a repository
-/// root or is in no repository.
+/// root or outside any repository.
 pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
     let is_root = |folder: &Path| folder.join(".git").exists();
     let mut found = Vec::new();
@@ -256,8 +256,8 @@ pub enum RefreshStep<'path> {
 /// Files that were read and skipped, each with its stamp and a reason.
 pub(crate) type SkippedFiles = HashMap<String, (FileStamp, SkipReason)>;
 
-/// Updates an index from its folder. `skipped` contains the stamps of skipped files, so that they are not read each
-/// time.
+/// Updates an index from its folder. `skipped` contains the stamps of skipped files, so that these files are only read
+/// again after a change.
 pub(crate) fn refresh(
     index: &mut CodeIndex,
     skipped: &mut SkippedFiles,

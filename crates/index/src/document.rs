@@ -123,7 +123,7 @@ impl Table {
         text.push('\n');
         let mut before: Option<u32> = None;
         for row in rows {
-            // Empty rows are shown, so that a reader can count to each row.
+            // Empty rows are shown, so that a reader can determine row numbers by counting.
             let gap = before.map_or(0, |before| row.number.saturating_sub(before).saturating_sub(1));
             if gap > EMPTY_ROWS {
                 // Writing to a string cannot fail.

@@ -110,7 +110,11 @@ pub enum Failure {
         parts: u32,
     },
     /// Reading ran out of memory.
-    #[error("could not read the file{}: it needs more memory than {} MiB", progress_suffix(*.parts), limit / (1024 * 1024))]
+    #[error(
+        "could not read the file{}: it needs more than {} MiB of memory",
+        progress_suffix(*.parts),
+        limit / (1024 * 1024)
+    )]
     OutOfMemory {
         /// Memory limit in bytes.
         limit: u64,
@@ -149,30 +153,31 @@ impl Failure {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Encrypted(kind) if kind.opens_with_password() => {
-                "read_file, search_file and agentctl docs show ask for the password if a user can answer; it is not \
-                 indexed; or save a copy without a password"
+                "read_file, search_file and agentctl docs show ask for the password if a user can answer; the document \
+                 is not indexed; or save a copy without a password"
             }
             Self::Encrypted(_) => {
-                "save it without a password in its own program, or in a format with supported passwords: PDF, ZIP, or \
-                 Office 2007 and later"
+                "save it without a password in the program that created it, or in a format with supported passwords: \
+                 PDF, ZIP, or Office 2007 and later"
             }
             Self::Protected { .. } => {
-                "passwords for this protection are not supported: save or export a copy without that protection in its own program"
+                "passwords for this protection are not supported: save or export an unprotected copy in the program \
+                 that created it"
             }
             Self::Entries { .. } => {
-                "read_file lists the files of an archive with their problems; unpack it to fix those"
+                "read_file lists the files of an archive with their problems; unpack the archive to fix them"
             }
             Self::NoEntry { .. } => "read the archive itself to list its files",
             Self::Scanned { unread, .. } => unread.why.hint(),
-            Self::Broken { .. } => "open it in its own program and save it again, or download it again",
+            Self::Broken { .. } => "open it in the program that created it and save it again, or download it again",
             Self::Mismatch { .. } => "give it the right file extension",
             Self::Foreign { .. } => {
                 "save or export it as PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, RTF, EPUB, CSV, HTML, Markdown or plain text"
             }
-            Self::Truncated { .. } => "split it, or open it in its own program",
+            Self::Truncated { .. } => "split it, or open it in the program that created it",
             Self::TooLarge { .. } => "split it into smaller ones",
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
-                "split it, or save it again in its own program: it may be damaged or malicious"
+                "split it, or save it again in the program that created it: it may be damaged or malicious"
             }
             Self::NeedsRecognition | Self::Cancelled => "retry",
             Self::Worker(_) => "retry; if it persists, see the daemon's log",
@@ -189,7 +194,7 @@ impl Failure {
         matches!(self, Self::Encrypted(kind) if kind.opens_with_password())
     }
 
-    /// Returns true if some pages were not recognised that other models or settings could recognise.
+    /// Returns true if other models or settings could recognise the unread pages.
     pub const fn could_be_recognised(&self) -> bool {
         matches!(self, Self::Scanned { unread, .. } if !matches!(unread.why, UnreadReason::Undrawn))
     }
@@ -267,7 +272,7 @@ impl UnreadReason {
             Self::Spent { .. } | Self::OutOfTime { .. } => {
                 "request them by page: read_file recognises the pages requested with offset"
             }
-            Self::Undrawn => "open it in its own program and save it again",
+            Self::Undrawn => "open it in the program that created it and save it again",
         }
     }
 
@@ -386,7 +391,7 @@ pub struct Limits {
 pub(crate) const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
-    /// Enough for any book, yet too little to hurt a small machine.
+    /// Sufficient for any book without overloading a small machine.
     fn default() -> Self {
         Self {
             bytes_in: 100 * MIB,
@@ -399,7 +404,7 @@ impl Default for Limits {
     }
 }
 
-/// Default amount of a document that one call returns, if the caller specifies no count.
+/// Limits for the part of a document that one call returns if the caller specifies no count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadingLimits {
     /// Limit for documents with pages.
@@ -412,7 +417,7 @@ pub struct ReadingLimits {
     pub sections: ReadingLimit,
 }
 
-/// Default amount for one kind of document.
+/// Default limit for one kind of document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadingLimit {
     /// Number of pages, sheets, slides or sections.

@@ -26,8 +26,8 @@ pub(crate) struct Job {
     pub wanted: WantedParts,
     /// Limits on the cost of reading.
     pub limits: Limits,
-    /// True if [`PrivateData`] precedes the document on standard input, because arguments are visible in the process
-    /// list.
+    /// True if [`PrivateData`] precedes the document on standard input. Private data is never passed as an argument,
+    /// because arguments are visible in the process list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
     /// Recognition of pages that are images.

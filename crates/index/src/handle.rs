@@ -205,7 +205,7 @@ impl IndexHandle {
         match tokio::time::timeout(CLOSE_TIMEOUT, closed).await {
             Ok(Err(IndexError::Closed)) => Ok(()),
             Ok(closed) => closed,
-            Err(_) => Err(IndexError::Internal("closing it timed out".to_owned())),
+            Err(_) => Err(IndexError::Internal("it took too long to close".to_owned())),
         }
     }
 

@@ -187,7 +187,7 @@ fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
     let (format, decoder) = picture::open_decoder(Cursor::new(bytes)).map_err(|error| describe(&error))?;
     let (width, height) = decoder.dimensions();
     if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
-        return Err(format!("it is {width} × {height} pixels, too small or too narrow to be seen"));
+        return Err(format!("it is {width} × {height} pixels, too small or too narrow"));
     }
     let image = picture::decode_image(decoder, MAX_OUTPUT_SIDE).map_err(|error| describe(&error))?;
     let is_photograph = format == Some(ImageFormat::Jpeg);

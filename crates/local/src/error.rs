@@ -21,9 +21,10 @@ impl From<LoadError> for ModelError {
     fn from(error: LoadError) -> Self {
         let (kind, hint) = match &error {
             LoadError::Missing { .. } => (ErrorKind::NotFound, "run `make model`, or name a model in models.yaml"),
-            LoadError::Unreadable { .. } => {
-                (ErrorKind::Configuration, "make the file readable for the daemon, or name another one in models.yaml")
-            }
+            LoadError::Unreadable { .. } => (
+                ErrorKind::Configuration,
+                "make the file readable for the daemon, or name another model in models.yaml",
+            ),
             LoadError::Damaged { .. } => {
                 (ErrorKind::Configuration, "remove the file and run `make model`, or name a model in models.yaml")
             }
@@ -43,11 +44,11 @@ pub(crate) enum RunError {
     /// The reader of the answer is gone.
     #[error("the request was cancelled")]
     Cancelled,
-    #[error("the request has {tokens} tokens, and the built-in model accepts {limit}")]
+    #[error("the request has {tokens} tokens, but the built-in model accepts at most {limit}")]
     TooLong { tokens: usize, limit: usize },
-    #[error("the built-in model's arithmetic failed")]
+    #[error("the computation of the built-in model failed")]
     Arithmetic(#[from] candle_core::Error),
-    #[error("the built-in model's numbers are not finite; its file may be damaged")]
+    #[error("the built-in model computed numbers that are not finite; its file may be damaged")]
     NotFinite,
     #[error("could not encode or decode tokens: {0}")]
     Tokens(String),

@@ -83,10 +83,12 @@ impl Gguf {
         let kv_heads = self.number_or("llama.attention.head_count_kv", 1..=1024, heads)?;
         let head = self.number_or("llama.attention.key_length", 2..=1024, embedding / heads)?;
         if heads % kv_heads != 0 || head % 2 != 0 || embedding % heads != 0 {
-            return Err(self.damaged(format!("{heads} heads, {kv_heads} of them with keys, do not divide {embedding}")));
+            return Err(
+                self.damaged(format!("{heads} heads and {kv_heads} key heads do not fit a width of {embedding}"))
+            );
         }
         if self.number_or("llama.rope.dimension_count", 1..=1024, head)? != head {
-            return Err(self.unsupported("only a part of each head is rotated"));
+            return Err(self.unsupported("its rotary embedding covers only a part of each head"));
         }
         if self.content.metadata.contains_key("llama.expert_count") {
             return Err(self.unsupported("it is a mixture of experts"));

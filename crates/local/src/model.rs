@@ -152,8 +152,8 @@ async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelE
 /// Maximum number of recorded answer bytes.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Recording of an answer for the request's tap, from the request to the end of the answer. As no data is sent over a
-/// wire, it contains the harness input and the result. Dropping the recording before the end records the answer as
+/// Recording of an answer for the request's tap, from the request to the end of the answer. Contains the harness input
+/// and the result, as no data is sent over a wire. Dropping the recording before the end records the answer as
 /// abandoned.
 struct Recording(Option<OpenRecording>);
 

@@ -149,7 +149,7 @@ fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts,
     let model = BPE::builder()
         .vocab_and_merges(numbered(names), merges)
         .build()
-        .map_err(|error| gguf.damaged(format!("its merges do not fit its tokens: {error}")))?;
+        .map_err(|error| gguf.damaged(format!("its merges do not match its tokens: {error}")))?;
     let mut tokenizer = Tokenizer::new(model);
     // `add_prefix_space` stays off: prompts are encoded in pieces, and every piece would get an additional space.
     let words: Vec<PreTokenizerWrapper> = match gguf.text("tokenizer.ggml.pre").unwrap_or("default") {
@@ -198,7 +198,8 @@ fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Pa
     if let Some(unknown) = gguf.token("tokenizer.ggml.unknown_token_id", names.len())? {
         builder = builder.unk_token(names[unknown as usize].to_owned());
     }
-    let model = builder.build().map_err(|error| gguf.damaged(format!("its scores do not fit its tokens: {error}")))?;
+    let model =
+        builder.build().map_err(|error| gguf.damaged(format!("its scores do not match its tokens: {error}")))?;
     let mut tokenizer = Tokenizer::new(model);
     let spaces = Replace::new(" ", SPACE_MARK).map_err(|error| gguf.unsupported(error.to_string()))?;
     let steps = vec![NormalizerWrapper::from(Prepend::new(SPACE_MARK.to_owned())), NormalizerWrapper::from(spaces)];

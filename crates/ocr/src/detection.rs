@@ -192,8 +192,8 @@ const MIN_LINE_PROBABILITY: f32 = 0.6;
 pub const MAX_LINES: usize = 5000;
 /// Minimum number of pixels in a line.
 const MIN_LINE_PIXELS: usize = 12;
-/// Factor by which boxes grow. The network only marks the middle of a line, which is larger by this factor times area
-/// over perimeter.
+/// Factor by which boxes grow. The network only marks the middle of a line. Each side of the line is further out by
+/// this factor times area over perimeter of the marked box.
 const GROWTH: f32 = 1.5;
 
 /// Box that may contain a line.
@@ -226,9 +226,9 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
     }
     let input = NdTensor::from_data([1, 3, height, width], numbers);
     let answer = recogniser.detection.run_one(input.view().into(), Some(options))?;
-    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("not a map of numbers"))?;
+    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("expected a 4-dimensional f32 tensor"))?;
     if map.shape() != [1, 1, height, width] {
-        return Err(OcrError::Form("a map of the wrong size"));
+        return Err(OcrError::Form("expected one probability per input pixel"));
     }
     let scale = (picture.width() as f32 / full.width() as f32, picture.height() as f32 / full.height() as f32);
     Ok(find_boxes(&map.to_vec(), width, corner, scale))
@@ -286,7 +286,7 @@ fn inked_ranges(seen: &Picture) -> (Range<usize>, Range<usize>) {
     (stretch(&across), stretch(&down))
 }
 
-/// Returns the brightness difference that counts as an edge. It is small on even paper, so that pale text is found.
+/// Returns the brightness difference that counts as an edge: small on even paper, so that pale text is found.
 fn edge(seen: &Picture) -> u8 {
     let mut counts = [0_usize; 256];
     for (left, right) in seen.pixels().iter().zip(seen.pixels().iter().skip(2)) {

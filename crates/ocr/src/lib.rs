@@ -50,7 +50,7 @@ pub enum OcrError {
         source: LoadError,
     },
     /// A network failed to compute its output.
-    #[error("a network failed")]
+    #[error("could not run a network")]
     Run(#[from] RunError),
     /// A network returned an output with an unexpected shape.
     #[error("unexpected output of a network: {0}")]

@@ -74,10 +74,11 @@ fn line(
 ) -> Result<Vec<Sign>, OcrError> {
     let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
     let answer = recogniser.recognition.run_one(cut_out(picture, text_box).view().into(), Some(options))?;
-    let answer: NdTensor<f32, 3> = answer.try_into().map_err(|_| OcrError::Form("not a row of numbers"))?;
-    let [1, steps, classes] = answer.shape() else { return Err(OcrError::Form("more than one row")) };
+    let answer: NdTensor<f32, 3> =
+        answer.try_into().map_err(|_| OcrError::Form("expected a 3-dimensional f32 tensor"))?;
+    let [1, steps, classes] = answer.shape() else { return Err(OcrError::Form("expected a batch of one line")) };
     if classes != recogniser.alphabet.classes() {
-        return Err(OcrError::Form("characters missing from the list"));
+        return Err(OcrError::Form("the number of classes does not match the character set"));
     }
     Ok(decode(&answer.to_vec(), steps, classes, &recogniser.alphabet))
 }

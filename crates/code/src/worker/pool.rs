@@ -119,7 +119,7 @@ impl CodePool {
                 return answer;
             }
         }
-        Err(CodeError::new(ErrorKind::Internal, "the task of this folder ended"))
+        Err(CodeError::new(ErrorKind::Internal, "the task that reads this folder ended"))
     }
 }
 
@@ -255,7 +255,7 @@ impl FolderProcess {
         let mut reported: Option<(Instant, usize)> = None;
         loop {
             if begun.elapsed() > ANSWER_TIMEOUT {
-                return Err(AskError::Dead(format!("its reader took over {} s", ANSWER_TIMEOUT.as_secs())));
+                return Err(AskError::Dead(format!("its reader took longer than {} s", ANSWER_TIMEOUT.as_secs())));
             }
             match timeout(silence_timeout, worker.next_message()).await {
                 Err(_) => {
@@ -344,7 +344,7 @@ impl Worker {
         Ok(Some(serde_json::from_slice(&body)?))
     }
 
-    /// Describes why the worker ended, as far as known.
+    /// Describes why the worker ended, with the last line of its standard error.
     async fn exit_reason(&mut self) -> String {
         const EXIT_GRACE: Duration = Duration::from_secs(2);
         let mut stderr_text = Vec::new();

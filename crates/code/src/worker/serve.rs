@@ -155,8 +155,8 @@ impl Server {
         Ok(())
     }
 
-    /// Scans the whole folder and watches its folders. Scans again if new folders are watched, as these may have
-    /// changed before the watch.
+    /// Scans the whole folder and watches its folders. Scans again if new folders are watched, as their content may
+    /// have changed before they were watched.
     fn scan(&mut self) -> io::Result<()> {
         for _ in 0..MAX_SCANS {
             self.refresh()?;

@@ -1,4 +1,4 @@
-//! Tests for malicious files and of files that must not be read.
+//! Tests for malicious files, and for files that must not be read.
 
 use std::{
     fs,

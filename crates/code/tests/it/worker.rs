@@ -77,7 +77,7 @@ impl TestFolders {
     }
 }
 
-/// Workers have no `PATH`, so the test locates the interpreter.
+/// Returns the path of the interpreter, because workers have no `PATH`.
 fn python() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|file| file.is_file()).unwrap()

@@ -1,9 +1,9 @@
 //! Chunks: excerpts of a document that are small enough to be found and quoted, each with the location by which it is
 //! cited.
 //!
-//! A chunk ends with a paragraph if possible, otherwise with a sentence or a word. The next chunk starts a little
-//! earlier, so that text on the boundary is complete in one of them. A chunk never crosses a page, sheet or slide, so
-//! its location is exact.
+//! A chunk ends after a paragraph if possible, otherwise after a sentence or a word. The next chunk starts a little
+//! earlier, so that text at the boundary is complete in one of the two. A chunk never extends beyond a page, sheet or
+//! slide, so its location is exact.
 //!
 //! `prose` splits a text into units (headings, lines in lists and tables, sentences) and packs the units into chunks.
 

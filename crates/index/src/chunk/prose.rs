@@ -36,7 +36,7 @@ impl Headings {
     }
 }
 
-/// Splits a text into chunks. `under` contains the headings above the text, and afterwards the headings above its end.
+/// Splits a text into chunks. `under` contains the headings above the text, and is updated with the headings inside it.
 pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, config: &ChunkConfig) -> Vec<Chunk> {
     let units = units(text, config.letters);
     let mut chunks: Vec<Chunk> = Vec::new();
@@ -93,7 +93,7 @@ fn end_of_chunk(units: &[Unit], start: usize, overlap: usize, config: &ChunkConf
     }
 }
 
-/// Number of characters in the paragraph that starts at this unit.
+/// Returns the number of characters in the paragraph that starts at this unit.
 fn paragraph(units: &[Unit], start: usize) -> usize {
     let rest = units[start + 1..].iter().take_while(|unit| !unit.opens);
     units[start].letters + rest.map(|unit| unit.letters).sum::<usize>()

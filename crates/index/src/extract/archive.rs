@@ -171,8 +171,8 @@ pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Resul
     }
 }
 
-/// Returns the bytes of a file in an archive, or of an attachment in a mail. The file's path is exactly `wanted`, or it
-/// is the first path that is displayed as `wanted`.
+/// Returns the bytes of a file in an archive, or of an attachment in a mail. If no path is exactly `wanted`, the first
+/// file whose path is displayed as `wanted` is returned.
 pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limits) -> Result<Vec<u8>, Failure> {
     let missing = || Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) };
     let content = match super::recognise(&bytes, Some(Kind::Eml)) {
@@ -218,7 +218,7 @@ fn unpack(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackE
     let mut bytes = Vec::new();
     let read = content.take(most.min(by_ratio).saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| match file.is_encrypted {
-        // One of 256 wrong passwords passes the check and is only detected by damaged output.
+        // One in 256 wrong passwords passes the check and is only detected by damaged output.
         true => UnpackError::Locked,
         false => UnpackError::Other(format!("it cannot be unpacked ({error})")),
     })?;

@@ -196,7 +196,7 @@ impl<'a> Emitter<'a> {
     pub(super) fn truncated(&self) -> Option<String> {
         let (places, count) = &self.truncated;
         let more = count - places.len();
-        let more = if more > 0 { format!("; and {more} more places") } else { String::new() };
+        let more = if more > 0 { format!("; and {more} more locations") } else { String::new() };
         (*count > 0).then(|| clean::line(&format!("{}{more}", places.join("; ")), 300))
     }
 

@@ -1,5 +1,5 @@
-//! HTML pages as Markdown, EPUB books, which are archives of pages in reading order, and Jupyter notebooks with the
-//! output of each cell.
+//! HTML pages as Markdown, EPUB books (archives of pages in reading order), and Jupyter notebooks with the output of
+//! each cell.
 
 use std::{collections::HashSet, fmt::Write as _};
 

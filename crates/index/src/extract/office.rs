@@ -1,6 +1,6 @@
 //! Word and PowerPoint documents, which one library reads into a common form. Word documents are one text with their
-//! headers and footers, because pages only exist in print. PowerPoint documents are read slide by slide with speaker
-//! notes.
+//! headers and footers, because pages only exist in print layout. PowerPoint documents are read slide by slide with
+//! speaker notes.
 //!
 //! Equations are linearised, so that fractions, powers, roots, sums and matrices keep their meaning. Word's list
 //! numbers are written out: a paragraph stores only its list and level, and the visible number depends on the
@@ -97,7 +97,7 @@ fn failure(error: &OfficeError, kind: Kind) -> Failure {
 /// Converts an error message from the library, which also reports exceeded limits as damage.
 fn failure_from_message(kind: Kind, reason: &str) -> Failure {
     const LIMITS: [(&str, &str, &str); 2] = [
-        ("decompression limit exceeded", "the unpacked size of one of its parts", "64 MiB"),
+        ("decompression limit exceeded", "the unpacked size of a part", "64 MiB"),
         ("package limit exceeded", "the number of its parts", "12,500"),
     ];
     let limit = LIMITS.iter().find(|(words, ..)| reason.contains(words));

@@ -69,7 +69,7 @@ fn open_content(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result
     // Empty cells only fill the row.
     let is_left_out = |cell: &Node| repeated(cell) > MAX_REPEATS && !cell.text().trim().is_empty();
     if content.all("table-cell").into_iter().any(is_left_out) {
-        emitter.leave_out(format!("a table row has the same cell more than {MAX_REPEATS} times"));
+        emitter.leave_out(format!("a table row repeats a cell more than {MAX_REPEATS} times"));
     }
     Ok((package, content))
 }

@@ -208,7 +208,7 @@ impl<B: AsRef<[u8]>> Package<B> {
         Ok(Some(bytes))
     }
 
-    /// Returns the beginning of a file, as far as it is readable.
+    /// Returns the first `bytes` bytes of a file, or fewer if the file is damaged.
     pub(super) fn beginning(&mut self, name: &str, bytes: u64) -> Option<String> {
         let index = self.archive.index_for_name(name)?;
         let mut start = Vec::new();
@@ -218,7 +218,7 @@ impl<B: AsRef<[u8]>> Package<B> {
     }
 
     /// Returns true if any file except those excluded by `but` may contain a tag, or if the files are too large to be
-    /// searched. This takes a tenth of the parsing time.
+    /// searched. The search takes a tenth of the parsing time.
     pub(super) fn may_have_tag(&mut self, tag: &str, but: impl Fn(&str) -> bool) -> bool {
         let mut left = self.max_bytes;
         (0..self.archive.len()).any(|index| {

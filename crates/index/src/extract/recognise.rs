@@ -183,7 +183,7 @@ fn recognise_zip(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             let is_zip = |kind: &Kind| matches!(kind, Docx | Xlsx | Xlsb | Pptx | Ods | Odt | Odp | Epub | Zip);
             let named = named.filter(is_zip);
             return Err(match named {
-                Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
+                Some(kind) => broken(kind, &format!("its parts cannot be listed: {error}")),
                 None => unsupported(None, &format!("it is a damaged ZIP archive ({error})")),
             });
         }
@@ -224,14 +224,14 @@ fn recognise_ole(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         contains(bytes, &name)
     };
     // Attachments embedded in a message contain their own stream names, so the root entries are checked first. The
-    // daemon checks the head of a file without a name. In that case, the directory is not read.
+    // directory is not read if no name is given: the daemon then only checks the head of a file.
     let folder = named.and_then(|_| CfbReader::new(Cursor::new(whole)).ok());
     let is_root = |name: &str| folder.as_ref().is_some_and(|folder| folder.has_root_entry(name));
     let found = CFB_STREAMS.iter().find(|(name, _)| is_root(name));
     match found.or_else(|| CFB_STREAMS.iter().find(|(name, _)| holds(name))) {
         Some((_, Some(kind))) => Ok(*kind),
         Some((_, None)) => Err(Failure::Encrypted(named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx))),
-        None => Err(unsupported(named, "it is an old office file without a document in it")),
+        None => Err(unsupported(named, "it is an Office file before 2007 that contains no document")),
     }
 }
 

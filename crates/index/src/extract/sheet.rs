@@ -205,7 +205,7 @@ fn is_word(text: &str) -> bool {
 /// Maximum number of non-empty cells that are read after the last requested row, to find the end of the sheet. For
 /// larger sheets, the extent declared in the file is used.
 pub(super) const MAX_TRAILING_CELLS: u32 = 100_000;
-/// Maximum number of merged regions. Nobody merges more by hand.
+/// Maximum number of merged regions, far more than a person merges by hand.
 const MAX_MERGED_REGIONS: usize = 10_000;
 
 /// Regions merged over more than one row, by first column. Rows start at 0.

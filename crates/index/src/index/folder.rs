@@ -125,7 +125,7 @@ fn remove_other_versions(root: &Path, own: &Path) {
 const MIN_SEGMENTS: usize = 3;
 /// Number of chunks up to which segments count as the same size.
 const SMALL_SEGMENT: u32 = 1000;
-/// Binary logarithm of the largest size ratio at which segments count as the same size.
+/// Binary logarithm of the maximum size ratio at which segments count as equally large.
 const SAME_SIZE: f64 = 2.0;
 /// Number of chunks above which a segment is no longer merged. A merge loads the texts of a segment into memory, about
 /// 300 bytes per chunk.

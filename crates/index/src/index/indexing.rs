@@ -35,8 +35,8 @@ impl Claim {
     /// If the index cannot be written.
     pub async fn begin(self, title: Option<String>) -> Result<Indexing, IndexError> {
         let Self { queue, id, alone } = self;
-        // Runs in a separate task that is not cancelled with the caller: otherwise the writer would wait for a document
-        // that is never finished.
+        // Runs in a separate task, which is not cancelled with the caller: otherwise the writer could wait for a
+        // document that is never finished.
         let indexing = tokio::spawn(async move {
             let owner = request(&queue, move |writer, reply| drop(reply.send(writer.begin(id, title)))).await?;
             Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })

@@ -54,7 +54,7 @@ pub struct IndexConfig {
     pub most_bytes: u64,
     /// Size of chunks. Documents that are already indexed retain their chunks.
     pub chunks: ChunkConfig,
-    /// Default amount of a document that one read returns.
+    /// Default limits for the part of a document that one read returns.
     pub reading: ReadingLimits,
     /// Clock in seconds since 1970, injected so that tests can let days pass.
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -84,10 +84,10 @@ pub enum IndexError {
     #[error("could not write the search index: the disk is full ({0})")]
     Full(String),
     /// The index was deleted or damaged, and replaced by an empty one.
-    #[error("could not use the search index: its files were deleted or damaged ({0}), and it was rebuilt")]
+    #[error("could not use the search index: its files were deleted or damaged ({0}), so the index was rebuilt")]
     Lost(String),
     /// Another process has locked the index.
-    #[error("could not open the search index: another process writes to it")]
+    #[error("could not open the search index: another process has locked it")]
     Busy,
     /// Index files cannot be read or written.
     #[error("could not use the search index: {0}")]
@@ -110,10 +110,10 @@ impl IndexError {
             Self::Full(_) => "free some disk space and try again",
             Self::Lost(_) => "retry: the documents are indexed again when needed",
             Self::Busy => "stop the other process, or use another folder",
-            Self::Files(_) => "check the permissions of the index folder, or delete it to rebuild it",
+            Self::Files(_) => "check the permissions of the index folder, or delete the folder to rebuild the index",
             Self::Cancelled => "try again",
             Self::Closed => "start the daemon",
-            Self::Internal(_) => "retry; if that does not help, delete the index folder to rebuild it",
+            Self::Internal(_) => "retry; if the error persists, delete the index folder to rebuild the index",
         }
     }
 
@@ -252,7 +252,7 @@ pub struct DocumentId {
 }
 
 impl DocumentId {
-    /// Creates the key for content that version `reading` of readers and chunking reads as `kind`.
+    /// Creates the key for content that is read as `kind` by version `reading` of readers and chunking.
     pub const fn new(content: ContentHash, kind: Kind, reading: u32) -> Self {
         Self { content, kind, reading }
     }

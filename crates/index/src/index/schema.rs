@@ -65,7 +65,7 @@ impl Fields {
 
 /// Registers the tokenizers under the names that the fields use. `gate` is notified of every tokenized chunk.
 pub(crate) fn analyzers(dictionary: &Arc<Dictionary>, gate: &Arc<Gate>) -> TokenizerManager {
-    // Includes the library's default tokenizer, which it requests for fields without text.
+    // Includes the library's default tokenizer, which the library requests for fields without text.
     let manager = TokenizerManager::default();
     let words = Analyzer::Words(Arc::clone(dictionary));
     manager.register("words", TextAnalyzer::from(words.clone()));

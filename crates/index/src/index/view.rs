@@ -37,10 +37,10 @@ pub struct DocumentProperties {
     /// Reason why the text is incomplete, with advice. `None` if the text is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flaw: Option<String>,
-    /// Recognition that was used, if a different recognition may find text on the remaining pages.
+    /// Recognition that was used, if a different recognition may find text on the unread pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recognition: Option<RecognitionStamp>,
-    /// True if reading was cut short by a time or memory limit for the first time. Such a document is read again.
+    /// True if reading was cut short by a time or memory limit for the first time. The document is then read again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retry: bool,
     /// Hash of the path from which the document was read. Another document at the same path replaces this document.

@@ -153,8 +153,7 @@ impl Writer {
     }
 
     /// Returns the next command while complete documents wait for a commit, or `None` if it is time to commit.
-    /// Documents only wait while other documents are open: a commit costs a disk sync, so documents share it if
-    /// possible.
+    /// Documents only wait while other documents are open, in order to share one commit and its disk sync.
     fn next_while_waiting(
         &self,
         since: Instant,
@@ -389,8 +388,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Called after a period without commands. The first call starts merges, and the next one rests. A new command in
-    /// between does not have to wait for the merges.
+    /// Called after a period without commands. The first call starts merges, and the second call waits for them and
+    /// releases the writer. A command that arrives between the two calls does not wait for the merges.
     fn idle(&mut self) {
         let is_busy = self.writer.is_some() && self.batch.open.is_empty();
         if !is_busy || self.is_merged || self.shared.config.in_memory {
@@ -409,11 +408,11 @@ impl Writer {
         if !self.batch.open.is_empty() {
             return;
         }
-        // Done before waiting for merges, because closing may time out while it waits.
+        // Done before waiting for merges, because closing may time out during the wait.
         if let Some(path) = &self.folder.path
             && let Err(error) = self.shared.uses.save(path, |id| self.entries.contains_key(id))
         {
-            tracing::debug!(%error, "could not store when documents were used");
+            tracing::debug!(%error, "could not store the times when documents were last used");
         }
         if !self.orphans.is_empty() && self.writer.is_some() {
             // A failure is logged, and the removal is retried at the next start.

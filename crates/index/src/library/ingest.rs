@@ -155,9 +155,9 @@ impl Ingester<'_> {
         Ok(resolved.to_finds(self.index, answer, report, query, self.failures))
     }
 
-    /// Indexes missing or outdated documents. Documents that can be read directly come first and documents that need
-    /// recognition second, so that none waits for a scan. A document that fails is reported with a reason and does not
-    /// affect the others. An index error fails the whole call. No document is started after `begin_by`.
+    /// Indexes missing or outdated documents. Documents that need recognition come last, so that other documents do not
+    /// wait for a scan. A document that fails is reported with a reason and does not affect the others. An index error
+    /// fails the whole call. No document is started after `begin_by`.
     pub(super) async fn ingest_all(
         &self,
         resolved: &ResolvedDocuments,
@@ -251,7 +251,7 @@ impl Ingester<'_> {
         };
         let hash = known.inner.as_deref().map_or(hash, |path| hash.within(path));
         let is_same = known.id.content == hash;
-        Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it changed while it was read".to_owned())))
+        Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it changed while being read".to_owned())))
     }
 
     async fn read(
@@ -322,7 +322,8 @@ async fn run_until<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) 
     }
 }
 
-/// Records the recognition that did not reach a page. A timeout is recorded with its run, so that a later run retries.
+/// Records the recognition that left a page unread. A timeout is recorded with the current daemon run, so that a later
+/// run retries.
 fn record_unread(known: &mut Option<RecognitionStamp>, reason: UnreadReason, now: &RecognitionStamp) {
     if reason == UnreadReason::Undrawn {
         return;

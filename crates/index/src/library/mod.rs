@@ -100,8 +100,8 @@ impl Library {
         let letters = letter_limits.into_iter().max().unwrap_or(0).saturating_add(before);
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
-        // Archives are read as a listing of their files, each of which is a separate document. The last page only
-        // applies to PDFs, with the default page count if the caller specifies none.
+        // Archives are read as a listing of their files, each of which is a separate document. `last` only applies to
+        // PDFs, so the default is the page count for documents with pages.
         let count = range.count.unwrap_or(limits.pages.parts).max(1);
         let last = Some(range.first.max(1).saturating_add(count - 1));
         let wanted = WantedParts { named, first: range.first, last, window, listing: true, inner, password };

@@ -36,7 +36,7 @@ impl Reader {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         self.last = Some(part.place.clone());
         self.seen = match part.place {
-            // Pages before the first requested page may be missing, and so may chart sheets.
+            // Not counted, because chart sheets and pages before the first requested page may be missing.
             DocumentPlace::Page(number)
             | DocumentPlace::ScannedPage(number)
             | DocumentPlace::Section { number, .. }

@@ -95,7 +95,9 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> R
             }
             if Instant::now() >= stop.deadline {
                 answer.complete = false;
-                answer.notes.push(format!("stopped after {read} of {} chunks: it took too long", candidates.len()));
+                answer
+                    .notes
+                    .push(format!("stopped after {read} of {} chunks: the search took too long", candidates.len()));
                 break;
             }
         }

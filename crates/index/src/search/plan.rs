@@ -155,8 +155,8 @@ const CORRECTION_WEIGHT: f32 = 0.8;
 const MAX_TYPO_CHUNKS: u64 = 3;
 /// Minimum length of a possible typo. Shorter words are not corrected.
 const MIN_TYPO_LETTERS: usize = 4;
-/// First term in scripts without spaces. Typos are not looked up beyond it, since each of those terms differs by one
-/// character from many others.
+/// First term in scripts without spaces. This term and later ones are not considered as corrections, since each of them
+/// differs by one character from many others.
 const FIRST_UNSPACED_TERM: &str = "\u{2e80}";
 /// Maximum number of corrections for one word.
 const MAX_CORRECTIONS: usize = 8;

@@ -26,7 +26,8 @@ use crate::{
 /// Maximum number of words in a query that is also searched as one exact phrase. Longer queries are mostly questions,
 /// which occur in no text.
 const MAX_PHRASE_WORDS: usize = 10;
-/// Number of chunks that are examined per hit: several chunks on one page count as one hit if there are others.
+/// Number of chunks that are examined per hit, so that chunks on other pages can be preferred to further chunks on the
+/// same page.
 const CHUNKS_PER_HIT: usize = 3;
 
 /// Returns the chunks that match the most words.
@@ -51,8 +52,8 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * CHUNKS_PER_HIT)?;
     answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &corrections))?;
     answer.is_loose = is_loose;
-    // With several words, nearly every chunk contains one of them, so the number of matches only means something if
-    // each match contains all words.
+    // With several words, nearly every chunk contains one of them, so the number of matches is only meaningful if each
+    // match contains all words.
     let has_all = parsed.units.len() == 1 || has_phrase(&parsed);
     answer.more = has_all && !is_loose && candidates.len() > answer.hits.len();
     Ok(answer)

@@ -30,7 +30,7 @@ pub fn run_worker(arguments: &[OsString]) -> ExitCode {
         let recognition = std::mem::take(&mut job.recognition);
         let threads = recognition.budget().map_or(1, |budget| u32::try_from(budget.threads).unwrap_or(1));
         let scanner = extract::Scanner::new(recognition);
-        // The limit is wall-clock time. Several threads use processor time faster.
+        // The job limits wall-clock time, the process processor time, which several threads consume faster.
         let limits = Limits { time: job.limits.time.saturating_mul(threads), ..job.limits };
         run_confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
     })
@@ -102,7 +102,7 @@ pub(crate) fn read_all(mut file: File, limits: &Limits) -> Result<Vec<u8>, Failu
     // The file may grow during the read, so its reported size is only a hint.
     (&mut file).take(most).read_to_end(&mut bytes).map_err(|error| match error.kind() {
         io::ErrorKind::OutOfMemory => no_memory(),
-        _ => Failure::Worker(format!("its bytes could not be read: {error}")),
+        _ => Failure::Worker(format!("its content could not be read: {error}")),
     })?;
     if bytes.len() as u64 > limits.bytes_in {
         return Err(Failure::too_large("its size", limits.bytes_in));

@@ -40,9 +40,9 @@ pub struct Extractor {
     program: PathBuf,
     limits: Limits,
     recognition: Option<RecognitionConfig>,
-    /// Permits for workers that read. Limited because a worker may use much memory. `recognising` limits the workers
-    /// that run OCR.
+    /// Permits for workers that read, limited because a worker may use much memory.
     reading: Arc<Semaphore>,
+    /// Permits for workers that run OCR.
     recognising: Arc<Semaphore>,
 }
 
@@ -300,7 +300,7 @@ impl Extraction {
                 &self.limits,
             ),
             Ok(Err(error)) => Failure::Worker(format!("its reader was lost: {error}")),
-            Err(_) => Failure::Worker("its reader hangs".to_owned()),
+            Err(_) => Failure::Worker("its reader stopped sending but did not exit".to_owned()),
         }
     }
 }
@@ -324,8 +324,8 @@ async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, S
         Ok(_) => serde_json::from_slice(&frame).map(Some).map_err(|error| invalid(error.to_string())),
         Err(error) => match error.kind() {
             io::ErrorKind::UnexpectedEof => Ok(None),
-            io::ErrorKind::InvalidData => Err(invalid(format!("{} bytes at once", u32::from_le_bytes(length)))),
-            _ => Err(format!("cannot read from its reader: {error}")),
+            io::ErrorKind::InvalidData => Err(invalid(format!("a frame of {} bytes", u32::from_le_bytes(length)))),
+            _ => Err(format!("could not receive data from its reader: {error}")),
         },
     }
 }
@@ -341,18 +341,18 @@ impl Checks {
     fn check(&mut self, piece: Piece, limits: &Limits) -> Result<Piece, Failure> {
         let invalid = |reason: &str| Err(Failure::Worker(format!("its reader returned invalid data: {reason}")));
         match piece {
-            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => invalid("a second start"),
+            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => invalid("a second head"),
             Piece::Head(head) => Ok(Piece::Head(clean::head(head))),
-            Piece::Part(_) if !self.has_head => invalid("a part before the start"),
+            Piece::Part(_) if !self.has_head => invalid("a part before the head"),
             Piece::Part(part) => {
                 let part = clean::part(part);
                 if !clean::is_valid(&part) {
-                    return invalid("an invalid place");
+                    return invalid("an invalid location");
                 }
                 self.tally.take(&part, limits)?;
                 Ok(Piece::Part(part))
             }
-            Piece::End { .. } if !self.has_head => invalid("an end before the start"),
+            Piece::End { .. } if !self.has_head => invalid("an end before the head"),
             Piece::End { .. } => Ok(Piece::End { parts: self.tally.parts }),
         }
     }

@@ -30,7 +30,7 @@ async fn replaced_document_leaves_nothing_in_the_index() {
     assert_eq!(indexed(&test_library).await, 1);
     test_library.search(vec![named(&fixture("table.pdf"), "table.pdf")], "prices").await;
     assert_eq!(indexed(&test_library).await, 2);
-    // The path belonged to another document, also after a restart.
+    // The path of the replaced document is still known after a restart.
     let test_library = test_library.reopened(extractor(Limits::default())).await;
     let path = |name: &str| test_library.folder.path().join(name);
     fs::copy(fixture("table.pdf"), path("report.pdf")).unwrap();

@@ -75,7 +75,7 @@ async fn office_2007_encryption_is_supported() {
     assert!(read("secret").await.unwrap().parts[0].text.contains("Doors are closed at ten"));
 }
 
-/// A fixture with another parameter of its encryption. The new one is padded with spaces to the length of the old one.
+/// Returns a fixture with another encryption parameter, padded with spaces to the length of the old parameter.
 fn with_parameter(name: &str, old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut bytes = fixture_bytes(name);
     let at = bytes.windows(old.len()).position(|window| window == old).unwrap();
@@ -89,7 +89,7 @@ async fn hostile_encryption_parameters_are_rejected() {
     const ROUNDS: &[u8] = b"spinCount=\"100000\" saltSize=\"16\"";
     const KEY_BITS: &[u8] = b"blockSize=\"16\" keyBits=\"256\"";
     const SALT: &[u8] = b"saltValue=\"7gIIiyOLCikAOnPUxfy+sQ==\"";
-    // Of Office 2007: the cipher, the hash and the length of the key.
+    // Cipher, hash and key length in the encryption header of Office 2007.
     const CIPHER: &[u8] = b"\x0e\x66\0\0\x04\x80\0\0\x80\0\0\0";
     let test_library = TestLibrary::new();
     let harmless = with_parameter("password.xlsx", ROUNDS, b"spinCount=\"100000\"");
@@ -108,7 +108,7 @@ async fn hostile_encryption_parameters_are_rejected() {
         (SALT, b"saltValue=\"\"", unknown),
     ];
     let agile = rows.map(|row| ("password.xlsx", row));
-    // The first row has the size of the header, the last one that of the salt.
+    // The first row changes the size of the header, the last row the size of the salt.
     let rows: [(&[u8], &[u8], &str); 5] = [
         (b"\x24\0\0\0\xa4\0\0\0", b"\x24\0\0\0\xff\xff\xff\xff", unknown),
         (CIPHER, b"\x01\x68\0\0\x04\x80\0\0\x80\0\0\0", unknown),

@@ -71,9 +71,9 @@ async fn invalid_worker_output_is_rejected() {
     check(Kind::Xlsx, "Worker", "without a result").await;
     check(Kind::Xls, "Broken", "SIGSEGV").await;
     check(Kind::Ods, "OutOfMemory", "MiB").await;
-    check(Kind::Pptx, "Worker", "before the start").await;
+    check(Kind::Pptx, "Worker", "before the head").await;
     check(Kind::Csv, "Worker", "invalid data").await;
-    check(Kind::Html, "Worker", "an invalid place").await;
+    check(Kind::Html, "Worker", "an invalid location").await;
     check(Kind::Odt, "Worker", "its reader was killed").await;
     check(Kind::Plain, "TooLarge", "its text exceeds 10000 bytes").await;
     let (document, failure) = read_with_fake_worker(Kind::Markdown, Limits::default()).await;

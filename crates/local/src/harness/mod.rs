@@ -1,9 +1,9 @@
 //! Decides how to answer a request, so that the model is only used for free text.
 //!
-//! A model with 135 million parameters makes something up when asked who it is or what a project does. Therefore,
-//! everything that can be answered without the model is: by fixed texts in ten languages, or by tools whose results are
-//! shown verbatim. For all other requests, the answer is that the model is too small, with instructions to connect a
-//! larger one.
+//! A model with 135 million parameters makes something up when asked who it is or what a project does. Therefore, most
+//! requests are answered without the model: by fixed texts in ten languages, or by tools whose results are shown
+//! verbatim. For requests that are neither of these nor for free text, the answer is that the model is too small, with
+//! instructions to connect a larger one.
 //!
 //! - [`phrases`]: the table `phrases.txt` of questions and texts, and matching requests with it.
 //! - [`request_kind`]: classification of a request. [`calculator`]: exact arithmetic.

@@ -131,8 +131,9 @@ fn is_vertical(letters: &[Letter]) -> bool {
     beside * 4 < wide.len()
 }
 
-/// Corrects the positions of letters from one glyph, which are assigned from left to right in any script. Some programs
-/// store such letters in visual order, recognisable by an alef before the lam that it is joined with.
+/// Corrects the positions of letters from one glyph, because they are assigned from left to right in any script. Some
+/// programs store letters in visual order, recognisable by an alef before the lam that it is joined with. Such letters
+/// stay unchanged.
 pub(super) fn restore_glyph_order(letters: &mut [Letter]) {
     let is_seen = matches!(letters, [one, other] if other.letter == '\u{644}' && one.letter != '\u{644}');
     if letters.len() < 2 || is_seen {
@@ -262,7 +263,7 @@ fn end_of_right(letters: &[char], start: usize) -> usize {
 
 const BRACKETS: [char; 10] = ['(', ')', '[', ']', '{', '}', '<', '>', '«', '»'];
 
-/// Mirrors brackets between right-to-left words, which are stored as they are displayed.
+/// Mirrors brackets outside left-to-right runs, because these brackets are stored as they are displayed.
 fn mirror_outside_of_left(letters: &mut [char]) {
     let mut at = 0;
     while at < letters.len() {

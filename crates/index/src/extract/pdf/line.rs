@@ -78,7 +78,7 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     rows.into_iter().map(|(_, _, row)| row).collect()
 }
 
-/// Returns the maximum distance between a character and a line of different sizes. Much smaller characters get a
+/// Returns the maximum distance between a character and a line of a different size. Much smaller characters get a
 /// separate line.
 fn max_baseline_offset(one: f32, other: f32) -> f32 {
     const MUCH: f32 = 2.5;
@@ -476,7 +476,7 @@ pub(super) mod tests {
         check(set("oﬃce ﬂoor", 0.0, 0.0, 10.0), &["office floor"]);
         // Trailing spaces of the previous cell.
         check([set("      ", 1.0, 0.0, 10.0), set("3/2016", 0.0, 0.0, 10.0)].concat(), &["3/2016"]);
-        // Chinese text only has stored spaces.
+        // In Chinese text, only stored spaces count.
         check([set("港口", 0.0, 0.0, 10.0), set("管理", 23.0, 0.0, 10.0)].concat(), &["港口管理"]);
         check(set("港口 PDF 文件", 0.0, 0.0, 10.0), &["港口 PDF 文件"]);
         check(set("第一章 总则", 0.0, 0.0, 10.0), &["第一章 总则"]);

@@ -2,8 +2,8 @@
 //! Pure.
 //!
 //! A gutter is a gap at the same position in many lines. Lines that cross a gutter, such as a title above two columns,
-//! keep their position. Table cells also have aligned gaps, so a gutter only counts between what looks like running
-//! text.
+//! keep their position. Table cells also have aligned gaps, so a gap only counts as a gutter if both sides look like
+//! running text.
 
 use super::line::{Piece, Rows, is_wide, rows};
 

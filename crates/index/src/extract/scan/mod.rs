@@ -33,7 +33,7 @@ pub(super) struct RecognisedText {
 type RecognitionResult = Result<Result<RecognisedText, UnreadReason>, Failure>;
 
 /// Description of a page with more text than the limit.
-pub(super) const MORE_TEXT: &str = "more text than is recognised on one page (5000 lines)";
+pub(super) const MORE_TEXT: &str = "more text than the limit for one page (5000 lines)";
 
 /// Reads an image, page by page if it has several.
 pub(super) fn picture(mut bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {

@@ -108,7 +108,7 @@ async fn until_merged(folder: &std::path::Path, few: usize, chunks: u64) {
     assert!(waited.is_ok(), "{:?}", segments(folder));
 }
 
-/// Every document added separately is a segment, and a search looks into each segment.
+/// Every separately added document is a segment, and a search reads each segment.
 #[tokio::test]
 async fn rest_merges_segments_and_purges_removed_documents() {
     let test_index = TestIndex::with(|config| config.rest_after = std::time::Duration::ZERO).await;
