@@ -36,7 +36,7 @@ struct AgentsFile {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AgentLayer {
-    /// Other systems write both fields. Here, only the key of the map is used.
+    /// Other systems write the next two fields. Here, only the key of the map is used.
     #[serde(rename = "id")]
     _id: Option<String>,
     #[serde(rename = "name")]

@@ -364,7 +364,7 @@ impl ModelTest {
         }
     }
 
-    /// Learnt changes about a topic, as text.
+    /// Request changes learnt about a topic, as text.
     fn learnt(&self, topic: ChangeTopic) -> String {
         let learnt = self.probed.model.learnt().into_iter().filter(|change| change.topic == topic);
         learnt.map(|change| change.words).collect::<Vec<_>>().join("; ")

@@ -83,7 +83,7 @@ impl ReplayRun<'_> {
 
     fn start(&self, turn: &RecordedTurn) -> StartTurn {
         let start = turn.start.clone();
-        // A live model is the configured model.
+        // With a live model, the turn uses the configured model, not the recorded one.
         let options = match self.options.play {
             Play::LiveModel => TurnOptions { model: None, slot: None, ..start.options },
             Play::Learn | Play::Strict | Play::LiveTools => start.options,

@@ -1,5 +1,5 @@
-//! Finds paths outside the listed ones that a command reads: compilers and interpreters that its variables name or that
-//! container images include, and the repositories of linked worktrees and submodules.
+//! Finds unlisted paths that a command reads: compilers and interpreters that its variables name or that container
+//! images include, and the repositories of linked worktrees and submodules.
 //!
 //! A variable can contain any path, and a `.git` file may come from someone else. So a folder is only treated as a
 //! toolchain if it looks like one, and as a repository only if it refers back to the tree. Neither may contain the home

@@ -220,7 +220,7 @@ impl Gateway {
         let (mut from_client, mut to_client) = tokio::io::split(client);
         tokio::select! {
             copied = tokio::io::copy(&mut server, &mut to_client) => copied.map(drop)?,
-            // More input would be another request, to any host: the connection is closed.
+            // More input would be another request, possibly to another host, so the connection is closed.
             _ = from_client.read_u8() => {}
         }
         to_client.shutdown().await

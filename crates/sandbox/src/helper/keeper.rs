@@ -71,7 +71,7 @@ struct Keeper<'a> {
     socket: &'a UnixStream,
     signals: SignalFd,
     child: Pid,
-    /// True if all processes that we can see are ours to kill.
+    /// True if all visible processes belong to the command, so that all of them may be killed.
     is_isolated: bool,
     /// Exit code or signal of the command, once it has ended.
     ended: Option<(Option<i32>, Option<i32>)>,
@@ -188,7 +188,7 @@ fn children() -> Vec<Pid> {
     numbers.filter(is_ours).map(Pid::from_raw).collect()
 }
 
-/// Opens the only way out of this network, and passes it to the daemon.
+/// Opens the listener that is the only way out of this network, and passes it to the daemon.
 pub(super) fn open(socket: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open a private network"))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("connect to the proxy"))?;

@@ -173,7 +173,7 @@ fn harden() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Forks this process, which has a single thread, so that the child may call anything that the parent may.
+/// Forks this process. It has a single thread, so the child may call the same functions as the parent.
 #[allow(unsafe_code, reason = "forking is unsafe only with other threads")]
 fn fork_alone() -> Step<ForkResult> {
     // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts any, and nothing here starts one.

@@ -1,4 +1,4 @@
-//! Programs that run without a question: started in the sandbox, connected by pipes, for as long as their handle lives.
+//! Programs that run without approval: started in the sandbox, connected by pipes, for as long as their handle lives.
 
 use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, sync::Arc};
 

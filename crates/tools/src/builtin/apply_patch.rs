@@ -259,7 +259,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Converts hunks to edits. Hunks that do not fit are recorded, as far as the file may be quoted.
+    /// Converts hunks to edits. Hunks that do not fit are recorded, in detail only if the file may be quoted.
     fn edits(&mut self, path: &ToolPath, document: &Document, hunks: &[Hunk]) -> Option<patch::Edits> {
         match patch::apply(document.text(), hunks) {
             Ok(edits) => return Some(edits),

@@ -111,7 +111,7 @@ struct Search {
     next: usize,
     /// Number of documents that remain after `documents`.
     beyond: usize,
-    /// Number of documents that the rules do not allow to be read without asking.
+    /// Number of documents that require approval to be read.
     withheld: usize,
     /// Reason why there may be more documents.
     cut: Option<&'static str>,
