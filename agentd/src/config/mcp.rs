@@ -282,7 +282,7 @@ impl Server {
             (Some(_), Some(_), None) => {
                 return Err(invalid(
                     "has a `client_secret` but no `issuer`",
-                    "set `issuer: https://…` in `oauth` to where agentd is registered: the secret is sent only there",
+                    "set `issuer: https://…` in `oauth` to the server that registered agentd: the secret is sent only there",
                 ));
             }
             (Some(id), secret, issuer) => Some(OAuthClient { id, secret: secret.clone(), issuer: issuer.clone() }),

@@ -270,7 +270,7 @@ impl ModelTest {
         self.long_answer = Some(answer);
         if read == 0 {
             return if recalls_start {
-                ok(format!("the start of about {tokens} tokens was recalled; the server reports no token counts"))
+                ok(format!("the start of about {tokens} tokens was recalled, but the server reports no token counts"))
             } else {
                 warn("the start was not recalled, and the server reports no token counts", WINDOW_HINT)
             };

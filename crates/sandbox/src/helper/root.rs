@@ -153,7 +153,7 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     let own_user = !(user.is_root() && unshare(own).is_ok());
     if own_user {
         unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("create namespaces"))?;
-        fs::write("/proc/self/setgroups", "deny").map_err(step("fix the groups"))?;
+        fs::write("/proc/self/setgroups", "deny").map_err(step("deny changes to the groups"))?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(step("map the user"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(step("map the group"))?;
     }

@@ -79,7 +79,7 @@ pub enum RunError {
     #[error("could not start the command: {0}")]
     Io(#[from] io::Error),
     /// The sandbox could not confine the command, and refused it.
-    #[error("the sandbox did not let the command run: {0}")]
+    #[error("the sandbox refused to run the command: {0}")]
     Refused(String),
 }
 
@@ -125,7 +125,7 @@ pub async fn run(
 ) -> Result<FinishedCommand, RunError> {
     let Some(sandbox) = sandbox.filter(|sandbox| sandbox.is_on()) else {
         if script.confinement == Confinement::ReadOnly {
-            let reason = "this system cannot make its folders read-only";
+            let reason = "this system cannot make the command's folders read-only";
             return Err(RunError::Refused(reason.to_owned()));
         }
         return Ok(run_unconfined(script, cancel).await?);

@@ -271,7 +271,7 @@ fn file(head: Head, hunks: Vec<Hunk>, lines: &Lines<'_>) -> Result<FilePatch, Fa
     }
     if !moves && hunks.is_empty() {
         let what = if head.mode_changes { "only changes permissions, which apply_patch keeps" } else { "has no hunks" };
-        return Err(Failure::arguments(format!("the patch of {old} {what}; nothing was changed")));
+        return Err(Failure::arguments(format!("the patch for {old} {what}; nothing was changed")));
     }
     Ok(FilePatch { path: old, change: Change::Update { hunks, moved_to: moves.then_some(new) } })
 }
