@@ -95,7 +95,7 @@ pub struct Parts {
     pub player: Arc<Player>,
     /// Removes unused data as configured.
     pub retention: Arc<Retention>,
-    /// Warnings about settings that have no effect.
+    /// Warnings about settings that have no effect and about exposed key files.
     pub notes: Vec<String>,
 }
 

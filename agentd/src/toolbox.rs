@@ -54,8 +54,8 @@ struct ConfiguredCatalogue {
 }
 
 impl DaemonTools {
-    /// Creates the toolbox. It offers neither the tools in `idle`, which cannot work in this run, nor the tools in
-    /// `now`, which currently cannot work. Names in `builtin` never occur in `pool`, and names in either never occur in
+    /// Creates the toolbox. It offers neither the tools in `idle`, which cannot work in this run, nor those in
+    /// `now`, which currently cannot. Names in `builtin` never occur in `pool`, and names in either never occur in
     /// `servers`.
     pub fn new(
         builtin: Arc<dyn Toolbox>,

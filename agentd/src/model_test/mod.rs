@@ -111,7 +111,7 @@ impl ModelTest {
     /// Prepares a test without sending a request.
     pub(crate) fn new(probed: ProbedModel) -> Self {
         let model = &probed.model;
-        // A smaller window detected earlier is ignored.
+        // A window that was detected by a refusal or a silent cut is ignored.
         let window = match model.info().window_source {
             WindowSource::Refusal | WindowSource::Cut => u64::MAX,
             WindowSource::Default | WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server => {

@@ -61,7 +61,7 @@ pub(super) fn find(
         let parts = parts.iter().filter_map(|part| folder.join(part).canonicalize().ok());
         let parts: Vec<PathBuf> = parts.filter(|part| bounds.allow(part) && !bounds.lists(part)).collect();
         if !parts.is_empty() {
-            // A listed file is itself searched.
+            // Listed files are always searched for keys. In a listed folder, only settings and likely key files are.
             found.searched.extend(parts.iter().filter(|part| part.is_file()).chain([&folder]).cloned());
         }
         found.read.extend(parts);

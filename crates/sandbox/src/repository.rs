@@ -18,19 +18,19 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of bytes read from a file that names a folder.
 const MAX_POINTER: u64 = 16 * 1024;
 
-/// Main worktree and its repository, by real paths.
+/// Git tree that contains a project, and its repository, by real paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repository {
-    /// Top folder of the worktree.
+    /// Top folder of the tree.
     pub top: PathBuf,
-    /// Folder that contains the worktree's HEAD and index.
+    /// Folder that contains the tree's HEAD and index.
     pub git_dir: PathBuf,
     /// The folder with branches and objects, which all worktrees share.
     pub common: PathBuf,
 }
 
 impl Repository {
-    /// Returns true if the main worktree exists, and not only its repository.
+    /// Returns true if the tree exists, and not only its repository.
     pub fn is_whole(&self) -> bool {
         self.top.is_dir() && self.git_dir.join("HEAD").is_file()
     }
@@ -134,7 +134,7 @@ pub fn pointer(path: &Path) -> Option<String> {
     Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The repository of a submodule in the main worktree, if it has one.
+/// The repository of the submodule in this folder, if it has one.
 pub fn of_submodule(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
     if git.symlink_metadata().ok()?.is_dir() { git.canonicalize().ok() } else { named(folder) }

@@ -280,7 +280,7 @@ const NO_OPS: [(&[&str], &[&str], IsNoOp); 15] = [
     (&["grep", "find_files", "list_workspace_files"], &["recursive"], IS_TRUE),
 ];
 
-/// Number of replacements. It has an effect unless all occurrences are to be replaced.
+/// Number of replacements. The number 1 has no effect, unless all occurrences are to be replaced.
 const REPLACEMENTS: &str = "expected_replacements";
 
 /// Returns true if an argument asks for nothing but the tool's usual behaviour.
