@@ -145,7 +145,7 @@ fn check_complete(card: &AgentCard) -> Result<(), ConfigError> {
     if card.description.is_empty() {
         return refuse(
             "the agent has no description",
-            "describe its purpose in one sentence; other agents choose it by this",
+            "describe its purpose in one sentence, by which other agents choose it",
         );
     }
     if card.prompt.is_empty() {

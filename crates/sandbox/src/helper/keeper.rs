@@ -191,7 +191,8 @@ fn children() -> Vec<Pid> {
 /// Opens the listener that is the only way out of this network, and passes it to the daemon.
 pub(super) fn open(socket: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open a private network"))?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("connect to the proxy"))?;
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("open the port of the proxy"))?;
     let descriptors = [listener.as_raw_fd()];
     let controls = [ControlMessage::ScmRights(&descriptors)];
     let message = [SOCKET_MARK];
