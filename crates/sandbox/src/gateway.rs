@@ -2,7 +2,7 @@
 //!
 //! The helper creates a private network with a single address and listens there. It passes the listening socket to the
 //! daemon, which accepts connections and connects to the listed hosts. So no datagram, name lookup or other connection
-//! leaves the network, whatever the program does. The proxy lives as long as the program.
+//! of the program leaves the network. The proxy lives as long as the program.
 //!
 //! The proxy supports `CONNECT`, for TLS, and `GET` and `HEAD` with absolute URLs, one request per connection. Anything
 //! that follows on the same connection is never passed on, since it might be meant for another host.

@@ -1,4 +1,4 @@
-//! The sandbox for commands. The kernel enforces what a command may reach, whatever the command is.
+//! The sandbox for commands. The kernel enforces what a command may reach, regardless of the command.
 //!
 //! The daemon does not start a command itself. It starts its own executable again as a *helper*, a process with one
 //! thread and nothing from the daemon's memory, which confines itself and then executes the command. The daemon's end

@@ -111,7 +111,7 @@ impl AccessPaths {
         }
     }
 
-    /// Makes paths in the user's writable folders read-only if programs run or obey them unasked.
+    /// Makes paths in the user's writable folders read-only if programs run or obey them by themselves.
     fn guard(&mut self, workspace: &Workspace, guarded: &[PathBuf]) {
         // An added folder at a hidden path, such as `~/.config` or `.github`, is closed as a whole.
         let is_hidden =

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use agentd_core::ports::SecretFile;
 
-/// Folders that only contain secrets, wherever they are.
+/// Folders that only contain secrets, in any location.
 const FOLDERS: &[&str] = &[
     ".aws",
     ".azure",
@@ -19,7 +19,7 @@ const FOLDERS: &[&str] = &[
     ".thunderbird",
 ];
 
-/// Files that only contain secrets, wherever they are.
+/// Files that only contain secrets, in any location.
 const FILES: &[&str] = &[
     ".boto",
     ".dockercfg",

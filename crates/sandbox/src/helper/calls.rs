@@ -31,7 +31,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Missing in libc. The number is the same on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// Blocked with `EPERM`, whatever their arguments: these calls inspect or change other processes, mounts, keys, the
+/// Blocked with `EPERM`, regardless of the arguments: these calls inspect or change other processes, mounts, keys, the
 /// kernel, or the host.
 const FORBIDDEN: &[i64] = &[
     libc::SYS_acct,
@@ -159,7 +159,7 @@ const CHANGES_BY_ARCH: &[i64] =
 #[cfg(not(target_arch = "x86_64"))]
 const CHANGES_BY_ARCH: &[i64] = &[];
 
-/// Rules that match a call whatever its arguments.
+/// Rules that match a call regardless of its arguments.
 fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
     calls.into_iter().map(|call| (*call, Vec::new())).collect()
 }
@@ -435,7 +435,7 @@ pub(super) fn drop_capabilities(allowed: &[u64]) {
     }
 }
 
-/// Prevents the command from inheriting any descriptor above standard error, whatever its origin.
+/// Prevents the command from inheriting any descriptor above standard error, regardless of its origin.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn close_on_exec() {
     const FIRST: libc::c_uint = 3;

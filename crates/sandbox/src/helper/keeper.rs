@@ -35,7 +35,7 @@ const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
 /// Time limit for killed children to end. Only a hung disk takes longer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit if children are killed one by one, and new ones may be forked meanwhile.
+/// Time limit if children are killed one by one, while new ones may be forked.
 const SLOW_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end and reports the outcome.

@@ -263,7 +263,7 @@ async fn helper_policy_is_hidden_from_commands() {
 
 #[test]
 fn escapes_are_blocked_for_unprivileged_users() {
-    // Run as root, the test repeats itself as the user `nobody`, because the kernel treats the two differently.
+    // If run as root, the test runs again as the user `nobody`, because the kernel treats the two users differently.
     const NOBODY: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {
         return;
