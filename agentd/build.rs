@@ -18,9 +18,9 @@ const SKIPPED_NAMES: [&str; 4] = ["__pycache__", ".pytest_cache", ".venv", ".DS_
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Every pointer to code or text in the program's constants is a relocation of 24 bytes, which is read at the start
-    // and stays in memory. Packed relocations are two orders of magnitude smaller, which saves a sixteenth of the
-    // memory at rest.
+    // Every pointer to code or text in the program's constants has a relocation entry of 24 bytes. The entries are read
+    // at startup and stay in memory. Packed relocations are two orders of magnitude smaller, which saves a sixteenth of
+    // the idle memory.
     if is_native() && glibc().is_some_and(|version| version >= PACKS_RELOCATIONS) {
         println!("cargo::rustc-link-arg-bin=agentd=-Wl,-z,pack-relative-relocs");
     }

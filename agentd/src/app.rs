@@ -93,7 +93,7 @@ pub async fn run(
     let closing = CancellationToken::new();
     let router = rpc::router(info, control.clone(), closing.clone())
         .await
-        .map_err(|error| Failure::broken("could not describe the services").with_source(error))?;
+        .map_err(|error| Failure::broken("could not load the descriptions of the services").with_source(error))?;
     let mut server: Server = tokio::spawn(rpc::serve(router, incoming, closing.clone(), CLOSING_GRACE));
 
     supervisor.ready();
@@ -165,7 +165,7 @@ async fn log_lost_sessions(health: Arc<Health>) {
 /// Finishes removals that an earlier run left incomplete. Runs in the background, as there may be many files.
 async fn finish_removals(engine: Engine) {
     if let Err(error) = engine.settle_worktrees().await {
-        tracing::warn!(hint = error.hint(), "could not settle the worktrees of the last run: {error}");
+        tracing::warn!(hint = error.hint(), "could not clean up the worktrees of the last run: {error}");
     }
     if let Err(error) = engine.finish_removals().await {
         tracing::warn!(hint = error.hint(), "could not remove the files of deleted sessions: {error}");

@@ -95,7 +95,7 @@ pub struct Parts {
     pub player: Arc<Player>,
     /// Removes unused data as configured.
     pub retention: Arc<Retention>,
-    /// Warnings about settings that have no effect.
+    /// Warnings about settings that have no effect and about exposed key files.
     pub notes: Vec<String>,
 }
 
@@ -167,8 +167,8 @@ pub async fn assemble(
         folder: paths.data.join("replays"),
         models: models.clone(),
         toolbox: toolbox.clone(),
-        // With skills and projects as in sessions. Personal memories and drafts are omitted: a recording from another
-        // host could not contain them.
+        // Skills and projects are available as in sessions. Personal memories and drafts are omitted: a recording from
+        // another host could not contain them.
         workspaces: Box::new(move |base| folders(base.to_owned(), None)),
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),

@@ -278,7 +278,7 @@ fn sources(config: &Config) -> Vec<String> {
     std::iter::once("built-in".to_owned()).chain(files).collect()
 }
 
-/// Warnings about changed settings that take effect only at the next start.
+/// Warnings after a reload: broken MCP servers, exposed key files, and changed settings that require a restart.
 fn restart_notes(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|problem| problem.replace('\n', "; ")).collect();
     notes.extend(config::layers::exposed(&new.files));

@@ -134,7 +134,7 @@ fn stuck_sessions(sessions: u64) -> Finding {
         if sessions == 1 { "1 deleted session is".to_owned() } else { format!("{sessions} deleted sessions are") };
     failure(
         "journal",
-        format!("{subject} still in agentd.db: the damaged part cannot be overwritten; they are not listed anywhere"),
+        format!("{subject} still in agentd.db, but not listed anywhere: the damaged part cannot be overwritten"),
         "the next start retries; see docs/operations.md to rebuild the journal from what can be read",
     )
 }

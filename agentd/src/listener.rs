@@ -270,7 +270,7 @@ async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(IncomingConn
             }
         }
     }
-    Err(last.unwrap_or_else(|| Failure::broken("no path for a socket")))
+    Err(last.unwrap_or_else(|| Failure::broken("there is no path for a socket")))
 }
 
 async fn bind(path: &Path) -> Result<(IncomingConnections, BoundSocket), Failure> {

@@ -146,7 +146,7 @@ fn create_locked(path: &Path, socket: Option<&Path>) -> io::Result<File> {
 /// paths.
 fn name_holder(lock: &File) {
     if let Err(error) = lock_file::hold(lock) {
-        tracing::warn!("could not write the daemon's pid into the lock file: {error}");
+        tracing::warn!("clients cannot read the daemon's pid from the kernel: {error}");
     }
 }
 

@@ -54,8 +54,9 @@ struct ConfiguredCatalogue {
 }
 
 impl DaemonTools {
-    /// Creates the toolbox. Tools in `idle` cannot work in this run, and tools in `now` currently cannot work; neither
-    /// are offered. Names in `builtin` never occur in `pool`, and names in either never occur in `servers`.
+    /// Creates the toolbox. It offers neither the tools in `idle`, which cannot work in this run, nor those in
+    /// `now`, which currently cannot. Names in `builtin` never occur in `pool`, and names in either never occur in
+    /// `servers`.
     pub fn new(
         builtin: Arc<dyn Toolbox>,
         pool: Arc<McpPool>,
@@ -111,8 +112,8 @@ impl DaemonTools {
     }
 
     /// The shared toolbox for a call in a turn. The alias of a built-in tool may have been given to a server's tool in
-    /// the meantime. The name refers to the server's tool only if the turn was offered that tool, because the call was
-    /// evaluated as such.
+    /// the meantime. The name refers to the server's tool only if the turn was offered that tool, because the rules
+    /// then judged a call to that tool.
     fn toolbox_in_turn(&self, context: &ToolContext, call: &ToolCall) -> Arc<dyn Toolbox> {
         let is_alias = self.builtin.canonical_name(&call.name) != call.name;
         if is_alias && context.stands_for.is_none() { Arc::clone(&self.builtin) } else { self.toolbox_of(call) }

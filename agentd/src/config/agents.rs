@@ -36,7 +36,7 @@ struct AgentsFile {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AgentLayer {
-    /// Other systems write both fields. Here, only the key of the map is used.
+    /// Other systems write the next two fields. Here, only the key of the map is used.
     #[serde(rename = "id")]
     _id: Option<String>,
     #[serde(rename = "name")]
@@ -145,7 +145,7 @@ fn check_complete(card: &AgentCard) -> Result<(), ConfigError> {
     if card.description.is_empty() {
         return refuse(
             "the agent has no description",
-            "describe its purpose in one sentence; other agents choose it by this",
+            "describe its purpose in one sentence, by which other agents choose it",
         );
     }
     if card.prompt.is_empty() {

@@ -171,7 +171,7 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
         check_owner(folder, &found)?;
     }
     if meta.len() > MAX_FILE_BYTES {
-        return Err(refuse("larger than 1 MiB, the limit of configuration files".to_owned()));
+        return Err(refuse("larger than 1 MiB, the limit for configuration files".to_owned()));
     }
     match fs::read(path).map(String::from_utf8) {
         Ok(Ok(text)) => Ok(Some(text)),

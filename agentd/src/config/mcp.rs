@@ -176,7 +176,7 @@ fn check_name(name: &str, location: &ErrorLocation) -> Result<(), ConfigError> {
     }
     let shown: String = name.chars().take(80).collect();
     Err(ConfigError::new(location.clone(), format!("invalid MCP server name `{shown}`")).with_hint(format!(
-        "start with a letter or digit; use ASCII letters, digits, `-`, `_` and `.`, at most {MAX_NAME_LENGTH}"
+        "start with a letter or digit; use at most {MAX_NAME_LENGTH} ASCII letters, digits, `-`, `_` and `.`"
     )))
 }
 
@@ -282,7 +282,7 @@ impl Server {
             (Some(_), Some(_), None) => {
                 return Err(invalid(
                     "has a `client_secret` but no `issuer`",
-                    "set `issuer: https://…` in `oauth` to where agentd is registered: the secret is sent only there",
+                    "set `issuer: https://…` in `oauth` to the server where agentd is registered: the secret is sent only there",
                 ));
             }
             (Some(id), secret, issuer) => Some(OAuthClient { id, secret: secret.clone(), issuer: issuer.clone() }),

@@ -1,8 +1,8 @@
 //! The configuration. Layers in order of precedence, lowest first: agentd's defaults, the host's files, the user's
 //! files, the environment, the command line. Each layer overrides only the keys that it sets.
 //!
-//! - [`layers`]: the files, and the origin of each value for diagnostics. Reading the files is the only I/O, except for
-//!   keys that a file stores in another one.
+//! - [`layers`]: the files, and the origin of each value for diagnostics. Reading the files, including files that
+//!   contain a single key, is the only I/O.
 //! - this module with `groups` (`agentd.yaml`) and the rules (`hitl_rules.yaml`), `models` (`models.yaml`, `MODEL_*`),
 //!   [`agents`] (`agents.yaml`, `tools.yaml`, `skills.yaml`), `languages` (`languages.yaml`, `web.yaml`), `mcp`
 //!   (`mcp_servers.yaml`): the schema of these files, and the merging of layers.

@@ -25,7 +25,7 @@ use crate::config::{
     yaml::{self, Reader, Span},
 };
 
-/// Default base URL for a key without one. Most programs that read such variables use the same default.
+/// Default base URL if only a key is set. Most programs that read such variables use the same default.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// Default URL of Anthropic's API, and the variables for another URL and the key.

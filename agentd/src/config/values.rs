@@ -249,7 +249,7 @@ fn is_secret(name: &str) -> bool {
     SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Returns true if a value with this name contains several secrets. Numbers, such as `max_tokens`, do not.
+/// Returns true if a value with this name contains several secrets. A number, such as `max_tokens`, contains none.
 fn are_secrets(name: &str, value: &Value) -> bool {
     !value.is_number() && name.strip_suffix('s').is_some_and(is_secret)
 }

@@ -111,7 +111,7 @@ impl ModelTest {
     /// Prepares a test without sending a request.
     pub(crate) fn new(probed: ProbedModel) -> Self {
         let model = &probed.model;
-        // A smaller window detected earlier is ignored.
+        // A window that was detected by a refusal or a silent cut is ignored.
         let window = match model.info().window_source {
             WindowSource::Refusal | WindowSource::Cut => u64::MAX,
             WindowSource::Default | WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server => {
@@ -270,7 +270,7 @@ impl ModelTest {
         self.long_answer = Some(answer);
         if read == 0 {
             return if recalls_start {
-                ok(format!("the start of about {tokens} tokens was recalled; the server reports no token counts"))
+                ok(format!("the start of about {tokens} tokens was recalled, but the server reports no token counts"))
             } else {
                 warn("the start was not recalled, and the server reports no token counts", WINDOW_HINT)
             };
@@ -364,7 +364,7 @@ impl ModelTest {
         }
     }
 
-    /// Learnt changes about a topic, as text.
+    /// Request changes learnt about a topic, as text.
     fn learnt(&self, topic: ChangeTopic) -> String {
         let learnt = self.probed.model.learnt().into_iter().filter(|change| change.topic == topic);
         learnt.map(|change| change.words).collect::<Vec<_>>().join("; ")

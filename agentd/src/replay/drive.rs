@@ -83,7 +83,7 @@ impl ReplayRun<'_> {
 
     fn start(&self, turn: &RecordedTurn) -> StartTurn {
         let start = turn.start.clone();
-        // A live model is the configured model.
+        // With a live model, the turn uses the configured model, not the recorded one.
         let options = match self.options.play {
             Play::LiveModel => TurnOptions { model: None, slot: None, ..start.options },
             Play::Learn | Play::Strict | Play::LiveTools => start.options,
@@ -124,7 +124,7 @@ impl ReplayRun<'_> {
                 return Answer::Approve;
             }
             let about = match &interrupt.ask {
-                Ask::Approval { tool, .. } => format!("about {tool}, which is not in the recording"),
+                Ask::Approval { tool, .. } => format!("for approval of a call to {tool} that is not in the recording"),
                 Ask::Question { .. } => "a question that is not in the recording".to_owned(),
             };
             self.script.note(format!("the turn asks {about}"));
@@ -150,9 +150,10 @@ impl ReplayRun<'_> {
             return;
         }
         if end.reason != result.stop_reason {
-            self.script.note(format!("the turn ends as {:?} instead of {:?}", result.stop_reason, end.reason));
+            self.script
+                .note(format!("the turn ended with stop reason {:?} instead of {:?}", result.stop_reason, end.reason));
         } else if end.text != result.text {
-            self.script.note("the answer of the turn differs from the recorded one");
+            self.script.note("the turn's answer differs from the recorded answer");
         }
         let unplayed = self.script.unplayed();
         if unplayed > 0 {

@@ -301,7 +301,7 @@ async fn collect_events(engine: &Engine, session: SessionId) -> Result<CapturedS
     })
 }
 
-/// The models of the slots, as used by the last turns of the session: an imported session may have used other models.
+/// The slots with the models of the session's last turns, as an imported session may have used other models.
 fn models(mut models: Vec<SlotInfo>, events: &[Arc<Event>], origin: Option<&ImportOrigin>) -> Vec<SlotInfo> {
     let context = origin.and_then(|origin| origin.context.as_ref());
     let mut reported: HashMap<Slot, &str> = HashMap::new();

@@ -59,7 +59,7 @@ impl KeepSince {
     }
 
     /// Folders of a session whose files may be cleaned, with the start of their retention period. Neither the session
-    /// nor a subagent, which shares the session's files, may be active or have been used since then.
+    /// nor its subagents, which share its files, may be active or have been used since then.
     pub(super) fn areas(
         &self,
         session: &SessionSummary,

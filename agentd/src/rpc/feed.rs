@@ -255,7 +255,7 @@ impl ClientCalls {
     /// waiting.
     pub(super) async fn answer_tool(&mut self, engine: &Engine, answer: ToolAnswer) -> Result<(), Refusal> {
         let ToolAnswer { call_id, outcome, picture } = answer;
-        let unknown = "no pending call {} of a tool of this client";
+        let unknown = "no pending call {} to a tool of this client";
         self.tools.check(&call_id, unknown, "it was already answered, has ended or never existed")?;
         let picture = match picture {
             Some(picture) => Some(engine.check_picture("the answer", picture.try_into()?).await?.prepared),

@@ -23,7 +23,7 @@ use crate::rpc::{
     feed::{ClientCalls, ClientNotice, EventStream, Feed, FeedEnd},
 };
 
-/// Capacity for notices to a client. Further notices are dropped, as a client that far behind does not read them.
+/// Capacity for notices to a client. Further notices are dropped, as a client that far behind is not reading them.
 const NOTICE_QUEUE: usize = 64;
 
 #[tonic::async_trait]

@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 /// Policy for one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
-    /// The session's own tree, its project and its added folders. They are opened without following links, also in
-    /// their parents: an earlier command, of any session, may have placed a link there.
+    /// Paths that are opened without following links, even in their parents: the session's own tree, its project and
+    /// its added folders. An earlier command of any session may have placed a link there.
     pub(crate) exact: Vec<PathBuf>,
-    /// Files and folders that may be read and executed, with everything below. Missing ones are skipped.
+    /// Files and folders that may be read and executed, including everything below. Missing paths are skipped.
     pub(crate) read: Vec<PathBuf>,
     /// Folders that may also be changed.
     pub(crate) write: Vec<PathBuf>,
-    /// Mounts, if there are namespaces. The rest of the file system is read-only then.
+    /// Mounts, if there are namespaces. The rest of the file system is then read-only.
     pub(crate) trees: Vec<Tree>,
-    /// Paths that are hidden even inside a readable folder. Checked if there are namespaces; without namespaces, a
-    /// folder that contains a hidden path is not readable as a whole.
+    /// Paths that are hidden even inside a readable folder. With namespaces, other mounts cover them. Without
+    /// namespaces, of a folder that contains a hidden path, only the other entries are readable.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Listed paths that are searched for files with keys, which are then also hidden. The session's own folders are
+    /// Listed paths that are searched for files with keys. These files are also hidden. The session's own folders are
     /// not included.
     pub(crate) searched: Vec<PathBuf>,
     /// The user's home folder.
@@ -74,7 +74,7 @@ impl Name {
     }
 }
 
-/// A part of the file system that stays at its path.
+/// Part of the file system that is mounted at its own path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tree {
     pub(crate) path: PathBuf,
@@ -124,7 +124,7 @@ pub(crate) enum Report {
     Ended {
         /// Exit code, if the command exited.
         code: Option<i32>,
-        /// Signal that ended the command otherwise.
+        /// Signal that ended the command, if it did not exit.
         signal: Option<i32>,
         /// Number of processes that the command left running and that were killed.
         strays: usize,
@@ -177,7 +177,7 @@ pub(crate) const END_REQUEST: u8 = b't';
 /// Settings for the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// Behaviour if the kernel supports less.
+    /// Behaviour if the kernel lacks features of the sandbox.
     pub mode: SandboxMode,
     /// The program that calls [`run_helper`](super::run_helper) when its first argument is
     /// [`HELPER_ARGUMENT`](super::host::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was
@@ -185,7 +185,7 @@ pub struct SandboxConfig {
     pub helper: PathBuf,
     /// True if commands may use the network.
     pub network: bool,
-    /// Files and folders that commands may read, in addition to the system and the session's own. Missing ones are
+    /// Files and folders that commands may read, in addition to the system and the session's own. Missing paths are
     /// skipped.
     pub read: Vec<PathBuf>,
     /// Folders that commands may change, in addition to the session's own.
@@ -218,7 +218,7 @@ impl SandboxConfig {
 }
 
 agentd_core::names! {
-    /// Behaviour if the kernel supports less.
+    /// Behaviour if the kernel lacks features of the sandbox.
     pub enum SandboxMode {
         /// Commands are refused if their access to files or the network cannot be restricted.
         Enforce = "enforce",

@@ -16,12 +16,12 @@ use crate::{
 /// Default search path for programs.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Prefixes of variables that are never passed, whatever is configured: they load code into every program, or set where
-/// locales are read from, and a locale that claims to be UTF-8 need not be UTF-8.
+/// Prefixes of variables that are never passed, regardless of the configuration. They load code into every program, or
+/// set the folder of the locales, in which a locale may claim to be UTF-8 without being UTF-8.
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
 
-/// Git settings that override a repository's configuration, which may come from someone else, so that a mere query does
-/// not run the programs named in the configuration. Signing keys are inaccessible anyway.
+/// Git settings that override a repository's configuration. The configuration may come from someone else, and a mere
+/// query must not run the programs that it names. Signing keys are inaccessible anyway.
 pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
     // Otherwise, git would obey the configuration of a plain folder that looks like a bare repository.
     ("safe.bareRepository", "explicit"),
@@ -60,7 +60,7 @@ pub fn clean(
     set("LANG", &"C.UTF-8");
     set("TERM", &"dumb");
     set("SHELL", &"/bin/bash");
-    // A pager or an editor would wait for input, and there is no keyboard.
+    // A pager or an editor would wait for input that never comes.
     set("PAGER", &"cat");
     set("GIT_PAGER", &"cat");
     set("GIT_TERMINAL_PROMPT", &"0");
@@ -72,7 +72,7 @@ pub fn clean(
         set(&format!("GIT_CONFIG_KEY_{index}"), key);
         set(&format!("GIT_CONFIG_VALUE_{index}"), value);
     }
-    // `git status` then writes no index, and so runs no hook that is triggered by an index write.
+    // Keeps `git status` from writing the index, and thus from running a hook that an index write triggers.
     set("GIT_OPTIONAL_LOCKS", &"0");
     set("WORKSPACE", &workspace.root);
     let has = |name: &str| names.iter().any(|folder| folder.name == Path::new(name));

@@ -1,5 +1,5 @@
-//! Finds paths outside the listed ones that a command reads: compilers and interpreters that its variables name or that
-//! container images include, and the repositories of linked worktrees and submodules.
+//! Finds unlisted paths that a command reads: compilers and interpreters that its variables name or that container
+//! images include, and the repositories of linked worktrees and submodules.
 //!
 //! A variable can contain any path, and a `.git` file may come from someone else. So a folder is only treated as a
 //! toolchain if it looks like one, and as a repository only if it refers back to the tree. Neither may contain the home
@@ -61,7 +61,7 @@ pub(super) fn find(
         let parts = parts.iter().filter_map(|part| folder.join(part).canonicalize().ok());
         let parts: Vec<PathBuf> = parts.filter(|part| bounds.allow(part) && !bounds.lists(part)).collect();
         if !parts.is_empty() {
-            // A listed file is itself searched.
+            // Listed files are always searched for keys. In a listed folder, only settings and likely key files are.
             found.searched.extend(parts.iter().filter(|part| part.is_file()).chain([&folder]).cloned());
         }
         found.read.extend(parts);

@@ -2,7 +2,7 @@
 //!
 //! The helper creates a private network with a single address and listens there. It passes the listening socket to the
 //! daemon, which accepts connections and connects to the listed hosts. So no datagram, name lookup or other connection
-//! leaves the network, whatever the program does. The proxy lives as long as the program.
+//! of the program leaves the network. The proxy lives as long as the program.
 //!
 //! The proxy supports `CONNECT`, for TLS, and `GET` and `HEAD` with absolute URLs, one request per connection. Anything
 //! that follows on the same connection is never passed on, since it might be meant for another host.
@@ -220,7 +220,7 @@ impl Gateway {
         let (mut from_client, mut to_client) = tokio::io::split(client);
         tokio::select! {
             copied = tokio::io::copy(&mut server, &mut to_client) => copied.map(drop)?,
-            // More input would be another request, to any host: the connection is closed.
+            // More input would be another request, possibly to another host, so the connection is closed.
             _ = from_client.read_u8() => {}
         }
         to_client.shutdown().await

@@ -53,7 +53,7 @@ pub struct Sandbox {
     config: SandboxConfig,
     /// True if commands may currently use the network.
     network: AtomicBool,
-    /// The only way out, if there is one.
+    /// The proxy to listed hosts, if it is the only way out.
     gateway: Option<Arc<Gateway>>,
     features: OnceCell<HostFeatures>,
 }
@@ -140,8 +140,8 @@ impl Sandbox {
         SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
     }
 
-    /// Returns true if a read-only command is guaranteed to change nothing: access to files and the network can be
-    /// restricted, or no command runs otherwise.
+    /// Returns true if a read-only command is guaranteed to change nothing: either its access to files and the network
+    /// can be restricted, or it does not run.
     pub async fn holds(&self) -> bool {
         match self.config.mode {
             SandboxMode::Enforce => true,
@@ -237,7 +237,7 @@ impl Sandbox {
         let read = [config.read.as_slice(), &extra_reads.read].concat();
         let mut paths = access_paths(workspace, &read, &config.write, &config.hidden);
         paths.confine(workspace, confinement, &closed);
-        // Programs with an input run without a question. They must not read URLs with passwords, which a repository's
+        // Programs with an input run without approval. They must not read URLs with passwords, which a repository's
         // configuration may contain.
         let configurations = extra_reads.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
         let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
@@ -258,7 +258,7 @@ impl Sandbox {
                 ..config.limits
             },
             namespaces: self.features().await.no_namespaces.is_none(),
-            // Read-only commands run without a question, so they run confined or not at all.
+            // Read-only commands run without approval, so they run confined or not at all.
             enforce: config.mode == SandboxMode::Enforce || read_only,
             read_only,
             input: input.is_some(),
@@ -284,7 +284,7 @@ impl Sandbox {
             .envs(environment)
             .stdin(Stdio::from(OwnedFd::from(helper)))
             .stdout(Stdio::piped())
-            // Standard input is the control socket. An input comes in place of standard error, and the helper moves it.
+            // Standard input is the control socket. An input is passed as standard error, and the helper moves it.
             .stderr(input.map_or_else(Stdio::piped, Stdio::from))
             // The folder is open, so that no rename can exchange it.
             .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
@@ -343,7 +343,7 @@ impl KillGuard {
             return report;
         }
         let _ = self.writer.shutdown().await;
-        // After SIGKILL, only a hung disk can delay the end, which is not waited for.
+        // After SIGKILL, only a hung disk can delay the end. Such an end is not waited for.
         tokio::time::timeout(grace, self.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -1,4 +1,4 @@
-//! The sandbox for commands. The kernel enforces what a command may reach, whatever the command is.
+//! The sandbox for commands. The kernel enforces what a command may reach, regardless of the command.
 //!
 //! The daemon does not start a command itself. It starts its own executable again as a *helper*, a process with one
 //! thread and nothing from the daemon's memory, which confines itself and then executes the command. The daemon's end
@@ -17,10 +17,10 @@
 //! - [`process`]: commands in a clean environment, ended with all their children.
 //! - [`repository`]: the repository around a project, found without git.
 //!
-//! If the kernel supports everything: only listed folders can be read and only the session's own written (Landlock, and
-//! a mount namespace that is read-only elsewhere), `/tmp` and the process table are private, there are no sockets
-//! (seccomp), no system calls that administer or inspect, resource limits, and no new privileges. Anything missing is
-//! reported by [`Sandbox::status`](host::Sandbox::status).
+//! On a kernel that supports everything, only listed folders can be read and only the session's own written (Landlock,
+//! and a mount namespace that is read-only elsewhere). `/tmp` and the process table are private. Sockets, and system
+//! calls that administer or inspect, are blocked (seccomp). Resources are limited, and new privileges cannot be gained.
+//! [`Sandbox::status`](host::Sandbox::status) reports anything missing.
 
 pub mod config;
 pub mod environment;

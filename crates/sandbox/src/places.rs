@@ -111,7 +111,7 @@ impl AccessPaths {
         }
     }
 
-    /// Makes paths in the user's writable folders read-only if programs run or obey them unasked.
+    /// Makes paths in the user's writable folders read-only if programs run or obey them by themselves.
     fn guard(&mut self, workspace: &Workspace, guarded: &[PathBuf]) {
         // An added folder at a hidden path, such as `~/.config` or `.github`, is closed as a whole.
         let is_hidden =
@@ -119,7 +119,7 @@ impl AccessPaths {
         let hidden = workspace.folders.iter().filter(|folder| folder.writable && is_hidden(&folder.path));
         let guarded = guarded.iter().cloned().chain(hidden.map(|folder| folder.path.clone()));
         self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
-        // Like `.git` in a project: its content could be lost.
+        // The repository is closed like `.git` in a project: its content could be lost.
         if let Some(worktree) = &workspace.worktree {
             let trees = self.trees.iter_mut().filter(|tree| tree.path.starts_with(&worktree.common));
             trees.for_each(|tree| tree.writable = false);
@@ -222,7 +222,7 @@ pub(crate) const MEMORIES: &str = "/memories";
 /// Names of the user's worktrees and submodules among a workspace's folders. Each comes with its repository, if the
 /// repository refers back to the folder.
 pub(super) fn linked(workspace: &Workspace) -> Vec<(String, Option<PathBuf>)> {
-    // A worktree made for the session has a record.
+    // A worktree made for the session has a record of its own and is not included.
     let recorded = workspace.worktree.as_ref().map(|_| PROJECT);
     let mounts = workspace.mounts();
     let linked = mounts.names().filter(|(name, tree)| Some(*name) != recorded && is_linked(tree));

@@ -18,19 +18,19 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of bytes read from a file that names a folder.
 const MAX_POINTER: u64 = 16 * 1024;
 
-/// The main tree of worktrees and its repository, by real paths.
+/// Git tree that contains a project, and its repository, by real paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repository {
-    /// The top of the tree.
+    /// Top folder of the tree.
     pub top: PathBuf,
-    /// The folder with the tree's HEAD and index.
+    /// Folder that contains the tree's HEAD and index.
     pub git_dir: PathBuf,
     /// The folder with branches and objects, which all worktrees share.
     pub common: PathBuf,
 }
 
 impl Repository {
-    /// Returns true if the main tree exists, and not only its repository.
+    /// Returns true if the tree exists, and not only its repository.
     pub fn is_whole(&self) -> bool {
         self.top.is_dir() && self.git_dir.join("HEAD").is_file()
     }
@@ -134,19 +134,19 @@ pub fn pointer(path: &Path) -> Option<String> {
     Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The repository of a submodule in the main tree, if it has one.
+/// The repository of the submodule in this folder, if it has one.
 pub fn of_submodule(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
     if git.symlink_metadata().ok()?.is_dir() { git.canonicalize().ok() } else { named(folder) }
 }
 
-/// The worktree's own folder in a repository, as named by the `.git` file that git has just created in its top.
+/// The worktree's own folder in a repository, as named by the `.git` file that git has just created at `top`.
 pub fn admin_of(top: &Path, common: &Path) -> Option<PathBuf> {
     let admin = named(top)?;
     (admin.parent() == Some(&common.join("worktrees"))).then_some(admin)
 }
 
-/// Finds the worktree's own folder in a repository by the top folder that each of them names.
+/// Finds the worktree's own folder in a repository. Each such folder names the top folder of its worktree.
 pub fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
     let git = top.join(".git");
     let entries = fs::read_dir(common.join("worktrees")).ok()?.flatten();

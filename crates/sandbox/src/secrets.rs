@@ -1,11 +1,11 @@
 //! Finds files that contain keys and passwords, by name or by content. Also lists those in a project, at any depth, to
-//! hide them from programs that run without a question.
+//! hide them from programs that run without approval.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use agentd_core::ports::SecretFile;
 
-/// Folders that only contain secrets, wherever they are.
+/// Folders that only contain secrets, in any location.
 const FOLDERS: &[&str] = &[
     ".aws",
     ".azure",
@@ -19,7 +19,7 @@ const FOLDERS: &[&str] = &[
     ".thunderbird",
 ];
 
-/// Files that only contain secrets, wherever they are.
+/// Files that only contain secrets, in any location.
 const FILES: &[&str] = &[
     ".boto",
     ".dockercfg",
@@ -75,7 +75,7 @@ const NAMES_IN_FOLDERS: &[(&str, &str)] = &[
     ("uv", "credentials"),
 ];
 
-/// Endings of key stores.
+/// File extensions of key stores.
 const ENDINGS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".pfx", ".ppk"];
 
 /// Settings that may contain a password among much else. They remain useful without the lines that contain a password.
@@ -227,9 +227,9 @@ fn has_user_info(line: &str) -> bool {
     })
 }
 
-/// Maximum number of searched entries per project. Nothing runs without a question in a larger project.
+/// Maximum number of searched entries per project. In a larger project, no program runs without approval.
 const MAX_ENTRIES: usize = 1_000_000;
-/// Folders with packages, which were installed from elsewhere.
+/// Folders that contain installed packages.
 pub(super) const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
 
 /// Lists the secret files and folders in a folder, sorted by path. Files whose names satisfy `is_secret` are included.

@@ -12,8 +12,8 @@ use agentd_workspace::{failure::Failure, text};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Parameter names of our tools with their aliases in other systems. An alias is accepted if the tool has our name but
-/// no parameter called like the alias, and the call does not use our name. The first matching row applies.
+/// Parameter names of our tools with their aliases in other systems. An alias is accepted if the tool has a parameter
+/// of our name and none of the alias's name, and the call does not use our name. The first matching row applies.
 pub(crate) const NAMES: [(&str, &[&str]); 16] = [
     ("path", &FollowedLink::ALIASES),
     ("path", &["absolute_path", "dir_path", "folder", "relative_workspace_path", "target_directory", "target_file"]),
@@ -280,7 +280,7 @@ const NO_OPS: [(&[&str], &[&str], IsNoOp); 15] = [
     (&["grep", "find_files", "list_workspace_files"], &["recursive"], IS_TRUE),
 ];
 
-/// Number of replacements. It has an effect unless all occurrences are to be replaced.
+/// Number of replacements. The number 1 has no effect, unless all occurrences are to be replaced.
 const REPLACEMENTS: &str = "expected_replacements";
 
 /// Returns true if an argument asks for nothing but the tool's usual behaviour.

@@ -118,7 +118,8 @@ impl WorkspaceFolders {
         self
     }
 
-    /// Creates the shared folders if they are missing. Commands print their real paths, and the jail recognises these.
+    /// Creates the shared folders if they are missing. Commands print the real paths of these folders, and the jail
+    /// recognises them.
     fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<RealFolders, WorkspaceError> {
         let base = make_shared(base).map_err(|error| storage("create the workspaces folder", error))?;
         let memories = memories.map(|path| make_shared(path)).transpose();

@@ -77,7 +77,7 @@ fn check_mount(role: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
         let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
         let is_below = |worktrees: &WorktreeFolders| mount.path.starts_with(resolved(worktrees.base()));
         let hint = match private.worktrees.as_ref().is_some_and(is_below) {
-            true => "its worktree was removed: choose another folder with -C, such as the main tree",
+            true => "its worktree was removed: choose another folder with -C, such as the main worktree",
             false => "choose an existing, readable folder",
         };
         WorkspaceError::new(kind, format!("the {role} {shown} cannot be opened")).with_hint(hint).with_source(error)

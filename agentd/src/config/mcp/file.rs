@@ -220,7 +220,7 @@ impl<'de> Visitor<'de> for GrantsVisitor {
     type Value = GrantsFile;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of tools that run without asking, or \"*\" for all of this server")
+        f.write_str("a list of tools that run without asking, or \"*\" for all tools of this server")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<GrantsFile, E> {

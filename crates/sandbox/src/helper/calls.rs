@@ -31,7 +31,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Missing in libc. The number is the same on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// Blocked with `EPERM`, whatever their arguments: these calls inspect or change other processes, mounts, keys, the
+/// Blocked with `EPERM`, regardless of the arguments: these calls inspect or change other processes, mounts, keys, the
 /// kernel, or the host.
 const FORBIDDEN: &[i64] = &[
     libc::SYS_acct,
@@ -159,7 +159,7 @@ const CHANGES_BY_ARCH: &[i64] =
 #[cfg(not(target_arch = "x86_64"))]
 const CHANGES_BY_ARCH: &[i64] = &[];
 
-/// Rules that match a call whatever its arguments.
+/// Rules that match a call regardless of its arguments.
 fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
     calls.into_iter().map(|call| (*call, Vec::new())).collect()
 }
@@ -262,7 +262,7 @@ fn setid_bits() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Condition that this argument is not 0, which stands for the caller.
+/// Condition that this argument is not 0. Zero means the calling process.
 fn others(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(vec![is(argument, Is::Ne, 0)?])?])
 }
@@ -290,8 +290,9 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
     NAMESPACES.into_iter().map(|flag| SeccompRule::new(vec![has(0, flag)?])).collect()
 }
 
-/// With network access: blocks every family except the internet's, and netlink beyond address lookups. Local sockets
-/// stay closed: they lead to the session bus, key agents, and the daemon.
+/// With network access: blocks all address families except IPv4, IPv6 and netlink, and all of netlink except routing
+/// queries, which address lookups need. Local sockets stay blocked: they lead to the session bus, key agents, and the
+/// daemon.
 fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
     let other = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| is(0, Is::Ne, family));
     Ok(vec![
@@ -300,8 +301,8 @@ fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
     ])
 }
 
-/// Blocks pairs other than local streams, which are like pipes. Datagrams can be sent to any address, and other
-/// families are other protocols.
+/// Blocks socket pairs other than local streams, which are like pipes. A datagram socket can send to any address, and
+/// other address families use other protocols.
 fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
     const KIND: u64 = 0xf;
     let other = vec![is(0, Is::Ne, libc::AF_UNIX)?];
@@ -423,8 +424,8 @@ pub(super) fn die_with(parent: Pid) -> Step<()> {
     if getppid() == parent { Ok(()) } else { Err("the keeper died early".to_owned()) }
 }
 
-/// Drops every capability except those in `allowed` from the bounding set, permanently. Without the right to drop them,
-/// the process has none to lose.
+/// Drops every capability except those in `allowed` from the bounding set, permanently. A process without the right to
+/// drop capabilities has none.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn drop_capabilities(allowed: &[u64]) {
     const HIGHEST: u64 = 63;
@@ -434,12 +435,12 @@ pub(super) fn drop_capabilities(allowed: &[u64]) {
     }
 }
 
-/// Prevents the command from inheriting any descriptor above standard error, whatever its origin.
+/// Prevents the command from inheriting any descriptor above standard error, regardless of its origin.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn close_on_exec() {
     const FIRST: libc::c_uint = 3;
-    // SAFETY: nothing is closed before the program is replaced, and the call only takes numbers. Kernels that do not
-    // support the call fall back to what Rust and the daemon do anyway: every descriptor is opened close-on-exec.
+    // SAFETY: nothing is closed before the program is replaced, and the call only takes numbers. Kernels without the
+    // call do not need it: Rust and the daemon open every descriptor close-on-exec.
     unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
@@ -448,7 +449,7 @@ pub(super) fn close_on_exec() {
 #[allow(unsafe_code, reason = "setting a handler is unsafe where it is code")]
 pub(super) fn default_signals() -> Step<()> {
     use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
-    // SAFETY: the default handler is not code of ours.
+    // SAFETY: the default action runs no code of this process.
     unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) }.map_err(step("reset signals"))?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).map_err(step("reset signals"))
 }

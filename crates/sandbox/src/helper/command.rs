@@ -81,7 +81,7 @@ fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
     let is_separate = namespaces.is_some_and(|namespaces| namespaces.own_user)
         && !nix::unistd::geteuid().is_root()
         && kernel() >= SEPARATE_COUNTS;
-    // Memory is limited by its writable part: programs that reserve address space would not start otherwise.
+    // Only writable memory is limited: programs that reserve address space would not start otherwise.
     let wanted = [
         (Resource::RLIMIT_NPROC, limits.processes.filter(|_| is_separate)),
         (Resource::RLIMIT_CPU, limits.cpu_seconds),
@@ -98,7 +98,7 @@ fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
     Ok(limits.processes.is_none() || is_separate || namespaces.is_some_and(|namespaces| namespaces.own_limit))
 }
 
-/// Executes the program, for which this process is already confined, and returns the error if that fails. Programs in
+/// Executes the program in this process, which is already confined. Returns the error if execution fails. Programs in
 /// planted folders, where commands or third parties may put files, are not found by name alone.
 fn execute(program: &Program) -> Errno {
     let variable = |name: &str| program.environment.iter().find(|(known, _)| known == name);
@@ -138,8 +138,8 @@ fn environment(variables: &[(OsString, OsString)], path: &OsStr) -> Vec<CString>
 fn accessible_folders(path: &OsStr, own: &[PathBuf]) -> OsString {
     let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
     let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));
-    // If permissions allow reading the folder but opening it fails, the sandbox closes it. Programs in a folder without
-    // read permission can still be run.
+    // A folder that cannot be opened, although its permissions allow reading it, is blocked by the sandbox. Programs in
+    // a folder without read permission can still be run.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let is_closed = |folder: &Path| {
         open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)

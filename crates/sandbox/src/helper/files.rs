@@ -146,7 +146,7 @@ fn allow_opened(
 }
 
 /// Maximum number of searched entries per listed folder, in breadth-first order. Larger folders are packages of some
-/// program. This many take about 20 ms if the system has them in its cache.
+/// program. Searching this many entries takes about 20 ms if the system has cached them.
 const MAX_ENTRIES: usize = 20_000;
 /// Time limit for everything deeper than [`DEPTH`] in listed folders: a command waits for the search, and a disk may be
 /// slow.

@@ -35,7 +35,7 @@ const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
 /// Time limit for killed children to end. Only a hung disk takes longer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit if children are killed one by one, and new ones may be forked meanwhile.
+/// Time limit if children are killed one by one, while new ones may be forked.
 const SLOW_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end and reports the outcome.
@@ -71,7 +71,7 @@ struct Keeper<'a> {
     socket: &'a UnixStream,
     signals: SignalFd,
     child: Pid,
-    /// True if all processes that we can see are ours to kill.
+    /// True if all visible processes belong to the command, so that all of them may be killed.
     is_isolated: bool,
     /// Exit code or signal of the command, once it has ended.
     ended: Option<(Option<i32>, Option<i32>)>,
@@ -188,10 +188,11 @@ fn children() -> Vec<Pid> {
     numbers.filter(is_ours).map(Pid::from_raw).collect()
 }
 
-/// Opens the only way out of this network, and passes it to the daemon.
+/// Opens the listener that is the only way out of this network, and passes it to the daemon.
 pub(super) fn open(socket: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open a private network"))?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("connect to the proxy"))?;
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("open the port of the proxy"))?;
     let descriptors = [listener.as_raw_fd()];
     let controls = [ControlMessage::ScmRights(&descriptors)];
     let message = [SOCKET_MARK];

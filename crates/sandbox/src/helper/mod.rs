@@ -130,7 +130,7 @@ fn outer(socket: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString
     let program = Program { policy, folder, line, environment };
     if program.policy.gateway {
         if namespaces.is_none() {
-            return Err("there are no namespaces, so it could bypass the proxy".to_owned());
+            return Err("there are no namespaces, so the command could bypass the proxy".to_owned());
         }
         keeper::open(socket)?;
     }
@@ -173,7 +173,7 @@ fn harden() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Forks this process, which has a single thread, so that the child may call anything that the parent may.
+/// Forks this process. It has a single thread, so the child may call the same functions as the parent.
 #[allow(unsafe_code, reason = "forking is unsafe only with other threads")]
 fn fork_alone() -> Step<ForkResult> {
     // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts any, and nothing here starts one.
@@ -204,23 +204,23 @@ struct Folder {
 
 impl Folder {
     fn current() -> Step<Self> {
-        let path = std::env::current_dir().map_err(step("find the folder to start in"))?;
+        let path = std::env::current_dir().map_err(step("find the start folder"))?;
         Ok(Self { identity: identity()?, path })
     }
 
     /// Enters the folder again by its current name. After mounting, the path leads to another view of the folder.
     fn enter(&self, names: &[Name]) -> Step<()> {
         let path = places::named(names, &self.path).unwrap_or_else(|| self.path.clone());
-        std::env::set_current_dir(path).map_err(step("enter the folder to start in"))?;
+        std::env::set_current_dir(path).map_err(step("enter the start folder"))?;
         if identity()? == self.identity {
             return Ok(());
         }
-        Err("the folder to start in was replaced".to_owned())
+        Err("the start folder was replaced".to_owned())
     }
 }
 
 fn identity() -> Step<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
-    let metadata = std::fs::metadata(".").map_err(step("check the folder to start in"))?;
+    let metadata = std::fs::metadata(".").map_err(step("check the start folder"))?;
     Ok((metadata.dev(), metadata.ino()))
 }

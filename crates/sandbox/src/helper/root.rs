@@ -153,7 +153,7 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     let own_user = !(user.is_root() && unshare(own).is_ok());
     if own_user {
         unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("create namespaces"))?;
-        fs::write("/proc/self/setgroups", "deny").map_err(step("fix the groups"))?;
+        fs::write("/proc/self/setgroups", "deny").map_err(step("deny changes to the groups"))?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(step("map the user"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(step("map the group"))?;
     }
@@ -198,7 +198,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, MountContent)>> {
         policy.read.iter().chain(&policy.write).filter_map(|path| fs::canonicalize(path).ok()).collect();
     for hidden in &policy.hidden {
         let Ok(path) = fs::canonicalize(hidden) else { continue };
-        // Hidden only if it would be visible: everything else is inaccessible anyway. A path may be listed by a link.
+        // Hidden only if it would be visible: everything else is inaccessible anyway. The listed path may be a link.
         let is_visible = listed.iter().any(|listed| path.starts_with(listed));
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
         if is_visible && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
@@ -286,11 +286,11 @@ const GITS: [&str; 6] = [
     "/usr/local/lib/git-core/git",
 ];
 
-/// Replaces files with these texts, and git with its wrapper. The file system is already in the command's view, and
-/// read-only.
+/// Replaces files with these texts, and git with its wrapper. The file system is already mounted as the command sees
+/// it, and read-only.
 ///
 /// # Errors
-/// Returns an error if a text could not be mounted in place of its file, because a key could be read then.
+/// Returns an error if a text could not be mounted in place of its file, because a key could then be read.
 pub(super) fn replace_files(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     let stage = Path::new(FRESH[0]).join(NAME);
     fs::create_dir(&stage)?;

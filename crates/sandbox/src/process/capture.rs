@@ -124,7 +124,7 @@ impl Capture {
 /// Returns the encoding of a command's output, or its format if it is not text. Programs write UTF-8 with an occasional
 /// invalid byte, so other encodings are only considered if there are many invalid bytes.
 fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
-    /// Maximum number of invalid or control bytes in any text; in long text, a share of all bytes.
+    /// Any text may contain fewer invalid or control bytes than this, and long text less than one in `PART` bytes.
     const MAX_INVALID: usize = 16;
     const PART: usize = 20;
     let mut invalid = 0;
@@ -151,7 +151,7 @@ fn decoded(encoding: &'static Encoding, bytes: &[u8]) -> String {
     encoding.decode_with_bom_removal(bytes).0.into_owned()
 }
 
-/// Maximum number of lines per report. Earlier lines of the same moment would be too fast to read.
+/// Maximum number of lines per report. Earlier lines would pass too quickly to be read.
 const MAX_LINES: usize = 3;
 /// Maximum length of a reported line, in bytes.
 const MAX_LINE_LENGTH: usize = 300;

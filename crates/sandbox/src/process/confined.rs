@@ -1,4 +1,4 @@
-//! Programs that run without a question: started in the sandbox, connected by pipes, for as long as their handle lives.
+//! Programs that run without approval: started in the sandbox, connected by pipes, for as long as their handle lives.
 
 use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, sync::Arc};
 
@@ -89,7 +89,7 @@ impl Confiner for ConfinedPrograms {
                 Isolation { confinement, closed: Default::default(), input: Some(stdin.into()), memory_bytes, hidden };
             let started = self.sandbox.run(&workspace, command, &variables, &opened, isolation).await;
             let (mut child, mut guard) = started.map_err(broken("start it"))?;
-            let output = child.stdout.take().ok_or_else(|| start_error("it has no output", false))?;
+            let output = child.stdout.take().ok_or_else(|| start_error("could not read its output", false))?;
             let output = output.into_owned_fd().map_err(broken("read its output"))?;
             let ended = async move {
                 let report = guard.report().await;
@@ -108,7 +108,7 @@ impl Confiner for ConfinedPrograms {
         let is_secret = self.is_secret;
         let search = tokio::task::spawn_blocking(move || project_secrets(&folder, is_secret));
         async move {
-            let found = search.await.map_err(|_| start_error("cannot search its folder", false))?;
+            let found = search.await.map_err(|_| start_error("could not search its folder", false))?;
             found.map_err(|reason| start_error(reason, true))
         }
         .boxed()

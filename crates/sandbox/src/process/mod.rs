@@ -5,7 +5,7 @@
 //! - `run`: start, read, wait, end. The process group of a command is killed when it goes out of scope. Children that
 //!   are still running, even outside the group, are found by a mark in their environment. In the [sandbox](crate), the
 //!   keeper tracks all of them.
-//! - `confined`: programs that run without a question, connected by pipes, for as long as their handle lives.
+//! - `confined`: programs that run without approval, connected by pipes, for as long as their handle lives.
 
 mod capture;
 mod confined;

@@ -79,7 +79,7 @@ pub enum RunError {
     #[error("could not start the command: {0}")]
     Io(#[from] io::Error),
     /// The sandbox could not confine the command, and refused it.
-    #[error("the sandbox did not let the command run: {0}")]
+    #[error("the sandbox refused to run the command: {0}")]
     Refused(String),
 }
 
@@ -88,7 +88,7 @@ pub enum RunError {
 pub enum CommandEnd {
     /// The command exited with this code.
     Code(i32),
-    /// A signal that was not ours ended the command.
+    /// A signal that agentd did not send ended the command.
     Signal(i32),
     /// The command was ended at its time limit.
     TimedOut,
@@ -125,7 +125,7 @@ pub async fn run(
 ) -> Result<FinishedCommand, RunError> {
     let Some(sandbox) = sandbox.filter(|sandbox| sandbox.is_on()) else {
         if script.confinement == Confinement::ReadOnly {
-            let reason = "this system cannot make its folders read-only";
+            let reason = "this system cannot make the command's folders read-only";
             return Err(RunError::Refused(reason.to_owned()));
         }
         return Ok(run_unconfined(script, cancel).await?);
@@ -253,7 +253,7 @@ async fn end(child: &mut Child, group: &Group) {
     group.signal(Signal::SIGTERM);
     if tokio::time::timeout(TERM_GRACE, child.wait()).await.is_err() {
         group.signal(Signal::SIGKILL);
-        // After SIGKILL, only a hung disk can delay the end, which is not waited for.
+        // After SIGKILL, only a hung disk can delay the end. Such an end is not waited for.
         let _ = tokio::time::timeout(TERM_GRACE, child.wait()).await;
     }
 }
@@ -321,7 +321,7 @@ impl Drop for Group {
     }
 }
 
-/// Kills every process that has the mark, and returns their number. Reads `/proc`, so it may block.
+/// Kills all processes that have the mark, and returns their number. Reads `/proc`, so it may block.
 fn kill_strays(mark: &str) -> usize {
     /// A process can fork during the search, but each round kills all processes that the last round found.
     const ROUNDS: usize = 20;

@@ -259,7 +259,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Converts hunks to edits. Hunks that do not fit are recorded, as far as the file may be quoted.
+    /// Converts hunks to edits. Hunks that do not fit are recorded, in detail only if the file may be quoted.
     fn edits(&mut self, path: &ToolPath, document: &Document, hunks: &[Hunk]) -> Option<patch::Edits> {
         match patch::apply(document.text(), hunks) {
             Ok(edits) => return Some(edits),
@@ -352,7 +352,7 @@ fn roll_back(job: &Job, step: &Step) -> Result<(), Failure> {
     let now = job.files.target(&step.path, job.limits.write_bytes)?;
     let content = now.existing.as_ref().and_then(|existing| existing.content.as_deref());
     if content != step.content.as_deref() {
-        return Err(Failure::tool("changed by something else since"));
+        return Err(Failure::tool("it has been changed since"));
     }
     match step.target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
         Some(before) => now.with_mode_of(&step.target).replace(before),

@@ -1,5 +1,5 @@
 //! Call to a built-in tool with its services, and the trait that each tool implements. Also stores renames that were
-//! shown to the user, so that exactly the shown edits run, whatever a language server would return later.
+//! shown to the user, so that exactly the shown edits run, even if a language server would later return others.
 
 use std::{
     collections::BTreeMap,

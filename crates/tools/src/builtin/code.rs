@@ -374,7 +374,7 @@ impl Tool for RepoMap {
 /// Default number of hits.
 const DEFAULT_HITS: usize = 8;
 const MAX_HITS: usize = 30;
-/// Number of requested hits, of which some may not be shown.
+/// Number of requested hits. The rules may forbid showing some of them.
 const CANDIDATES: usize = 60;
 /// Maximum number of shown lines of a hit.
 const MAX_LINES: usize = 24;

@@ -170,8 +170,8 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
     Ok(ToolOutput::ok(shown))
 }
 
-/// Formats the shown extent of a part: `rows 2-412 of 5000 of this sheet; read on in it with offset=1 and row=413, or
-/// find the place with search_file`.
+/// Formats the shown extent of a part: `rows 2-412 of 5000 of this sheet; continue with offset=1 and row=413, or use
+/// search_file`.
 fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor>) -> String {
     let shown = format!("{extent} of this {noun}");
     let Some(PartCursor { row, column }) = next else { return shown };

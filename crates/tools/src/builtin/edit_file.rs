@@ -273,7 +273,7 @@ fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
     job.check()?;
     let too_large = |size: usize| {
         Failure::arguments(format!(
-            "the content has {}; write_file takes at most {}",
+            "the content is {} long; write_file takes at most {}",
             text::size(size as u64),
             text::size(job.limits.write_bytes)
         ))

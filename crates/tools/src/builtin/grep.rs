@@ -27,7 +27,7 @@ use super::{
     find_files::{PathGlob, UnsearchedFiles},
 };
 
-/// Maximum length of a line. A file is not searched beyond a longer line, which is hardly human-written text.
+/// Maximum length of a line. A search of a file stops at the first longer line, which is rarely human-written text.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE_CHARS: usize = 400;
 /// Number of characters shown before a match in a longer line.
@@ -226,7 +226,7 @@ struct Hits {
     files: usize,
     files_hit: usize,
     unsearched: UnsearchedFiles,
-    /// Number of files that the rules do not allow to be read without asking.
+    /// Number of files that require approval to be read.
     withheld: usize,
     /// True if groups of lines are separated.
     grouped: bool,

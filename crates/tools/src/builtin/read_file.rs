@@ -131,7 +131,7 @@ fn text(job: &Job, args: &Args, path: &ToolPath, opened: OpenFile) -> Result<Too
     page.render(path, opened.size, wanted, paged, charset).map(ToolOutput::ok)
 }
 
-/// Maximum number of characters returned of a long line.
+/// Maximum number of characters of a long line in one result.
 const PART_CHARS: usize = 4000;
 
 /// Number of bytes after a page within which lines are still counted, so that the header can give the total.

@@ -27,7 +27,7 @@ const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
 const HEAD: usize = 8 * 1024;
 /// Maximum number of characters of a server's text that an error shows.
 const SHOWN_OF_ERROR: usize = 500;
-/// Number of bytes by which absolute URLs in links may make a page longer than twice its length.
+/// Absolute URLs in links may extend a page to twice its length plus this number of bytes.
 const SPARE_FOR_LINKS: usize = 64 * 1024;
 /// Time limit for parsing a page, since a malicious page may take forever.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,14 +57,13 @@ impl Tool for Args {
         let first = self.offset.unwrap_or(1);
         let (name, content) = match &answer.text {
             Some(text) if !is_page(&answer.media_type, text) => return Ok(as_it_is(&answer, text)),
-            // With the byte order mark, the encoding that the page declares is ignored. That declaration no longer
-            // applies.
+            // The byte order mark overrides the encoding that the page declares, which no longer applies.
             Some(text) => ("page.html".to_owned(), [UTF8_BOM, readable(text).as_bytes()].concat()),
             None => {
                 // The extension identifies documents that cannot be recognised by their bytes.
                 let ending = web::data("document", &answer).ending;
                 let name = if ending.is_empty() { "document".to_owned() } else { format!("document.{ending}") };
-                // Few pictures on the web are scanned pages.
+                // Pictures are not read as documents: few pictures on the web are scanned pages.
                 let is_picture = answer.media_type.starts_with("image/");
                 if is_picture || !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
                     return Ok(unread(&answer));
@@ -231,7 +230,7 @@ fn with_whole_links(markdown: &str, base: &Url) -> String {
 const SURROUNDING: [&str; 5] = ["nav", "footer", "aside", "dialog", "menu"];
 /// Elements whose content is not parsed as HTML.
 const RAW: [&str; 4] = ["script", "style", "template", "textarea"];
-/// Elements for the main content, most reliable first.
+/// Elements that mark the main content, most reliable first.
 const MAIN_ELEMENTS: [&str; 2] = ["main", "article"];
 /// Minimum length of main content, in bytes without white space.
 const MIN_MAIN_BYTES: usize = 200;

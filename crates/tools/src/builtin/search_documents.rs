@@ -69,7 +69,7 @@ impl Tool for SearchDocuments {
         let limit = max_results.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
         let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + TIME_LIMIT) };
         let mut all = Search { next: offset, ..Search::default() };
-        // Repeats until all documents are searched, at most `MAX_OPEN` at a time.
+        // Searches at most `MAX_OPEN` documents at a time, until all are searched or the time is up.
         loop {
             let (by, path, offset) = (Arc::clone(knowledge), path.clone(), all.next);
             let opened = call.work(move |job| open(job, path.as_deref(), offset, &*by)).await?;
@@ -111,7 +111,7 @@ struct Search {
     next: usize,
     /// Number of documents that remain after `documents`.
     beyond: usize,
-    /// Number of documents that the rules do not allow to be read without asking.
+    /// Number of documents that require approval to be read.
     withheld: usize,
     /// Reason why there may be more documents.
     cut: Option<&'static str>,

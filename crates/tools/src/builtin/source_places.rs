@@ -184,7 +184,7 @@ fn show(job: &Job, places: Vec<SourceLocation>) -> Result<String, Failure> {
     Ok(shown)
 }
 
-/// Fills in the wanted lines of a file, as far as it can be read.
+/// Fills in the wanted lines of a file. Lines that cannot be read stay empty.
 fn read_lines(job: &Job, file: &str, wanted: &mut BTreeMap<u32, String>) {
     let Ok(path) = job.files.locate(file) else { return };
     let Ok(opened) = job.files.open_file(&path) else { return };

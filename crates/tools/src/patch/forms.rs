@@ -5,7 +5,7 @@ use agentd_workspace::{failure::Failure, text};
 
 use crate::patch::{self, Change, FilePatch, Header, Hunk, LineKind, Lines};
 
-/// Maximum number of files in a patch. Larger ones are not meant for review.
+/// Maximum number of files in a patch. Larger patches are not meant for review.
 const MAX_FILES: usize = 500;
 
 /// Parses a patch of either form.
@@ -46,7 +46,7 @@ pub(crate) fn parse(patch: &str) -> Result<Vec<FilePatch>, Failure> {
 /// Header lines of a file, before its hunks.
 #[derive(Debug, Default)]
 struct Head {
-    /// True if it begins with `diff --git`.
+    /// True if the header begins with `diff --git`.
     is_git: bool,
     /// Names after `---` and `+++`.
     old: Option<String>,
@@ -222,8 +222,8 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
     Ok(hunk)
 }
 
-/// Returns true if the next lines are file names and not the removed line `-- x` and the added line `++ y`. The counts
-/// decide, or the line after both.
+/// Returns true if the next lines are file names and not the removed line `-- x` and the added line `++ y`. Decided by
+/// the counts, or by the line after both.
 fn ends_before_names(lines: &Lines<'_>, old_left: usize, new_left: usize) -> bool {
     match (old_left, new_left) {
         (0, 0) => true,
@@ -271,7 +271,7 @@ fn file(head: Head, hunks: Vec<Hunk>, lines: &Lines<'_>) -> Result<FilePatch, Fa
     }
     if !moves && hunks.is_empty() {
         let what = if head.mode_changes { "only changes permissions, which apply_patch keeps" } else { "has no hunks" };
-        return Err(Failure::arguments(format!("the patch of {old} {what}; nothing was changed")));
+        return Err(Failure::arguments(format!("the patch for {old} {what}; nothing was changed")));
     }
     Ok(FilePatch { path: old, change: Change::Update { hunks, moved_to: moves.then_some(new) } })
 }

@@ -51,7 +51,7 @@ async fn exit_code_and_both_streams_are_returned() {
 
 #[tokio::test]
 async fn command_environment_is_clean() {
-    // The test process has variables too, and none may be visible.
+    // The test process also has variables, none of which may be visible.
     let own: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
     assert!(own.iter().any(|name| name.starts_with("CARGO")), "there is something to hide");
     let bench = Bench::with(Project::None, |config| {
@@ -137,7 +137,7 @@ async fn cancelled_or_dropped_call_leaves_no_process() {
 #[tokio::test]
 async fn commands_run_concurrently() {
     let bench = Bench::new().await;
-    // Each command waits for a file that the other creates, so run one after the other, neither would end.
+    // Each command waits for a file that the other creates, so neither would end if they ran one after the other.
     let meet = |mine: &str, other: &str| json!({"command": format!("touch temp/{mine}; until [ -e temp/{other} ]; do sleep 0.02; done"), "timeout_s": 60});
     let (left, right) =
         tokio::join!(bench.call("run_bash_command", meet("a", "b")), bench.call("run_bash_command", meet("b", "a")));

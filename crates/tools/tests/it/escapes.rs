@@ -194,7 +194,7 @@ async fn session_with_removed_permissions_is_reopened() {
         let listed = bench.call("list_workspace_files", json!({})).await;
         assert!(listed.error.is_none() && listed.text.contains("outputs"), "{}", listed.text);
         bench.allowed("cat outputs/y").await;
-        // Access is restored at the beginning of the next turn, also to subfolders.
+        // Access is restored at the beginning of the next turn, including access to subfolders.
         let workspace = bench.folders.open(bench.context.session_id, None.into()).await.unwrap();
         bench.context.workspace = Arc::new(workspace);
         assert_eq!(mode(&uploads), 0o700);
@@ -243,7 +243,7 @@ async fn fork_bomb_is_limited_and_cleaned_up() {
 async fn helper_policy_is_hidden_from_commands() {
     let bench = locked(Project::None, |_| {}).await;
     for command in [
-        // Neither the leash nor the policy is accessible through a descriptor or the environment.
+        // Neither the control socket nor the policy is accessible through a descriptor or the environment.
         "ls -l /proc/$$/fd | grep -c socket",
         "cat /proc/$PPID/cmdline",
         "cat /proc/1/cmdline | grep -a sandbox-exec; kill -STOP 1 && kill -KILL 1 && test ! -e /proc/1",
@@ -252,7 +252,7 @@ async fn helper_policy_is_hidden_from_commands() {
         let text = output.text;
         assert!(!text.starts_with("exit code 0") || !text.contains("socket"), "{command}: {text}");
     }
-    // Without a leash the helper runs nothing.
+    // Without a control socket, the helper runs nothing.
     let status = std::process::Command::new(helper())
         .args([HELPER_ARGUMENT, "touch", "/var/tmp/agentd-never"])
         .stdin(std::process::Stdio::null())
@@ -263,7 +263,7 @@ async fn helper_policy_is_hidden_from_commands() {
 
 #[test]
 fn escapes_are_blocked_for_unprivileged_users() {
-    // Run as root, the test repeats itself as the user `nobody`, because the kernel treats the two differently.
+    // If run as root, the test runs again as the user `nobody`, because the kernel treats the two users differently.
     const NOBODY: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {
         return;

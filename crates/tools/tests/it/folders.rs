@@ -114,7 +114,7 @@ async fn session_copy_excludes_links_that_lead_outside() {
         ("uploads/a.pdf", "a"),
         ("outputs/deep/er/b.txt", "bb"),
         ("large_tool_results/call_1.txt", "dddd"),
-        // The file is truncated to its length at that time.
+        // The copied file is truncated to the given length of the history.
         ("conversation_history/one.md", "then"),
     ] {
         assert_eq!(fs::read_to_string(root.join(path)).unwrap(), content);

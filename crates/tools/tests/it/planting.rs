@@ -1,5 +1,5 @@
-//! Unreviewed commands that plant files: after a command, a file is there exactly if no other program runs or obeys it,
-//! whatever its name is, however deep it is, and whatever leads to it.
+//! After an unreviewed command, a planted file remains if and only if no other program runs or obeys it, regardless of
+//! its name, its depth, and links to it.
 
 use agentd_core::{folder::Mounts, guarded::GuardedNames, ids::CallId, ports::FilesBefore, undo::UndoOutcome};
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
@@ -164,7 +164,7 @@ fn next_call(bench: &Bench) -> ToolContext {
     ToolContext { call_id: CallId::generate(), ..bench.context.clone() }
 }
 
-/// Runs this as a script of the project, like a turn does. Returns the paths of reverted files, and the output.
+/// Runs `script` as a script of the project, as a turn would. Returns the paths of reverted files, and the output.
 async fn run_script(bench: &mut Bench, snapshots: &FileSnapshots, script: &str) -> (Vec<String>, String) {
     bench.put("/project/run.sh", format!("{script}printf over > /project/over.txt\n"));
     let before = snapshots.before(&next_call(bench), None).await.unwrap();
@@ -217,7 +217,7 @@ proptest! {
     }
 }
 
-/// Folders nested too deeply to check are reported before the call, wherever the check has to go. It leaves out caches,
+/// Folders nested too deeply for the check are reported before the call, wherever they are. Caches are not checked,
 /// unless a guarded link leads there.
 #[tokio::test]
 async fn too_deep_folders_are_reported_before_the_call() {
@@ -240,8 +240,8 @@ async fn too_deep_folders_are_reported_before_the_call() {
     }
 }
 
-/// Folder outside that the link `/project/link` leads to, beside `/project/folder`. It has the same file as a script
-/// plants, so that a check that follows the link would remove it.
+/// Creates `/project/folder` and `/project/link`, which leads to a folder outside, and returns that folder. It contains
+/// the file that a script plants, which a check that follows the link would remove.
 fn away_beside_folder(bench: &Bench) -> PathBuf {
     let away = bench.outside.path().join("away");
     fs::create_dir_all(away.join(".zed")).unwrap();
@@ -251,7 +251,7 @@ fn away_beside_folder(bench: &Bench) -> PathBuf {
     away
 }
 
-/// A process of the command swaps them until the command has ended.
+/// A process of the command swaps folder and link until the command has ended.
 #[tokio::test]
 async fn command_that_swaps_a_folder_and_a_link_leaves_no_planted_file() {
     let (mut bench, snapshots) = unreviewed().await;
@@ -273,8 +273,8 @@ async fn command_that_swaps_a_folder_and_a_link_leaves_no_planted_file() {
     assert_eq!(tree(&away), before);
 }
 
-/// Another program swaps them while the calls of one session are checked. The check of a concurrent call finds what
-/// these checks have missed.
+/// Another program swaps folder and link while the calls of one session are checked. The check of a concurrent call
+/// finds the files that these checks have missed.
 #[tokio::test]
 async fn swap_during_checks_leaves_no_planted_file_after_the_last_one() {
     let (bench, snapshots) = unreviewed().await;

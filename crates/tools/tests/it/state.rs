@@ -30,7 +30,7 @@ async fn file_tools_work_on_state_files() {
     let mut bench = Bench::new().await;
     let output = bench.step_ok("write_file", json!({"path": "/state/notes/plan.md", "content": "one\ntwo\n"})).await;
     assert_eq!(output.state_files, [written("notes/plan.md", "one\ntwo\n")]);
-    assert!(output.files.is_empty(), "it is no file of the disk");
+    assert!(output.files.is_empty(), "a state file is not on disk");
     assert_eq!(bench.ok("read_file", json!({"path": "//state/./notes//plan.md"})).await, "one\ntwo\n");
     assert!(bench.ok("read_file", json!({"path": "/state/notes/plan.md", "offset": 2})).await.ends_with("two\n"));
 
@@ -59,7 +59,7 @@ async fn file_tools_work_on_state_files() {
     assert!(found.contains("/state/notes/plan.md"), "{found}");
     let hits = bench.ok("grep", json!({"pattern": "thr", "path": "/state"})).await;
     assert!(hits.contains("/state/notes/plan.md:2: three"), "{hits}");
-    assert!(!fs::exists(bench.real("state")).unwrap(), "nothing of it is on the disk");
+    assert!(!fs::exists(bench.real("state")).unwrap(), "no state file is on disk");
 }
 
 #[tokio::test]

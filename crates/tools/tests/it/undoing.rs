@@ -424,7 +424,7 @@ async fn newly_ignored_files_are_still_undone() {
     assert!(!recorder.bench.real("/project/.gitignore").exists() && !recorder.bench.real("/project/build").exists());
 }
 
-/// Files ignored by git are not recorded. Ignored files that become visible are not new: an undo would delete them for
+/// Files ignored by git are not recorded. Files that are no longer ignored are not new: an undo would delete them for
 /// good.
 #[tokio::test]
 async fn formerly_ignored_files_are_not_new() {
@@ -460,7 +460,7 @@ async fn formerly_ignored_files_are_not_new() {
     }
 }
 
-/// A guarded name that links to a user's folder is removed, but no file in that folder.
+/// A link with a guarded name to a user's folder is removed, but no file in that folder.
 #[tokio::test]
 async fn planted_link_is_removed_without_its_target() {
     let recorder = Recorder::guarded(SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
@@ -480,7 +480,7 @@ async fn planted_link_is_removed_without_its_target() {
     assert_eq!(recorder.bench.content("/project/data/old.csv"), b"old");
     assert_eq!(recorder.bench.content("/project/data/large.csv"), b"larger than the size limit");
 
-    // An ordinary name that links to a cache, which the check does not scan.
+    // A link with an ordinary name leads to a cache, which the check does not scan.
     let changes = recorder
         .record(|bench| {
             fs::rename(bench.real("/project/src"), bench.real("/project/target/src")).unwrap();
@@ -686,7 +686,7 @@ impl Recorder {
         ToolContext { session_id, workspace: workspace.into(), ..self.call() }
     }
 
-    /// Records the changes of a command in that session.
+    /// Records the changes of a command in the session of `call`.
     async fn of(&self, call: &ToolContext, change: impl FnOnce(&Bench)) -> Changes {
         let before = self.snapshots.before(call, None).await.unwrap();
         change(&self.bench);

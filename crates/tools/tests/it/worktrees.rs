@@ -32,7 +32,7 @@ impl World {
         world
     }
 
-    /// Commits a file in the main tree.
+    /// Commits a file in the main worktree.
     fn commit(&self, name: &str, content: &[u8]) {
         fs::write(self.project.join(name), content).unwrap();
         git(&self.project, &["add", "--all"]);
@@ -297,7 +297,7 @@ async fn worktree_diff_is_a_git_patch_and_empty_after_merge() {
     let report = world.report("one").await;
     assert_eq!((report.changed, report.ahead, report.is_merged), (0, 0, true));
     assert_eq!(world.worktrees.diff("one".to_owned()).await.unwrap().files, Vec::<String>::new());
-    // Changes from the main tree are not changes of the session.
+    // Changes from the main worktree are not changes of the session.
     world.commit("main.txt", b"later\n");
     git(&folder, &["merge", "--quiet", "main"]);
     fs::write(folder.join("c.txt"), "more\n").unwrap();
