@@ -75,7 +75,7 @@ impl Manifest {
     /// Parses a manifest.
     ///
     /// # Errors
-    /// If the manifest was written by another application, has a newer format, or is invalid.
+    /// Fails if the manifest was written by another application, has a newer format, or is invalid.
     pub(crate) fn read(text: &[u8]) -> Result<Self, ArchiveError> {
         let probe: Probe =
             serde_json::from_slice(text).map_err(|_| ArchiveError::Foreign("its manifest is not agentd's"))?;

@@ -95,7 +95,7 @@ pub const TREE_AREAS: [&str; 4] = ["uploads", "outputs", "large_tool_results", "
 /// Rejects paths that are not in one of [`TREE_AREAS`] or not in canonical form.
 ///
 /// # Errors
-/// The reason, completing "the path of a file …".
+/// Returns the reason, completing "the path of a file …".
 pub fn check_tree_path(path: &str) -> Result<(), &'static str> {
     const MAX_PATH: usize = 4000;
     const MAX_NAME: usize = 255;

@@ -94,8 +94,8 @@ impl Mounts {
     /// name and gets the new mode.
     ///
     /// # Errors
-    /// Of kind `InvalidInput` if a folder is the project, if a folder contains another, so that files would have two
-    /// names, or if there are too many folders.
+    /// Fails with kind `InvalidInput` if a folder is the project, if a folder contains another, so that files would
+    /// have two names, or if there are too many folders.
     pub fn with(&self, added: Vec<Mount>) -> Result<Vec<AddedFolder>, WorkspaceError> {
         let mut folders = self.folders.clone();
         for Mount { path, writable } in added {

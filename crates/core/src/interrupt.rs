@@ -42,7 +42,7 @@ pub struct Interrupt {
     pub on_deadline: Option<Answer>,
 }
 
-/// Origin of a question, as far as known.
+/// Known facts about the origin of a question.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedBy {
@@ -136,8 +136,8 @@ impl Ask {
     /// this name.
     pub const PLAN: &str = "plan";
 
-    /// Pseudo-tool for the question about quarantined files, that is, files that other programs execute or follow
-    /// automaticallyand that were written by a command that was not reviewed. There is no real tool of this name.
+    /// Pseudo-tool for the question about quarantined files. These are files that other programs execute or follow
+    /// automatically, written by a command that was not reviewed. There is no real tool of this name.
     pub const KEEP: &str = "keep_files";
 
     /// Creates the request for approval of a plan.

@@ -45,7 +45,7 @@ pub struct PlayProblem {
     pub step: usize,
     /// Description of the problem in one sentence.
     pub message: String,
-    /// Difference to the most similar recorded request, if there is one.
+    /// Difference from the most similar recorded request, if there is one.
     pub difference: Option<RequestDifference>,
 }
 
@@ -304,7 +304,7 @@ impl State {
         }
     }
 
-    /// Index of the exchange with that request, or else the difference to the most similar request.
+    /// Index of the exchange with that request, or else the difference from the most similar request.
     fn same_request(&self, unplayed: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
         let mut nearest: Option<(usize, &RecordedRequest)> = None;
         for index in unplayed {

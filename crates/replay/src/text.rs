@@ -1,7 +1,7 @@
 //! The text format of a recording: JSON lines, one fact per line, so that a diff shows a change at the position where
 //! it was made.
 //!
-//! A request is written as the difference to the previous request of the same voice: the number of messages that both
+//! A request is written as the difference from the previous request of the same voice: the number of messages that both
 //! share, then each further message on a separate line. Tools are written when they change.
 
 use std::{collections::HashMap, sync::Arc};

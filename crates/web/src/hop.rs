@@ -1,7 +1,7 @@
 //! A single request to one server, and its redirection to another. Pure.
 //!
 //! The server decides where a redirect leads, so nothing meant for that server alone is sent to another server: neither
-//! headers that could be keys nor any method but a fetch.
+//! headers that could be keys nor a method that does more than fetch.
 
 use agentd_core::{
     error::{ErrorKind, WebError},

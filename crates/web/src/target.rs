@@ -64,7 +64,7 @@ fn check_spelling(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks the form of a URL, wherever it leads.
+/// Checks the form of a URL, regardless of the server that it names.
 pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     if url.as_str().len() > MAX_URL {
         return Err("it is longer than 8 KB");

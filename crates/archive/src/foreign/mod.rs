@@ -82,7 +82,7 @@ pub struct ForeignHistory {
 /// Reads the history of another application.
 ///
 /// # Errors
-/// If the history is too large, does not come from that application, or contains no messages.
+/// Fails if the history is too large, does not come from that application, or contains no messages.
 pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, ArchiveError> {
     // One additional byte reveals that the limit is exceeded.
     let mut source = source.take(MAX_BYTES + 1);

@@ -36,7 +36,8 @@ pub struct Facts {
     pub answers: Vec<String>,
     /// Full text of the last answer, if it is longer than a line.
     pub last_answer: Option<String>,
-    /// Full input of the running turn, if it is replaced. Set by the caller, which determines the available space.
+    /// Full input of the running turn, if the input is replaced. Set by the caller, which determines the available
+    /// space.
     pub under_way: Option<String>,
     /// True if a replaced turn ended with an answer.
     pub is_answered: bool,

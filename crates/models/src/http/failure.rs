@@ -39,7 +39,7 @@ pub(crate) enum RetryCondition {
     Later,
     /// After the wait that the server requested.
     After(Duration),
-    /// After part of a minute, because of a limit per minute. Uses the requested wait, if any. With `once`, this
+    /// After a fraction of a minute, because of a limit per minute. Uses the requested wait, if any. With `once`, this
     /// request alone may exceed the limit, so only one retry is made.
     Limited {
         wait: Option<Duration>,
@@ -250,7 +250,7 @@ fn server_message(target: &Target, error: &ServerError, request_id: Option<&str>
     message
 }
 
-/// Returns true if the status indicates a server failure, which the next attempt may not encounter.
+/// Returns true if the status indicates a failure of the server that may not affect the next attempt.
 fn is_server_failure(status: u16) -> bool {
     matches!(status, UNKNOWN_STATUS | 408 | 409 | 500..=599)
 }
