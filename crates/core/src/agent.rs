@@ -95,7 +95,7 @@ impl AgentCard {
     pub fn check_id(id: &str) -> Result<(), &'static str> {
         let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         if id.is_empty() || id.len() > Self::LONGEST_ID || !id.starts_with(|letter: char| letter.is_ascii_lowercase()) {
-            return Err("a name begins with a lower-case letter and has at most 40 characters");
+            return Err("a name must begin with a lower-case letter and have at most 40 characters");
         }
         if !id.chars().all(plain) {
             return Err("a name may contain only lower-case letters, digits and underscores");

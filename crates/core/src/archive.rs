@@ -104,7 +104,7 @@ pub fn check_tree_path(path: &str) -> Result<(), &'static str> {
     }
     let mut names = path.split('/');
     if !names.next().is_some_and(|area| TREE_AREAS.contains(&area)) {
-        return Err("is not below a folder of the session");
+        return Err("is not in an exported folder of the session");
     }
     let names: Vec<&str> = names.collect();
     if names.is_empty() || names.len() > MAX_TREE_DEPTH {

@@ -146,7 +146,7 @@ impl Ask {
             tool: Self::PLAN.to_owned(),
             args: serde_json::json!({ Self::PLAN: plan }),
             risk: Risk::Medium,
-            reason: "the turn begins with a plan: nothing is changed before it is approved".to_owned(),
+            reason: "the turn begins with a plan: nothing is changed before the plan is approved".to_owned(),
             preview: Some(plan.to_owned()),
             layer: None,
             rule: None,
@@ -268,7 +268,7 @@ impl Answer {
                 Some("no rule can cover exactly this call; answer approve, reject or edit")
             }
             (Ask::Approval { wider, .. }, Self::Keep { rule, .. }) if !wider.contains(rule) => {
-                Some("this rule is not one of those offered; answer approve, reject, always or edit")
+                Some("this rule was not offered; answer approve, reject, always or edit")
             }
             (Ask::Approval { .. }, Self::Keep { rule, scope: GrantScope::ForGood }) if !Ask::is_for_good(rule) => {
                 Some("this rule covers commands in any folder, so it can be granted for this session only")
@@ -277,7 +277,7 @@ impl Answer {
                 if ask.plan().is_some()
                     && args.get(Ask::PLAN).and_then(Value::as_str).is_none_or(|plan| plan.trim().is_empty()) =>
             {
-                Some(r#"an edited plan is an object with its text: {"plan": "1. …"}"#)
+                Some(r#"an edited plan must be an object with the text of the plan: {"plan": "1. …"}"#)
             }
             (Ask::Approval { tool, .. }, Self::Edit { .. }) if tool == Ask::KEEP => {
                 Some("these files can only be kept as shown or discarded; answer approve or reject")

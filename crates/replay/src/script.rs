@@ -183,7 +183,7 @@ impl Script {
         let voice = state.voices.get(&session).copied().unwrap_or_default();
         let index = state.recorded_call(voice, call, self.play != Play::LiveModel);
         let Some(index) = index else {
-            let message = format!("the recording has no result for the call of {}: {}", call.name, call.arguments);
+            let message = format!("the recording has no result for the call to {}: {}", call.name, call.arguments);
             state.problem(message, None);
             return None;
         };

@@ -35,7 +35,7 @@ pub enum RecordingError {
     #[error("the recording has {0} bytes; the limit is {MAX_RECORDING}")]
     TooLong(usize),
     /// A newer agentd wrote the recording.
-    #[error("the recording has version {0}; this agentd supports up to {VERSION}: update it")]
+    #[error("the recording has version {0}; this agentd supports up to {VERSION}: update agentd")]
     Newer(u32),
     /// A line is invalid.
     #[error("line {line} of the recording: {problem}")]
@@ -264,7 +264,7 @@ impl Reader {
         let before = self.last.get(&line.voice);
         let available = before.map_or(0, |before| before.messages.len());
         if line.keeps > available {
-            return Err(format!("it keeps {} messages of a request that has {available}", line.keeps));
+            return Err(format!("it repeats {} messages of a request that has {available}", line.keeps));
         }
         self.values += line.keeps;
         if self.values > MAX_VALUES {

@@ -93,7 +93,7 @@ pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, 
         ForeignFormat::OpenCode => opencode::read(&mut source, &mut history)?,
     }
     if source.limit() == 0 {
-        return Err(ArchiveError::TooLarge(format!("a history may have at most {} MiB", MAX_BYTES >> 20)));
+        return Err(ArchiveError::TooLarge(format!("the history exceeds {} MiB", MAX_BYTES >> 20)));
     }
     history.finish()
 }

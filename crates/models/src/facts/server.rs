@@ -159,7 +159,7 @@ pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<
     let entries = text.and_then(|text| parse(&text, false));
     let entries = entries.filter(|entries| !entries.is_empty()).ok_or_else(|| {
         Failure::new(ErrorKind::Provider, format!("the server at {target} does not list its models"))
-            .hint("set one by its id: /model =ID")
+            .hint("set a model by its id: /model =ID")
     })?;
     let listed =
         |entry: ListedEntry| Some(ListedModel { id: entry.facts.id?, context_window: entry.facts.window.exact });

@@ -202,7 +202,7 @@ impl Failure {
             }
             Cause::Loading => Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {details}"))
                 .with_retry(RetryCondition::Loading)
-                .hint("the server is still loading it; try again in a few minutes, or check the server's log"),
+                .hint("the server is still loading the model; try again in a few minutes, or check the server's log"),
             Cause::InvalidOutput => Self::new(ErrorKind::Rejected, message)
                 .with_retry(RetryCondition::Immediately)
                 .hint("the model wrote a tool call that its server could not parse; try again, or use another model"),

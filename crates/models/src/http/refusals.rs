@@ -93,13 +93,13 @@ impl Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WithoutNamedTools => f.write_str("without tools, as uncallable ones may be refused"),
+            Self::WithoutNamedTools => f.write_str("without tools that must not be called"),
             Self::EchoReasoning => f.write_str("with the model's earlier reasoning, which the server requires"),
             Self::WithoutEcho => f.write_str("without the model's earlier reasoning, which the server refuses"),
             Self::WithoutSignedThoughts => f.write_str(
                 "without the model's earlier reasoning, which the server no longer accepts in this conversation",
             ),
-            Self::TextTools => f.write_str("with tools in the text, as native ones may be refused"),
+            Self::TextTools => f.write_str("with tools in the text, as native tools may be refused"),
             Self::WithoutTool(name) => write!(f, "without the tool {name}, which the server may refuse"),
             Self::WithoutPictures => f.write_str("without pictures, which the server refuses"),
             Self::WithoutPicture(_) => f.write_str("without a picture that the server may refuse"),
