@@ -12,7 +12,7 @@ use crate::{
 
 /// Prefix of the result of a refused call. The reason follows.
 pub const REFUSED: &str = "refused: ";
-/// Suffix of such a result: advice for the model.
+/// Suffix of the result of a refused call: advice for the model.
 pub const AFTER_REFUSAL: &str = "Do not try the same again; ask, or go another way";
 
 /// A pause that is stored before the question is asked, outlives clients and restarts, and is answered once.

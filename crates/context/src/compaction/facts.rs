@@ -16,7 +16,7 @@ use super::verbatim;
 /// Maximum number of lines per list; fewer in a small window.
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
-/// Number of lines that a list retains even if there is hardly any space. In that case, long lines are shortened.
+/// Minimum number of lines that a list retains. If these lines do not fit, they are shortened.
 const LEAST_LINES: usize = 2;
 /// Fraction of the window for the last answer: one part in `ANSWER_PART`.
 const ANSWER_PART: u64 = 10;

@@ -258,28 +258,28 @@ impl Deadlines {
         }
     }
 
-    /// For the first byte of the answer, from now.
+    /// Deadline for the first byte of the answer, from now.
     pub(crate) fn first_byte(&self) -> Deadline {
         Deadline::new(self.first_byte, MissedDeadline::FirstByte)
     }
 
-    /// For the next bytes of the answer, from now.
+    /// Deadline for the next bytes of the answer, from now.
     pub(crate) fn idle(&self) -> Deadline {
         Deadline::new(self.idle, MissedDeadline::Idle)
     }
 
-    /// For the next part of the answer itself, from now. A server that processes a long prompt sends comments
-    /// meanwhile; a stuck one may send them indefinitely.
+    /// Deadline for the next part of the answer itself, from now. A server sends comments while it processes a long
+    /// prompt; a stuck server may send them indefinitely.
     pub(crate) fn keep_alive(&self) -> Deadline {
         Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
     }
 
-    /// For data after the answer, within `limit` from now.
+    /// Deadline for data after the answer, within `limit` from now.
     pub(crate) fn tail(&self, limit: Duration) -> Deadline {
         Deadline::new(limit.min(self.idle), MissedDeadline::Tail)
     }
 
-    /// For a list of models, from now.
+    /// Deadline for a list of models, from now.
     pub(crate) fn listing(&self) -> Deadline {
         Deadline::new(LISTING.min(self.first_byte), MissedDeadline::FirstByte)
     }

@@ -162,7 +162,7 @@ impl<'a> Writer<'a> {
         Some(blocks)
     }
 
-    /// Text and calls only.
+    /// Returns only the text and calls of a part.
     fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<Block> {
         let mut blocks = Vec::new();
         if !is_blank(part.text) {
@@ -253,7 +253,7 @@ impl Block {
         Self::of(Kind::Other, json!({"type": "image", "source": source}).to_string())
     }
 
-    /// A call. The arguments keep their bytes.
+    /// Creates a block for a call. The arguments keep their bytes.
     pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
         let (id, name, input) = (json!(id), json!(name), tool_arguments(arguments));
         Self::of(Kind::Other, format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input.trim()))

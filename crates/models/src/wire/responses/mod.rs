@@ -283,7 +283,7 @@ impl<'a> Writer<'a> {
         Some(items)
     }
 
-    /// Text and calls only.
+    /// Returns only the text and calls of a part.
     fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<InputItem<'a>> {
         let mut items = Vec::new();
         if !is_blank(part.text) {
