@@ -260,7 +260,7 @@ impl Markdown<'_> {
             ItemBody::Reasoning { text } if text.trim().is_empty() => Ok(()),
             ItemBody::Reasoning { text } => self.quoted("Thought", text),
             ItemBody::ToolCall(call) => {
-                writeln!(self.out, "**Call of {}**\n", code(&call.name))?;
+                writeln!(self.out, "**Call to {}**\n", code(&call.name))?;
                 self.fenced("json", &call.arguments)
             }
             ItemBody::ToolResult(result) => {

@@ -75,12 +75,12 @@ impl Manifest {
     /// Parses a manifest.
     ///
     /// # Errors
-    /// If the manifest was written by another application, has a newer format, or is invalid.
+    /// Fails if the manifest was written by another application, has a newer format, or is invalid.
     pub(crate) fn read(text: &[u8]) -> Result<Self, ArchiveError> {
         let probe: Probe =
-            serde_json::from_slice(text).map_err(|_| ArchiveError::Foreign("its manifest is not agentd's"))?;
+            serde_json::from_slice(text).map_err(|_| ArchiveError::Foreign("its manifest is not from agentd"))?;
         if probe.archive != ARCHIVE {
-            return Err(ArchiveError::Foreign("another program wrote it"));
+            return Err(ArchiveError::Foreign("it was written by another program"));
         }
         if probe.format > FORMAT {
             return Err(ArchiveError::Newer(probe.format));
@@ -99,10 +99,10 @@ impl Manifest {
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The file is not an archive.
-    #[error("not an archive of a session: {0}")]
+    #[error("not a session archive: {0}")]
     Foreign(&'static str),
     /// The archive has a newer format.
-    #[error("this archive has format {0}; this version of agentd reads up to {known}", known = FORMAT)]
+    #[error("the archive has format version {0}; this agentd reads versions up to {known}", known = FORMAT)]
     Newer(u32),
     /// The archive is truncated.
     #[error("the archive is truncated")]
@@ -137,11 +137,11 @@ impl ArchiveError {
                 "`agentctl sessions export` creates archives; histories of other programs need --from claude-code, \
                  codex or opencode"
             }
-            Self::Newer(_) => "update agentd on this machine, or export it again with this version",
+            Self::Newer(_) => "update agentd on this machine, or export the session again with this version",
             Self::Cut => "copy the file again, or export the session again",
             Self::Changed(_) => "copy the file again; if that fails, export the session again",
-            Self::Hostile(_) => "nothing was imported; do not trust its source",
-            Self::TooLarge(_) => "nothing was imported; export it again without large files",
+            Self::Hostile(_) => "nothing was imported; do not trust the source of the archive",
+            Self::TooLarge(_) => "nothing was imported; export the session again without large files",
             Self::Io(_) => "check the file and retry",
         }
     }

@@ -41,26 +41,26 @@ pub trait Unpack {
     /// Receives the manifest.
     ///
     /// # Errors
-    /// If the receiver rejects the manifest.
+    /// Fails if the receiver rejects the manifest.
     fn manifest(&mut self, manifest: &Manifest) -> Result<(), Self::Error>;
 
     /// Receives the next events of a session, at least one.
     ///
     /// # Errors
-    /// If the receiver rejects the events.
+    /// Fails if the receiver rejects the events.
     fn events(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), Self::Error>;
 
     /// Receives a file. The implementation must read all of `content`.
     ///
     /// # Errors
-    /// If the receiver rejects the file.
+    /// Fails if the receiver rejects the file.
     fn file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), Self::Error>;
 }
 
 /// Reads an archive and verifies that it is complete.
 ///
 /// # Errors
-/// If the archive is invalid, or the first error of `into`.
+/// Returns the reason to reject the archive, or the first error from `into`.
 pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error> {
     let mut source = BufReader::new(Source(source));
     let head = source.fill_buf().map_err(read_error)?;

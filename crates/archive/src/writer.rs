@@ -27,7 +27,7 @@ impl<W: Write> ArchiveWriter<W> {
     /// Starts an archive with its manifest.
     ///
     /// # Errors
-    /// If the manifest cannot be written.
+    /// Fails if the manifest cannot be written.
     pub fn begin(out: W, manifest: &Manifest) -> io::Result<Self> {
         let tar = Builder::new(GzEncoder::new(out, Compression::fast()));
         let mut writer = Self { tar, sums: String::new(), session: None, part: 0, gathered: Vec::new() };
@@ -40,7 +40,7 @@ impl<W: Write> ArchiveWriter<W> {
     /// Adds the next event. All events of a session must be consecutive.
     ///
     /// # Errors
-    /// If the event cannot be written.
+    /// Fails if the event cannot be written.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         if self.session != Some(event.session_id) {
             self.end_part()?;
@@ -55,7 +55,7 @@ impl<W: Write> ArchiveWriter<W> {
     /// rest of the archive stays readable.
     ///
     /// # Errors
-    /// If the file cannot be read or written.
+    /// Fails if the file cannot be read or written.
     pub fn file(&mut self, file: &TreeFile, content: &mut dyn Read) -> io::Result<()> {
         self.end_part()?;
         let mode = if file.executable { 0o700 } else { 0o600 };
@@ -66,7 +66,7 @@ impl<W: Write> ArchiveWriter<W> {
     /// Finishes the archive.
     ///
     /// # Errors
-    /// If the archive cannot be written.
+    /// Fails if the archive cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         self.end_part()?;
         let sums = std::mem::take(&mut self.sums);

@@ -4,8 +4,8 @@
 //! removing, moving or inserting a line breaks the chain. Secrets are removed before anything is written.
 //!
 //! Limits: there is no key, so anyone who can write the files, including the witness `audit.head`, can write a complete
-//! new log that verifies. Only a hash noted elsewhere distinguishes the two. The daemon logs this hash at each start,
-//! stop and rotation, keeps it in memory while running, and stores it in the journal.
+//! new log that verifies. Only a hash noted elsewhere reveals the replacement. The daemon logs the hash of the last
+//! line at each start, stop and rotation, keeps it in memory while running, and stores it in the journal.
 //!
 //! - [`AuditLog`] (`log`): the async API; it implements the ports [`agentd_core::ports::Audit`] and
 //!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] sets the folder and the file size.

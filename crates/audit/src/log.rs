@@ -35,7 +35,7 @@ const MAX_ATTEMPTS: usize = 10;
 /// Configuration of an [`AuditLog`].
 #[derive(Clone)]
 pub struct AuditConfig {
-    /// Folder of `audit.jsonl`. Only one log may be open in this folder, which the lock of the data folder ensures.
+    /// Folder of `audit.jsonl`. The lock of the data folder ensures that only one log is open in this folder.
     pub folder: PathBuf,
     /// Size at which a file is rotated, in bytes.
     pub rotate_at: u64,
@@ -74,7 +74,7 @@ impl AuditLog {
     /// briefly.
     ///
     /// # Errors
-    /// If the folder or its files cannot be written.
+    /// Fails if the folder or its files cannot be written.
     pub fn open(config: AuditConfig) -> Result<Self, AuditError> {
         let AuditConfig { folder, rotate_at, noted, clean, clock } = config;
         let failed = |error| storage_error("open", &folder, error);
@@ -108,10 +108,10 @@ impl AuditLog {
         Ok(Self { folder, noted, queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Last line of the log. If noted elsewhere, this line proves later that no line up to it was changed.
+    /// Last line of the log. A copy noted elsewhere can later prove that no line up to this one was changed.
     ///
     /// # Errors
-    /// If the log was closed.
+    /// Fails if the log was closed.
     pub async fn head(&self) -> Result<AuditHead, AuditError> {
         Ok(self.end().await?.head)
     }
@@ -125,8 +125,8 @@ impl AuditLog {
     /// chain stays verifiable. A trial removes nothing.
     ///
     /// # Errors
-    /// If a file cannot be read or removed, or the log cannot be written. A file whose removal was not recorded still
-    /// exists.
+    /// Fails if a file cannot be read or removed, or the log cannot be written. A file whose removal was not recorded
+    /// still exists.
     pub async fn trim(&self, limits: TrimLimits) -> Result<TrimReport, AuditError> {
         let trimmed = self.ask(|reply| Command::Trim(limits, reply)).await?;
         trimmed.map_err(|error| storage_error("remove old files of", &self.folder, error))

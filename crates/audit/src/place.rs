@@ -99,7 +99,8 @@ impl LogEnd {
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity && metadata.len() == self.size)
     }
 
-    /// Appends lines, the last of which is `head`. After an error some bytes may be written: see [`Self::roll_back`].
+    /// Appends lines, the last of which is `head`. After an error, some bytes may have been written: see
+    /// [`Self::roll_back`].
     pub(crate) fn append(&mut self, lines: &str, head: AuditHead) -> io::Result<()> {
         self.medium.append(lines.as_bytes())?;
         self.size += lines.len() as u64;

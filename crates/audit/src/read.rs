@@ -25,7 +25,7 @@ const MAX_BYTES: usize = 8 << 20;
 /// Calls `visit` for every line of the log, oldest first. Malformed lines are skipped; [`crate::verify`] reports them.
 ///
 /// # Errors
-/// If the folder or a file cannot be read.
+/// Fails if the folder or a file cannot be read.
 pub fn each(folder: &Path, mut visit: impl FnMut(AuditLine)) -> io::Result<()> {
     for (_, file) in opened(folder)? {
         each_of(file?, &mut |_, line| visit(line))?;
@@ -52,7 +52,7 @@ type Key = (Option<SessionId>, Option<CallId>);
 /// size limit.
 ///
 /// # Errors
-/// If the folder or a file cannot be read.
+/// Fails if the folder or a file cannot be read.
 pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<AuditRecord>> {
     let limit = query.limit.clamp(1, MAX_RECORDS);
     let mut found: VecDeque<FoundRecord> = VecDeque::new();

@@ -35,7 +35,7 @@ pub struct ExpectedLog {
 /// Reads the whole log and reports every break of the chain. Blocks and changes nothing.
 ///
 /// # Errors
-/// If the folder cannot be read. A file that cannot be read is a finding.
+/// Fails if the folder cannot be read. A file that cannot be read is a finding.
 pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
     let witness = read_witness(folder);
     let mut verifier = Verifier::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());

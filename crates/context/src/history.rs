@@ -156,7 +156,7 @@ fn with_pictures(message: Message, pictures: &[Picture]) -> Message {
     }
 }
 
-/// One answer from the model, as far as it has been read.
+/// Parts of one answer from the model that have been read so far.
 #[derive(Default)]
 struct Answer {
     reasoning: Option<String>,
@@ -166,7 +166,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Records the origin of the last item, which `call` names if it is a call.
+    /// Records the origin of the last item. `call` is its id, if the item is a call.
     fn note_origin(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
         let Some(origin) = origin else { return };
         if origin.fields.has_answer_fields() {

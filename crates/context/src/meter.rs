@@ -46,8 +46,8 @@ pub struct ContextMeter {
     reported_thresholds: BTreeSet<u64>,
 }
 
-/// Tokens of a request and its answer, as counted by the server or estimated. These counts predict the next request if
-/// that goes to the same model with the same tools.
+/// Tokens of a request and its answer, as counted by the server or estimated. These counts predict the size of the next
+/// request to the same model with the same tools.
 #[derive(Debug, Clone)]
 struct CountedTokens {
     model: String,

@@ -46,7 +46,7 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
         let is_numbered = is_number(&pair[1]) && pair[0].chars().all(char::is_alphabetic);
         if is_numbered && !in_view.contains(&pair.join(" ")) {
             add(pair.to_vec(), 2, usize::MAX);
-            // In a list, the line may only start with the number.
+            // In a list, a line may start with the number alone, without the word.
             add(vec![pair[1].clone()], 1 + LINE_START_SCORE, 2);
         }
     }

@@ -62,7 +62,7 @@ impl ContextWindows {
         let fits_no_longer = refused <= known.answered;
         if stated < MIN_WINDOW || (stated < known.answered && !fits_no_longer) {
             let answered = known.answered;
-            tracing::info!("ignored the stated window of {}: {stated} tokens, although {answered} did fit", info.id);
+            tracing::info!("ignored the reported window of {}: {stated} tokens, but {answered} were accepted", info.id);
             return false;
         }
         known.stated = Some(stated);

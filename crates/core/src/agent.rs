@@ -91,11 +91,11 @@ impl AgentCard {
     /// Checks that `id` can name an agent. The id becomes a part of a tool name, and users type it after an `@`.
     ///
     /// # Errors
-    /// The reason, beginning in lower case.
+    /// Returns the reason, beginning in lower case.
     pub fn check_id(id: &str) -> Result<(), &'static str> {
         let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         if id.is_empty() || id.len() > Self::LONGEST_ID || !id.starts_with(|letter: char| letter.is_ascii_lowercase()) {
-            return Err("a name begins with a lower-case letter and has at most 40 characters");
+            return Err("a name must begin with a lower-case letter and have at most 40 characters");
         }
         if !id.chars().all(plain) {
             return Err("a name may contain only lower-case letters, digits and underscores");
@@ -134,7 +134,7 @@ impl Agents {
         self.0.iter().find(|card| card.id == id)
     }
 
-    /// Merges both lists. Agents of `self` win if names are equal.
+    /// Merges both lists. Agents of `self` take precedence over others with the same name.
     pub fn and(&self, others: &Self) -> Self {
         let is_new = |card: &&AgentCard| self.get(&card.id).is_none();
         Self::new(self.iter().chain(others.iter().filter(is_new)).cloned())

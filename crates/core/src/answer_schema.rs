@@ -49,8 +49,8 @@ impl AnswerSchema {
     /// Parses a schema and removes insignificant whitespace.
     ///
     /// # Errors
-    /// If the text is longer than [`MAX_ANSWER_SCHEMA`], is not a JSON object, or refers to another document. Nothing
-    /// is fetched.
+    /// Fails if the text is longer than [`MAX_ANSWER_SCHEMA`], is not a JSON object, or refers to another document.
+    /// Nothing is fetched.
     pub fn parse(text: &str) -> Result<Self, InvalidSchema> {
         Self::read(text).map(|(schema, _)| schema)
     }

@@ -95,7 +95,7 @@ pub const TREE_AREAS: [&str; 4] = ["uploads", "outputs", "large_tool_results", "
 /// Rejects paths that are not in one of [`TREE_AREAS`] or not in canonical form.
 ///
 /// # Errors
-/// The reason, completing "the path of a file …".
+/// Returns the reason, completing "the path of a file …".
 pub fn check_tree_path(path: &str) -> Result<(), &'static str> {
     const MAX_PATH: usize = 4000;
     const MAX_NAME: usize = 255;
@@ -104,7 +104,7 @@ pub fn check_tree_path(path: &str) -> Result<(), &'static str> {
     }
     let mut names = path.split('/');
     if !names.next().is_some_and(|area| TREE_AREAS.contains(&area)) {
-        return Err("is not below a folder of the session");
+        return Err("is not in an exported folder of the session");
     }
     let names: Vec<&str> = names.collect();
     if names.is_empty() || names.len() > MAX_TREE_DEPTH {

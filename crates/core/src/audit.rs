@@ -187,7 +187,7 @@ pub enum AuditFact {
         /// Problem that persists, if nothing else in the log shows it.
         problem: Option<AuditProblem>,
     },
-    /// The log continues in a new file. First line of the new file. Only the log writes this fact.
+    /// The log continues in a new file. This fact is the first line of that file. Only the log writes this fact.
     LogContinued {
         /// File with the preceding lines.
         previous: String,
@@ -227,7 +227,7 @@ pub struct Decision {
     /// Arguments that the model wrote; a string if they are not valid JSON.
     pub args: Value,
     /// Target of the path argument if the path led through a link at that time. The call was judged under both names.
-    /// Lines of earlier versions lack it.
+    /// Lines of earlier versions lack this field.
     pub leads_to: Option<String>,
     /// Model and agent that requested the call.
     pub asked_by: Requester,

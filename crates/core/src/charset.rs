@@ -122,7 +122,7 @@ fn has_gap(bytes: &[u8]) -> bool {
     bytes.split(|byte| *byte != 0).any(|run| run.len() >= GAP)
 }
 
-/// Returns true for UTF-8 with a few invalid bytes. The file was written as UTF-8, whatever damaged it.
+/// Returns true for UTF-8 with a few invalid bytes. Such a file was written as UTF-8 and damaged later.
 fn mostly_utf8(bytes: &[u8]) -> bool {
     let (mut good, mut bad) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -225,7 +225,7 @@ const MAGIC: [(&[u8], &str, &str); 13] = [
     (b"\x7fELF", "a program", ""),
     (b"SQLite format 3\0", "an SQLite database", "db"),
     (b"\x00\x00\x01\x00", "an icon", "ico"),
-    // Without a preceding ID3 tag, which would have zero bytes. No text in any encoding begins like this.
+    // An MP3 without a leading ID3 tag, which would contain zero bytes. No text in any encoding begins like this.
     (b"\xff\xfb", "an MP3 recording", "mp3"),
 ];
 

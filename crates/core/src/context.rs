@@ -166,7 +166,8 @@ impl TokenLevel {
     }
 }
 
-/// The part of a request that repeats the previous one. A server with a cache does not compute it again.
+/// Report on how much of a request repeats the previous one. A server with a cache does not compute the repeated part
+/// again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptReport {
     /// Size of the request's instructions, tools and messages, in bytes.

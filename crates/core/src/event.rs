@@ -55,8 +55,8 @@ impl Event {
         Self { session_id, turn_id, seq, at: Timestamp::UNIX_EPOCH, kind }
     }
 
-    /// Returns true if this is a placeholder for a damaged event. A decision that depends on events must then allow
-    /// less, never more.
+    /// Returns true if this is a placeholder for a damaged event. Decisions that depend on the missing event must be
+    /// stricter, never more permissive.
     pub fn is_damaged(&self) -> bool {
         matches!(&self.kind, EventKind::Warning { code, .. } if code == DAMAGED)
     }
@@ -147,7 +147,7 @@ pub enum EventKind {
         usage: Usage,
         /// Usage of the turn so far.
         turn: Usage,
-        /// Part of the request that repeated the previous one.
+        /// Report on how much of the request repeats the previous one.
         prompt: Option<PromptReport>,
         /// True for the sum of calls made by subagents. The subagents' sessions report each call under its own model.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -13,7 +13,7 @@ pub struct UploadReceipt {
     pub path: String,
     /// Picture for models, if the file is a picture.
     pub picture: Option<Picture>,
-    /// Why no picture can be shown although the file claims to be one: a sentence with a hint.
+    /// Reason why no picture can be shown although the file claims to be one: a sentence with a hint.
     pub problem: Option<String>,
 }
 

@@ -94,8 +94,8 @@ impl Mounts {
     /// name and gets the new mode.
     ///
     /// # Errors
-    /// Of kind `InvalidInput` if a folder is the project, if a folder contains another, so that files would have two
-    /// names, or if there are too many folders.
+    /// Fails with kind `InvalidInput` if a folder is the project, if a folder contains another, so that files would
+    /// have two names, or if there are too many folders.
     pub fn with(&self, added: Vec<Mount>) -> Result<Vec<AddedFolder>, WorkspaceError> {
         let mut folders = self.folders.clone();
         for Mount { path, writable } in added {
@@ -121,7 +121,7 @@ impl Mounts {
             Err(WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint.to_owned()))
         };
         if self.folders.len() > MAX_FOLDERS {
-            let message = format!("a session has at most {MAX_FOLDERS} added folders, not {}", self.folders.len());
+            let message = format!("too many added folders ({}); a session can have {MAX_FOLDERS}", self.folders.len());
             return refused(message, "add a common parent folder, or remove all with `--add-dir none`");
         }
         for (at, folder) in self.folders.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Mounts {
             if project == Some(folder.path.as_path()) {
                 return refused(
                     format!("the folder {shown} is already the project"),
-                    "omit it; `-C DIR:rw` makes the project writable",
+                    "omit the folder; `-C DIR:rw` makes the project writable",
                 );
             }
             let others = self.folders.iter().take(at).map(|other| other.path.as_path());

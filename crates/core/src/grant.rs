@@ -13,7 +13,7 @@ pub struct Grant {
     pub rule: String,
     /// Time of the grant, if known.
     pub at: Option<Timestamp>,
-    /// Client through which it was granted, by its self-reported name, if known.
+    /// Client through which the rule was granted, by its self-reported name, if known.
     pub by: Option<String>,
 }
 

@@ -59,7 +59,7 @@ impl GuardedNames {
     /// Creates the set from the table and these additional names.
     ///
     /// # Errors
-    /// The first invalid name: empty, absolute, with `..`, or an invalid pattern.
+    /// Returns the first invalid name: empty, absolute, with `..`, or an invalid pattern.
     pub fn with(names: &[String]) -> Result<Self, String> {
         let globs = globs(names.iter().map(String::as_str), true)?;
         Ok(Self { added: names.into(), globs })

@@ -151,7 +151,7 @@ pub enum SkillListing {
 /// Details of a skill's folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillReport {
-    /// The skill, as far as it could be parsed.
+    /// The skill, with the properties that could be parsed.
     #[serde(flatten)]
     pub skill: Skill,
     /// Path of the skill's folder, as shown to users.

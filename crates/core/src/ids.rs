@@ -61,11 +61,11 @@ id!(
     SessionId, "session"
 );
 id!(
-    /// Id of a turn: one user input until its `TurnEnded`.
+    /// Id of a turn, which lasts from one user input until its `TurnEnded`.
     TurnId, "turn"
 );
 id!(
-    /// Id of a turn's stored unit.
+    /// Id of an item, which is a stored unit of a turn.
     ItemId, "item"
 );
 id!(

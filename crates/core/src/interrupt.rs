@@ -12,7 +12,7 @@ use crate::{
 
 /// Prefix of the result of a refused call. The reason follows.
 pub const REFUSED: &str = "refused: ";
-/// Suffix of such a result: advice for the model.
+/// Suffix of the result of a refused call: advice for the model.
 pub const AFTER_REFUSAL: &str = "Do not try the same again; ask, or go another way";
 
 /// A pause that is stored before the question is asked, outlives clients and restarts, and is answered once.
@@ -42,7 +42,7 @@ pub struct Interrupt {
     pub on_deadline: Option<Answer>,
 }
 
-/// Origin of a question, as far as known.
+/// Known facts about the origin of a question.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedBy {
@@ -136,8 +136,8 @@ impl Ask {
     /// this name.
     pub const PLAN: &str = "plan";
 
-    /// Pseudo-tool for the question about quarantined files, that is, files that other programs execute or follow
-    /// automaticallyand that were written by a command that was not reviewed. There is no real tool of this name.
+    /// Pseudo-tool for the question about quarantined files. These are files that other programs execute or follow
+    /// automatically, written by a command that was not reviewed. There is no real tool of this name.
     pub const KEEP: &str = "keep_files";
 
     /// Creates the request for approval of a plan.
@@ -146,7 +146,7 @@ impl Ask {
             tool: Self::PLAN.to_owned(),
             args: serde_json::json!({ Self::PLAN: plan }),
             risk: Risk::Medium,
-            reason: "the turn begins with a plan: nothing is changed before it is approved".to_owned(),
+            reason: "the turn begins with a plan: nothing is changed before the plan is approved".to_owned(),
             preview: Some(plan.to_owned()),
             layer: None,
             rule: None,
@@ -268,7 +268,7 @@ impl Answer {
                 Some("no rule can cover exactly this call; answer approve, reject or edit")
             }
             (Ask::Approval { wider, .. }, Self::Keep { rule, .. }) if !wider.contains(rule) => {
-                Some("this rule is not one of those offered; answer approve, reject, always or edit")
+                Some("this rule was not offered; answer approve, reject, always or edit")
             }
             (Ask::Approval { .. }, Self::Keep { rule, scope: GrantScope::ForGood }) if !Ask::is_for_good(rule) => {
                 Some("this rule covers commands in any folder, so it can be granted for this session only")
@@ -277,7 +277,7 @@ impl Answer {
                 if ask.plan().is_some()
                     && args.get(Ask::PLAN).and_then(Value::as_str).is_none_or(|plan| plan.trim().is_empty()) =>
             {
-                Some(r#"an edited plan is an object with its text: {"plan": "1. …"}"#)
+                Some(r#"an edited plan must be an object with the text of the plan: {"plan": "1. …"}"#)
             }
             (Ask::Approval { tool, .. }, Self::Edit { .. }) if tool == Ask::KEEP => {
                 Some("these files can only be kept as shown or discarded; answer approve or reject")

@@ -198,7 +198,7 @@ pub struct Reading {
     pub title: Option<String>,
     /// Kind of the document's parts.
     pub parts_are: PartKind,
-    /// Number of parts, as far as they could be counted.
+    /// Number of parts that could be counted.
     pub total: u32,
     /// Requested parts, up to the size limit.
     pub parts: Vec<ReadPart>,

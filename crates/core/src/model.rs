@@ -145,7 +145,7 @@ pub enum ChangeTopic {
 /// Estimate for a test of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelTestPlan {
-    /// Id of the model, as far as known.
+    /// Id of the model, as currently known.
     pub model: String,
     /// Number of requests that the test makes.
     pub requests: u32,
@@ -367,8 +367,8 @@ pub enum ModelChunk {
         /// Reason why the last attempt failed.
         reason: String,
     },
-    /// The request was sent without its tools, which must not be called ([`ModelRequest::may_call`]), because its
-    /// server rejects them. Sent before the answer.
+    /// The request was sent without its tools, because the server rejects tools that must not be called
+    /// ([`ModelRequest::may_call`]). Sent before the answer.
     WithoutTools,
     /// A notice for the user that the request was accepted only in a modified form.
     Notice {

@@ -12,8 +12,8 @@ use crate::ids::CallId;
 /// reject partial ones.
 pub const MAX_SERVER_FIELDS: usize = 1 << 20;
 
-/// Maximum length of a stored call id from a server, in bytes, since some gateways encode signatures in ids. A longer
-/// id is treated as missing.
+/// Maximum length of a stored call id from a server, in bytes. The limit is high because some gateways encode
+/// signatures in ids. A longer id is treated as missing.
 pub const MAX_SERVER_CALL_ID: usize = 64 << 10;
 
 /// Opaque fields of a server's answer.

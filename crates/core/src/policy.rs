@@ -120,8 +120,8 @@ impl Explanation {
     /// Rule for a part of a command that is on the list of read-only commands.
     pub const ONLY_LOOKS: &'static str = "it only reads, inside the session's folders";
 
-    /// Returns true if the call may run because each of its parts only reads. No grant or rule allows the call, and it
-    /// would run the same way in a mode that requires approval.
+    /// Returns true if the call may run because each of its parts only reads, and not because of a grant, another rule
+    /// or the session's mode.
     pub fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && !self.parts.is_empty() && self.parts.iter().all(PartExplanation::only_looks)
     }

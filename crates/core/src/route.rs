@@ -141,7 +141,7 @@ fn covers(entry: &str, host: &str, port: u16) -> bool {
     entry == "*" || (!name.is_empty() && is_below)
 }
 
-/// Returns true if the address equals `network`, or is in `network` if that has the form `10.0.0.0/8`.
+/// Returns true if the address equals `network`, or is in the network if `network` has the form `10.0.0.0/8`.
 fn is_within(address: IpAddr, network: &str) -> bool {
     let (base, bits) = network.split_once('/').map_or((network, None), |(base, bits)| (base, Some(bits)));
     let (a, b, width) = match (address, base.parse()) {

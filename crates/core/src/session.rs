@@ -40,7 +40,7 @@ pub struct SessionSummary {
     pub title: String,
     /// Time of the session's creation.
     pub created_at: Timestamp,
-    /// Time of the last use, when a turn began or ended, a question was asked or answered, or a setting changed.
+    /// Time of the last use: a turn began or ended, a question was asked or answered, or a setting changed.
     pub updated_at: Timestamp,
     /// Number of turns that were started.
     pub turns: u64,

@@ -43,7 +43,7 @@ pub struct SessionSettings {
     /// True if the session is never cleaned up, however long the session is unused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// Mode of the session, which takes the place of defaults that would ask.
+    /// Mode of the session, applied instead of defaults that would ask.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub mode: SessionMode,
     /// The user's rules, sent again whenever they are no longer visible to the model.

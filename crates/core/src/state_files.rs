@@ -121,7 +121,7 @@ impl StateFiles {
             return refuse(format!("there are already {MAX_FILES} files"), "combine several notes in one file");
         }
         if self.bytes - existing.map_or(0, |file| file.content.len()) + content.len() > MAX_BYTES {
-            let problem = format!("all files there may have at most {MAX_BYTES} bytes in total");
+            let problem = format!("the files there would have more than {MAX_BYTES} bytes in total");
             return refuse(problem, "write some of them to outputs/");
         }
         Ok(())

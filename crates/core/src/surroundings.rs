@@ -14,7 +14,7 @@ pub struct MachineFacts {
     pub start: String,
     /// Branch that git has checked out in the project.
     pub branch: Option<String>,
-    /// Commands that build and test the project, as far as the project's files reveal them.
+    /// Commands that build and test the project, as found in the project's files.
     pub commands: Vec<String>,
     /// Folder in which these commands run, if they do not run in `start`.
     pub commands_in: Option<String>,

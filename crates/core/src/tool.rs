@@ -134,8 +134,8 @@ pub struct StartFolder {
     pub name: String,
     /// Absolute paths at which the command itself reaches the folder.
     pub paths: Vec<PathBuf>,
-    /// Path of the same folder in the main tree, if the folder is in a worktree. Rules for the main tree's folder also
-    /// apply to this folder.
+    /// Path of the same folder in the main worktree, if the folder is in another worktree. Rules for the folder in the
+    /// main worktree also apply to this folder.
     pub main: Option<PathBuf>,
 }
 
@@ -326,7 +326,7 @@ impl FileChange {
     }
 }
 
-/// State of a path, as far as needed for restoring the path. Contents are stored outside of the journal, by hash.
+/// Properties of a path that are needed to restore it. Contents are stored outside of the journal, by hash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileState {
     /// Kind of the path.

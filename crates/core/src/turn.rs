@@ -234,7 +234,7 @@ pub enum StopReason {
     Interrupted,
     /// The daemon was shut down during the turn. The turn can be continued.
     Suspended,
-    /// The model gave no usable answer neither text nor a valid call, even when asked again.
+    /// The model gave no usable answer, neither text nor a valid call, even when asked again.
     NoAnswer,
     /// The answer was cut off by the token limit or by a repetition, and requesting the rest failed.
     Cut,

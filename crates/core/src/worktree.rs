@@ -23,11 +23,11 @@ pub struct SessionWorktree {
     /// Branch of the worktree; empty in a request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub branch: String,
-    /// Folder of the main tree that the worktree replaces; empty in a request.
+    /// Folder of the main worktree that the worktree replaces; empty in a request.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub project: PathBuf,
-    /// Number of files in the main tree with uncommitted changes when the worktree was created. The worktree does not
-    /// have these changes.
+    /// Number of files in the main worktree with uncommitted changes when the worktree was created. The worktree does
+    /// not have these changes.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub left_out: u64,
 }
@@ -68,7 +68,7 @@ pub struct KnownWorktree {
     pub session: SessionId,
     /// Top folder of the worktree, as a real path if it exists.
     pub top: PathBuf,
-    /// Top folder of the main tree, into which the worktree is merged.
+    /// Top folder of the main worktree, into which the worktree is merged.
     pub main: PathBuf,
 }
 
@@ -77,7 +77,7 @@ pub struct KnownWorktree {
 pub struct WorktreeAccess {
     /// Name of the worktree.
     pub name: String,
-    /// Folder of the main tree that the project replaces.
+    /// Folder of the main worktree that the project replaces.
     pub project: PathBuf,
     /// Top folder of the worktree.
     pub top: PathBuf,
@@ -100,23 +100,23 @@ pub struct WorktreeReport {
     pub is_orphan: bool,
     /// Folder of the worktree.
     pub folder: PathBuf,
-    /// Folder of the main tree that the worktree replaces.
+    /// Folder of the main worktree that the worktree replaces.
     pub project: PathBuf,
-    /// Base commit of the comparison: the newest commit shared with the main tree, which is initially the commit from
-    /// which the worktree was created.
+    /// Base commit of the comparison: the newest commit shared with the main worktree. Initially, this is the commit
+    /// from which the worktree was created.
     pub base: String,
     /// Number of files that differ from the base, including uncommitted ones, plus the number of nested repositories.
     pub changed: u64,
     /// Number of commits since the base.
     pub ahead: u64,
-    /// True if the main tree or another branch has all of the worktree's changes.
+    /// True if the main worktree or another branch has all of the worktree's changes.
     pub is_merged: bool,
     /// Reason why the worktree's state is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Differences between a worktree and the newest commit shared with the main tree.
+/// Differences between a worktree and the newest commit shared with the main worktree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeDiff {
     /// Name of the worktree.
@@ -134,16 +134,16 @@ pub struct WorktreeDiff {
     pub is_lossy: bool,
 }
 
-/// Worktree changes that were merged into the main tree.
+/// Worktree changes that were merged into the main worktree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeApplied {
     /// Name of the worktree.
     pub name: String,
-    /// Current commit of the main tree.
+    /// Current commit of the main worktree.
     pub commit: String,
-    /// Branch that the main tree has checked out; empty if no branch is checked out.
+    /// Branch that the main worktree has checked out; empty if no branch is checked out.
     pub onto: String,
-    /// Files of the main tree that changed; empty if the main tree already had all changes.
+    /// Files of the main worktree that changed; empty if the main worktree already had all changes.
     pub files: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ pub struct WorktreeApplied {
 /// no special meaning in a shell.
 ///
 /// # Errors
-/// Of kind `InvalidInput`.
+/// Fails with kind `InvalidInput`.
 pub fn check_name(name: &str) -> Result<(), WorkspaceError> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     let is_valid = !name.is_empty()

@@ -45,8 +45,8 @@ pub(crate) struct TraceFile {
 }
 
 impl TraceFile {
-    /// Opens the file of a session and creates it if missing. A line cut off by a crash is terminated and stays
-    /// separate.
+    /// Opens the file of a session and creates it if missing. A line cut off by a crash gets a newline, so that it
+    /// stays separate from the next line.
     pub(crate) fn open(folder: PathBuf, session: SessionId, limits: FileLimits) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let next =

@@ -65,7 +65,7 @@ const NEARLY_EQUAL_RATIO: usize = 15;
 /// Minimum number of bytes that a reference must save.
 const MIN_SAVED: usize = 128;
 
-/// A body, stored whole or as the difference to an earlier one.
+/// A body, stored whole or as the difference from an earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Delta {
     /// Number of the request whose body has the same head and tail; `None` for a whole body.
@@ -86,7 +86,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Returns the difference to the first nearly equal body, or else to the body that shares most.
+/// Returns the difference from the first nearly equal body, or else from the body that shares most.
 pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>) -> Delta {
     let mut best = None;
     for (number, base) in bases {

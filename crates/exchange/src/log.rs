@@ -37,7 +37,7 @@ struct Inner {
     is_on: AtomicBool,
     /// Next key of an attempt; 0 is reserved for dropped ones.
     keys: AtomicU64,
-    /// Queue of the writer thread, which starts with the first exchange. `None` inside if no thread could be started.
+    /// Queue of the writer thread, set with the first exchange. Contains `None` if the thread could not be started.
     queue: OnceLock<Option<Queue>>,
 }
 
@@ -61,7 +61,7 @@ impl ExchangeLog {
     /// Reads exchanges of a session: the given numbers, or all of them without bodies if `numbers` is empty.
     ///
     /// # Errors
-    /// If nothing is stored for the session, a number does not exist, or the files cannot be read.
+    /// Fails if nothing is stored for the session, a number does not exist, or the files cannot be read.
     pub async fn read(&self, session: SessionId, numbers: Vec<u64>) -> Result<StoredExchanges, ReadFailure> {
         self.flush().await;
         let folder = self.0.folder(session);

@@ -45,7 +45,7 @@ impl From<io::Error> for ReadFailure {
 /// Blocks.
 ///
 /// # Errors
-/// If nothing is stored, a number does not exist, or the files cannot be read.
+/// Fails if nothing is stored, a number does not exist, or the files cannot be read.
 pub fn read(folder: &Path, numbers: &[u64]) -> Result<StoredExchanges, ReadFailure> {
     let mut trace = Trace::open(folder)?;
     let (Some((&first, _)), Some((&last, _))) = (trace.entries.first_key_value(), trace.entries.last_key_value())

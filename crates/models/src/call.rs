@@ -62,7 +62,8 @@ pub(crate) struct HttpModel(Arc<Inner>);
 struct Inner {
     dialect: Box<dyn Dialect>,
     facts: ModelFacts,
-    /// Changes that are unnecessary, because the server has accepted the changed parts since the daemon started.
+    /// Changes known to be unnecessary: since the daemon started, the server has accepted the parts that they would
+    /// change.
     unneeded: Mutex<BTreeSet<Change>>,
 }
 
@@ -144,7 +145,7 @@ enum Phase {
     Opening,
     Waiting(Duration),
     Reading(Box<AnswerStream>),
-    /// Ended, with its error if it failed. The error is returned after all pending chunks.
+    /// The call has ended, with its error if it failed. The error is returned after all pending chunks.
     Ended(Option<ModelError>),
 }
 
@@ -154,13 +155,13 @@ struct Call {
     /// All tools of the request, including those that are not sent.
     tools: Arc<[ToolSpec]>,
     trials: Trials,
-    /// True once the server has failed by itself, so that the next attempt may succeed.
+    /// True once the server has failed in a way that may not affect the next attempt.
     has_failed: bool,
     retries: Retries,
     /// Retries of answers that broke off after they had started.
     cut_retries: Retries,
     phase: Phase,
-    /// Answer that its server has paused, with its content so far.
+    /// Answer that the server has paused, with its content so far.
     paused: Option<(Box<AnswerStream>, String)>,
     pauses: u32,
     /// Number of attempts, including the current one.

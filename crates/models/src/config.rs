@@ -16,7 +16,7 @@ pub(crate) const LOCAL_WINDOW: u64 = 32_768;
 /// Assumed window of a remote model whose size is unknown, in tokens. Providers no longer offer smaller windows.
 pub(crate) const REMOTE_WINDOW: u64 = 131_072;
 
-/// Idle timeout of the Responses wire in milliseconds. Models reason there without any output or keep-alive.
+/// Idle timeout of the Responses wire in milliseconds. On this wire, models reason without any output or keep-alive.
 const THINKING_TIMEOUT_MS: u64 = 300_000;
 
 /// Dialect of a server.
@@ -129,7 +129,7 @@ pub struct ModelConfig {
     pub body: Map<String, Value>,
     /// Prompt template for `llamacpp`.
     pub chat_template: ChatTemplate,
-    /// Fallback models, in order, which answer if this model's server does not.
+    /// Fallback models, in order, used if this model's server does not answer.
     pub fallback: Vec<Fallback>,
 }
 

@@ -142,7 +142,7 @@ impl Toolbox for PlayedToolbox {
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         let output = self.script.result(context.session_id, call).unwrap_or_else(|| {
-            let message = format!("the recording has no result for this call of {}", call.name);
+            let message = format!("the recording has no result for this call to {}", call.name);
             ToolOutput::error(ToolErrorCode::NotRun, message)
         });
         ready(output)

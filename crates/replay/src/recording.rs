@@ -77,7 +77,7 @@ pub struct RecordedStart {
     /// Input of the turn, or `None` if it resumed the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
-    /// Bytes of the input that the user typed, if not all of it.
+    /// Number of leading bytes that the user typed. `None` if the user typed the whole input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed_bytes: Option<u64>,
     /// Inputs that were added while the turn ran.

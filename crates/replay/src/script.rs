@@ -45,7 +45,7 @@ pub struct PlayProblem {
     pub step: usize,
     /// Description of the problem in one sentence.
     pub message: String,
-    /// Difference to the most similar recorded request, if there is one.
+    /// Difference from the most similar recorded request, if there is one.
     pub difference: Option<RequestDifference>,
 }
 
@@ -183,7 +183,7 @@ impl Script {
         let voice = state.voices.get(&session).copied().unwrap_or_default();
         let index = state.recorded_call(voice, call, self.play != Play::LiveModel);
         let Some(index) = index else {
-            let message = format!("the recording has no result for the call of {}: {}", call.name, call.arguments);
+            let message = format!("the recording has no result for the call to {}: {}", call.name, call.arguments);
             state.problem(message, None);
             return None;
         };
@@ -304,7 +304,7 @@ impl State {
         }
     }
 
-    /// Index of the exchange with that request, or else the difference to the most similar request.
+    /// Index of the exchange with that request, or else the difference from the most similar request.
     fn same_request(&self, unplayed: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
         let mut nearest: Option<(usize, &RecordedRequest)> = None;
         for index in unplayed {

@@ -1,7 +1,7 @@
 //! The text format of a recording: JSON lines, one fact per line, so that a diff shows a change at the position where
 //! it was made.
 //!
-//! A request is written as the difference to the previous request of the same voice: the number of messages that both
+//! A request is written as the difference from the previous request of the same voice: the number of messages that both
 //! share, then each further message on a separate line. Tools are written when they change.
 
 use std::{collections::HashMap, sync::Arc};
@@ -35,7 +35,7 @@ pub enum RecordingError {
     #[error("the recording has {0} bytes; the limit is {MAX_RECORDING}")]
     TooLong(usize),
     /// A newer agentd wrote the recording.
-    #[error("the recording has version {0}; this agentd supports up to {VERSION}: update it")]
+    #[error("the recording has version {0}; this agentd supports up to {VERSION}: update agentd")]
     Newer(u32),
     /// A line is invalid.
     #[error("line {line} of the recording: {problem}")]
@@ -264,7 +264,7 @@ impl Reader {
         let before = self.last.get(&line.voice);
         let available = before.map_or(0, |before| before.messages.len());
         if line.keeps > available {
-            return Err(format!("it keeps {} messages of a request that has {available}", line.keeps));
+            return Err(format!("it repeats {} messages of a request that has {available}", line.keeps));
         }
         self.values += line.keeps;
         if self.values > MAX_VALUES {

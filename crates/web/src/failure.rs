@@ -15,7 +15,7 @@ pub(crate) fn private(host: &str, address: IpAddr, kind: &str) -> WebError {
         format!("{} leads to {address}, which is not public ({kind})", quoted(host))
     };
     WebError::new(ErrorKind::Configuration, format!("no request was sent: {problem}"))
-        .with_hint("only the user can allow it, with fetch.allow in web.yaml; do not try another way")
+        .with_hint("only the user can allow this address, with fetch.allow in web.yaml; do not try another way")
 }
 
 /// Quotes text for a message: shortened, and without anything that may be a password.

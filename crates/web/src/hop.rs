@@ -1,7 +1,7 @@
 //! A single request to one server, and its redirection to another. Pure.
 //!
 //! The server decides where a redirect leads, so nothing meant for that server alone is sent to another server: neither
-//! headers that could be keys nor any method but a fetch.
+//! headers that could be keys nor a method that does more than fetch.
 
 use agentd_core::{
     error::{ErrorKind, WebError},
@@ -58,13 +58,13 @@ impl Hop {
 
 fn read(pairs: Vec<(String, String)>) -> Result<HeaderMap, WebError> {
     if pairs.len() > MAX_HEADERS {
-        return Err(hop_error(format!("at most {MAX_HEADERS} headers can be sent"), "send only those needed"));
+        return Err(hop_error(format!("at most {MAX_HEADERS} headers can be sent"), "send only the necessary headers"));
     }
     let mut headers = HeaderMap::new();
     for (name, text) in pairs {
         let shown = failure::quoted(&name);
         let parsed = HeaderName::from_bytes(name.trim().as_bytes())
-            .map_err(|_| hop_error(format!("invalid header name: {shown}"), "write it like `accept-language`"))?;
+            .map_err(|_| hop_error(format!("invalid header name: {shown}"), "use a name like `accept-language`"))?;
         if RESERVED.contains(&parsed.as_str()) {
             return Err(hop_error(format!("the header {shown} is set by agentd itself"), "omit it"));
         }
@@ -87,7 +87,7 @@ pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Res
         let (from, to) = (hop.url.host_str().unwrap_or_default(), failure::quoted(&location));
         WebError::new(ErrorKind::Rejected, format!("{from} redirects to {to}: {reason}"))
     };
-    let hint = |url: &Url| format!("to go there anyway, request {url} itself");
+    let hint = |url: &Url| format!("to follow the redirect, request {url} itself");
     let mut url = hop.url.join(location.trim()).map_err(|error| not_followed(&error.to_string()))?;
     // A fragment is only meant for the reader of the page.
     url.set_fragment(None);

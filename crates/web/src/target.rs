@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
     let text = text.trim();
     let url = Url::parse(text).map_err(|error| invalid(&error.to_string()))?;
     check_form(&url).map_err(invalid)?;
-    check_spelling(text).map_err(|reason| invalid(reason).with_hint(format!("write it as {url}")))?;
+    check_spelling(text).map_err(|reason| invalid(reason).with_hint(format!("write the address as {url}")))?;
     Ok(url)
 }
 
@@ -64,7 +64,7 @@ fn check_spelling(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks the form of a URL, wherever it leads.
+/// Checks the form of a URL, regardless of the server that it names.
 pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     if url.as_str().len() > MAX_URL {
         return Err("it is longer than 8 KB");
@@ -229,7 +229,7 @@ mod tests {
                 Ok(_) => assert_eq!(reason, "", "{text:?}"),
                 Err(error) => {
                     assert!(!reason.is_empty() && error.to_string().contains(reason), "{text:?}: {error}");
-                    assert!(error.hint().is_some_and(|hint| hint.starts_with("write it as http")), "{text:?}");
+                    assert!(error.hint().is_some_and(|hint| hint.starts_with("write the address as http")), "{text:?}");
                 }
             }
         }

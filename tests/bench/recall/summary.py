@@ -14,7 +14,7 @@ WORDS = 800
 XML = re.compile(r'<message type="(human|ai|tool|system)"[^>]*>(.*?)</message>', re.S)
 CALL = re.compile(r"<tool_call[^>]*>(.*?)</tool_call>", re.S)
 TAGS = re.compile(r"</?content>")
-MARKDOWN = re.compile(r"^### (Person|Assistant|Call of|Result of|Summary of|Notice|Files)[^\n]*\n(.*?)(?=^### |\Z)", re.S | re.M)
+MARKDOWN = re.compile(r"^### (Person|Assistant|Call of|Call to|Result of|Summary of|Notice|Files)[^\n]*\n(.*?)(?=^### |\Z)", re.S | re.M)
 SUMMARIES = re.compile(r"<(summary|earlier_summary|conversation_summary)>(.*?)</\1>", re.S)
 # How the person of our conversation begins.
 SAID = re.compile(r"Day \d+: ")

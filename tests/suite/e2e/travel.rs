@@ -262,7 +262,7 @@ async fn invalid_archive_leaves_nothing_behind() {
     bytes[middle] ^= 0x55;
     let changed = other.write("changed.tar.gz", &bytes);
     let text = other.write("text.txt", "hello");
-    for (file, phrase) in [(&cut, "archive"), (&changed, "archive"), (&text, "not an archive of a session")] {
+    for (file, phrase) in [(&cut, "archive"), (&changed, "archive"), (&text, "not a session archive")] {
         let refused = other.agentctl(["sessions", "import", file.to_str().unwrap()]).await;
         refused.exits(2).says(&[phrase, "hint:"]);
     }
@@ -345,7 +345,7 @@ async fn json_markdown_and_atif_exports_are_valid() {
     super::stream_schema::check_lines(&lines);
     assert!(lines.iter().zip(1..).all(|(line, seq)| line["seq"] == json!(seq)), "each event once, in order");
     let text = world.ok(["sessions", "export", &id, "--format", "markdown"]).await.stdout;
-    has_all(&text, &["# Write it", "### You\n\nWrite it", "> **Thought**\n> Hm.", "**Call of `write_file`**", "Done:"]);
+    has_all(&text, &["# Write it", "### You\n\nWrite it", "> **Thought**\n> Hm.", "**Call to `write_file`**", "Done:"]);
     assert!(!text.contains('\u{1b}'));
     let trajectory = world.ok(["sessions", "export", &id, "--format", "atif"]).await.json();
     assert_eq!(trajectory["session_id"], json!(id));

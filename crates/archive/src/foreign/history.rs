@@ -153,7 +153,7 @@ impl HistoryBuilder {
     /// Adds the summary from a compaction in the other application.
     pub(super) fn summary(&mut self, text: &str) {
         let program = self.format.program();
-        self.item(ItemBody::notice(format!("{program} summarized the history before:\n{}", truncate(text))), false);
+        self.item(ItemBody::notice(format!("{program} summarized the earlier history:\n{}", truncate(text))), false);
     }
 
     pub(super) fn call(&mut self, foreign_id: &str, name: &str, arguments: String) {
@@ -320,7 +320,7 @@ impl HistoryBuilder {
         let mut open: Vec<_> = calls.into_values().flatten().collect();
         open.sort();
         for (call_id, name) in open {
-            let text = "the history has no result of this call".to_owned();
+            let text = "the history has no result for this call".to_owned();
             let error = Some(ToolErrorCode::UnknownOutcome);
             let result = ToolResult { text, error, ..ToolResult::empty(call_id, name) };
             self.complete_item(Item::new(ended.turn_id, ItemBody::ToolResult(result)));

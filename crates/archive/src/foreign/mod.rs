@@ -82,7 +82,7 @@ pub struct ForeignHistory {
 /// Reads the history of another application.
 ///
 /// # Errors
-/// If the history is too large, does not come from that application, or contains no messages.
+/// Fails if the history is too large, does not come from that application, or contains no messages.
 pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, ArchiveError> {
     // One additional byte reveals that the limit is exceeded.
     let mut source = source.take(MAX_BYTES + 1);
@@ -93,7 +93,7 @@ pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, 
         ForeignFormat::OpenCode => opencode::read(&mut source, &mut history)?,
     }
     if source.limit() == 0 {
-        return Err(ArchiveError::TooLarge(format!("a history may have at most {} MiB", MAX_BYTES >> 20)));
+        return Err(ArchiveError::TooLarge(format!("the history exceeds {} MiB", MAX_BYTES >> 20)));
     }
     history.finish()
 }

@@ -192,7 +192,7 @@ fn both_codex_formats_are_read() {
         "call: shell {}",
         "model: Four.",
     ];
-    let end = ["result: shell the history has no result of this call E_UNKNOWN_OUTCOME", "end: Four."];
+    let end = ["result: shell the history has no result for this call E_UNKNOWN_OUTCOME", "end: Four."];
     assert_eq!(describe_events(&found.events), [&common[..], &["usage: gpt-x 100 40 9"], &end].concat());
     assert_eq!(found.left_out, ["1 × ghost_snapshot", "1 × program message"]);
 

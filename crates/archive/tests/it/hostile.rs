@@ -116,11 +116,11 @@ fn links_folders_and_devices_are_rejected() {
 fn foreign_files_and_newer_versions_are_distinguished() {
     refused(b"", "it is empty");
     refused(b"PK\x03\x04 a zip", "not a gzip file");
-    refused(&gzipped(b"only a text"), "not an archive of a session");
+    refused(&gzipped(b"only a text"), "not a session archive");
     let only = |name: &str, content: &[u8]| pack(&[regular(name, content)]);
     refused(&only("README.md", b"hello"), "does not start with a manifest");
-    refused(&only("manifest.json", b"{\"name\": \"a theme\"}"), "another program wrote it");
-    refused(&only("manifest.json", b"hello"), "its manifest is not agentd's");
+    refused(&only("manifest.json", b"{\"name\": \"a theme\"}"), "it was written by another program");
+    refused(&only("manifest.json", b"hello"), "its manifest is not from agentd");
     let later = json!({"archive": "agentd-session", "format": 2, "sessions": "another form"}).to_string();
     refused(&only("manifest.json", later.as_bytes()), "has format 2");
     assert!(matches!(read(&only("manifest.json", later.as_bytes())), Err(ArchiveError::Newer(2))));

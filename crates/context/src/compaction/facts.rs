@@ -16,7 +16,7 @@ use super::verbatim;
 /// Maximum number of lines per list; fewer in a small window.
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
-/// Number of lines that a list retains even if there is hardly any space. In that case, long lines are shortened.
+/// Minimum number of lines that a list retains. If these lines do not fit, they are shortened.
 const LEAST_LINES: usize = 2;
 /// Fraction of the window for the last answer: one part in `ANSWER_PART`.
 const ANSWER_PART: u64 = 10;
@@ -36,7 +36,8 @@ pub struct Facts {
     pub answers: Vec<String>,
     /// Full text of the last answer, if it is longer than a line.
     pub last_answer: Option<String>,
-    /// Full input of the running turn, if it is replaced. Set by the caller, which determines the available space.
+    /// Full input of the running turn, if the input is replaced. Set by the caller, which determines the available
+    /// space.
     pub under_way: Option<String>,
     /// True if a replaced turn ended with an answer.
     pub is_answered: bool,

@@ -22,8 +22,8 @@ const RECENT_MESSAGES: usize = 10;
 const RECENT_PERCENT: u64 = 15;
 /// Maximum percentage of the window for the last [`RECENT_MESSAGES`].
 const RECENT_MAX_PERCENT: u64 = 30;
-/// Windows below this size, in tokens, retain at most [`RECENT_PERCENT`], however few messages that is. The summary
-/// also uses a part of the window, so retaining more would soon trigger the next compaction.
+/// Windows below this size, in tokens, retain at most [`RECENT_PERCENT`], regardless of the number of messages. The
+/// summary also uses a part of the window, so retaining more would soon trigger the next compaction.
 const SMALL_WINDOW: u64 = 8192;
 
 /// Message limit if only the window limits the history. The limit exceeds the number of messages that any window is
@@ -136,7 +136,7 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
         }
         let before = index.checked_sub(1).map(|before| &items[before]);
         let begins = before.is_some_and(|before| match &item.body {
-            // The notice of files that came with an input must stay with that input.
+            // The notice about files that came with an input must stay with that input.
             ItemBody::UserMessage { .. } => !is_handed_over(before),
             ItemBody::Notice { .. } => true,
             // An answer starts after a result or an input.
@@ -201,7 +201,7 @@ fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, budget: History
     if split > begin && fits && splits.contains(&begin) { begin } else { split }
 }
 
-/// Start of a turn with this input, including the notice of its files.
+/// Start of the turn with this input, including the notice about the input's files.
 fn turn_start(items: &[Arc<Item>], input: usize) -> usize {
     if input > 0 && is_handed_over(&items[input - 1]) { input - 1 } else { input }
 }

@@ -76,7 +76,7 @@ fn parts(item: &Item) -> Option<(String, &str, bool)> {
     Some(match &item.body {
         ItemBody::UserMessage { text, .. } => ("Person".to_owned(), text, false),
         ItemBody::AgentMessage { text } => ("Assistant".to_owned(), text, false),
-        ItemBody::ToolCall(call) => (format!("Call of {}", name(&call.name)), &call.arguments, true),
+        ItemBody::ToolCall(call) => (format!("Call to {}", name(&call.name)), &call.arguments, true),
         ItemBody::ToolResult(result) => {
             let error = result.error.map(|code| format!(", {}", code.as_str())).unwrap_or_default();
             (format!("Result of {}{error}", name(&result.name)), &result.text, true)
@@ -150,7 +150,7 @@ mod tests {
         let items = [user("Look!"), call("1", "grep"), result("1", "grep", "a ```` b"), says("Found.")];
         let text = whole(&items);
         for part in
-            ["### Person", "Look!", "### Call of grep", "### Result of grep", "`````\na ```` b\n`````", "Found."]
+            ["### Person", "Look!", "### Call to grep", "### Result of grep", "`````\na ```` b\n`````", "Found."]
         {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -112,7 +112,7 @@ pub struct AuditReport {
     pub lines: u64,
     /// Files that were read, oldest first.
     pub files: Vec<String>,
-    /// The last valid line. A copy stored elsewhere proves later that nothing up to this line was changed.
+    /// The last valid line. A copy stored elsewhere can later prove that nothing up to this line was changed.
     pub head: AuditHead,
     /// Findings in the order of the lines; empty if the log is intact.
     pub findings: Vec<AuditFinding>,

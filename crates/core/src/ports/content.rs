@@ -198,14 +198,14 @@ pub trait Pictures: Send + Sync {
     /// picture of a supported type.
     ///
     /// # Errors
-    /// Of kind `InvalidInput` with a hint, if the picture is damaged or exceeds the limits.
+    /// Fails with kind `InvalidInput` and a hint if the picture is damaged or exceeds the limits.
     fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>>;
 }
 
 /// Sends requests to web servers. The implementation decides which servers may be reached; arguments of a call cannot
 /// change this decision. Dropping a future cancels the request and closes its connections.
 pub trait Web: Debug + Send + Sync {
-    /// Checks if the request could be sent, as far as that is certain without network access.
+    /// Checks without network access if the request could be sent.
     ///
     /// # Errors
     /// Same as [`Self::fetch`].
@@ -290,8 +290,7 @@ impl ReadRules {
         Self { change: Some(Arc::new(allow)), ..self }
     }
 
-    /// Returns true if the call may change this file, which it does not name, in the same way as the files that it
-    /// names.
+    /// Returns true if the call may make the same change to this file as to the files that it names.
     pub fn allow_change(&self, path: &str) -> bool {
         self.allow(path) && self.change.as_ref().is_none_or(|allow| allow(path))
     }

@@ -31,13 +31,13 @@ pub trait Confiner: Send + Sync {
     /// Starts a program with its standard input and output connected.
     ///
     /// # Errors
-    /// If the sandbox is not available. No program runs without the sandbox.
+    /// Fails if the sandbox is not available. No program runs without the sandbox.
     fn start(&self, program: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>>;
 
     /// Lists the files and folders with secrets that are currently in a folder.
     ///
     /// # Errors
-    /// If the folder has too many files to be searched.
+    /// Fails if the folder has too many files to be searched.
     fn secrets(&self, folder: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>>;
 }
 
@@ -112,13 +112,13 @@ pub trait Projects: Send + Sync {
     /// Returns the details of a project. Command texts are included only if the project is trusted.
     ///
     /// # Errors
-    /// If the folder does not exist or cannot be read.
+    /// Fails if the folder does not exist or cannot be read.
     fn show(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
 
     /// Trusts a project on behalf of a client, as long as its content has this hash.
     ///
     /// # Errors
-    /// If the content has another hash, there is nothing to trust, or the trust cannot be stored.
+    /// Fails if the content has another hash, there is nothing to trust, or the trust cannot be stored.
     fn trust(
         &self,
         project: PathBuf,
@@ -129,7 +129,7 @@ pub trait Projects: Send + Sync {
     /// Revokes the trust in a project, which may no longer exist.
     ///
     /// # Errors
-    /// If the project is not trusted, or the change cannot be stored.
+    /// Fails if the project is not trusted, or the change cannot be stored.
     fn distrust(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
 }
 
@@ -143,7 +143,7 @@ pub trait Skills: Send + Sync {
     /// Returns false if there is no skill with that name.
     ///
     /// # Errors
-    /// If the skill is unusable, with its first problem, or if writing fails.
+    /// Fails if the skill is unusable, with its first problem, or if writing fails.
     fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> BoxFuture<'a, Result<bool, WorkspaceError>>;
 
     /// Returns the packages that must be installed before this command can work: the packages of the session's skills
@@ -163,7 +163,7 @@ pub trait Skills: Send + Sync {
     /// Installs the packages, which may take minutes. An existing environment is left unchanged.
     ///
     /// # Errors
-    /// If the installation fails. A failed installation leaves nothing behind.
+    /// Fails if the installation fails. A failed installation leaves nothing behind.
     fn install<'a>(
         &'a self,
         wanted: &'a SkillPackages,
@@ -192,59 +192,59 @@ pub trait Worktrees: Send + Sync {
     /// Creates a worktree from the last commit of the project's repository.
     ///
     /// # Errors
-    /// If the project is not in a repository or the repository has no commit, git is missing or fails, or the name is
-    /// invalid or in use.
+    /// Fails if the project is not in a repository or the repository has no commit, git is missing or fails, or the
+    /// name is invalid or in use.
     fn make(&self, new: NewWorktree) -> BoxFuture<'_, Result<MadeWorktree, WorkspaceError>>;
 
     /// Returns all worktrees, sorted by name.
     ///
     /// # Errors
-    /// If the records cannot be read.
+    /// Fails if the records cannot be read.
     fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>, WorkspaceError>>;
 
     /// Returns the state of a worktree. Facts that cannot be determined are reported as the worktree's problem.
     ///
     /// # Errors
-    /// If there is no worktree with that name.
+    /// Fails if there is no worktree with that name.
     fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport, WorkspaceError>>;
 
-    /// Returns the differences from the newest commit shared with the main tree: commits, uncommitted changes and new
-    /// files.
+    /// Returns the differences from the newest commit shared with the main worktree: commits, uncommitted changes and
+    /// new files.
     ///
     /// # Errors
-    /// If there is no worktree with that name, or git fails.
+    /// Fails if there is no worktree with that name, or git fails.
     fn diff(&self, name: String) -> BoxFuture<'_, Result<WorktreeDiff, WorkspaceError>>;
 
     /// Commits the worktree's uncommitted changes with this message, and merges the worktree's branch into the branch
-    /// checked out in the main tree. Atomic.
+    /// checked out in the main worktree. Atomic.
     ///
     /// # Errors
-    /// Of kind `Conflict`, with the files, if files cannot be merged or have changes in the main tree.
+    /// Fails with kind `Conflict`, with the files, if files cannot be merged or have changes in the main worktree.
     fn apply(&self, name: String, message: String) -> BoxFuture<'_, Result<WorktreeApplied, WorkspaceError>>;
 
     /// Removes a worktree and its branch. Without `force`, fails if the worktree has changes that exist nowhere else.
     ///
     /// # Errors
-    /// Of kind `Conflict` if there are such changes.
+    /// Fails with kind `Conflict` if there are such changes.
     fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
     /// Removes a worktree whose session is gone, unless it has changes that exist nowhere else. Returns true if the
     /// worktree was removed.
     ///
     /// # Errors
-    /// If the worktree cannot be inspected or removed.
+    /// Fails if the worktree cannot be inspected or removed.
     fn leave(&self, name: String) -> BoxFuture<'_, Result<bool, WorkspaceError>>;
 
     /// Shares a worktree with another session.
     ///
     /// # Errors
-    /// If the record cannot be written.
+    /// Fails if the record cannot be written.
     fn share_worktree(&self, name: String, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
     /// Completes or cleans up operations that were cut off when the daemon stopped.
     ///
     /// # Errors
-    /// If the records cannot be read.
+    /// Fails if the records cannot be read.
     fn clean_up(&self) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 }
 
@@ -325,7 +325,7 @@ pub trait TreeTransport: Send + Sync {
     /// cannot be copied safely are skipped and counted.
     ///
     /// # Errors
-    /// The first error from `visit` or from reading the tree.
+    /// Returns the first error from `visit` or from reading the tree.
     fn each_file(
         &self,
         session: SessionId,
@@ -335,14 +335,14 @@ pub trait TreeTransport: Send + Sync {
     /// Begins the tree of a session that is being imported.
     ///
     /// # Errors
-    /// Of kind `Conflict` if a session with that id already has files.
+    /// Fails with kind `Conflict` if a session with that id already has files.
     fn stage(&self, session: SessionId) -> Result<Box<dyn StagedTree>, WorkspaceError>;
 
     /// Cleans up after imports that were cut off. Keeps the trees of sessions for which `is_known` returns true, and
     /// removes others.
     ///
     /// # Errors
-    /// If the folders cannot be read.
+    /// Fails if the folders cannot be read.
     fn clean_up(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError>;
 }
 
@@ -351,19 +351,19 @@ pub trait StagedTree: Send {
     /// Adds a file. Checks the file's path again, and never replaces an existing file.
     ///
     /// # Errors
-    /// If the path leads outside of the tree, the name is in use, the quota is exceeded, or writing fails.
+    /// Fails if the path leads outside of the tree, the name is in use, the quota is exceeded, or writing fails.
     fn add(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), WorkspaceError>;
 
     /// Flushes the tree to disk and moves it to its final path. Dropping the value still removes the tree.
     ///
     /// # Errors
-    /// If writing fails.
+    /// Fails if writing fails.
     fn sync(&mut self) -> Result<FilesCopied, WorkspaceError>;
 
     /// Makes the tree permanent. Called when the session is in the journal. The daemon's next start repairs a failure.
     ///
     /// # Errors
-    /// If the marker of the import cannot be removed.
+    /// Fails if the marker of the import cannot be removed.
     fn reveal(self: Box<Self>) -> Result<(), WorkspaceError>;
 }
 
@@ -421,7 +421,7 @@ pub struct FilesBefore {
     /// Guarded files and folders of the user, topmost only, by their real paths. Filled in only for a call that is
     /// [checked](crate::policy::Confinement::is_checked).
     pub closed: Vec<PathBuf>,
-    /// Changes that undo would not cover, as far as known before the call, one sentence each.
+    /// Changes known before the call that undo would not cover, one sentence each.
     pub gaps: Vec<String>,
     /// Reason why the files could not be checked after the call.
     pub unchecked: Option<String>,

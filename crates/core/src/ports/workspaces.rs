@@ -225,8 +225,7 @@ pub trait Workspaces: Send + Sync {
     /// Lists a folder, or one file, by the paths that tools use.
     ///
     /// # Errors
-    /// Of kind `NotFound` or `InvalidInput`, with the message that tools get, if there is no such path that tools could
-    /// read.
+    /// Fails with kind `NotFound` or `InvalidInput`, and the message that tools get, if tools could not read the path.
     fn list_files(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
         no_files(&path)
     }

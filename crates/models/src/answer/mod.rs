@@ -20,8 +20,9 @@ pub(crate) const MAX_CALLS: usize = 128;
 /// Maximum total size of call arguments in one answer, in bytes.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// Maximum text size of one answer, in bytes. Clients get the text completely, and at worst twice in one message, so
-/// the limit is far below the protocol's message size limit (16 MiB). Longer texts are always a model malfunction.
+/// Maximum text size of one answer, in bytes. Clients receive the complete text, in the worst case twice in one
+/// message, so the limit is far below the protocol's message size limit (16 MiB). Longer text always means that the
+/// model malfunctions.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub(crate) struct Answer {
     pub(crate) began: bool,
     /// Usage of this request as counted by the server. It includes a cost only if the server sent one.
     pub(crate) usage: Option<Usage>,
-    /// Tokens written to the cache for an hour.
+    /// Tokens written to the cache with a lifetime of one hour.
     pub(crate) hour_writes: u64,
     pub(crate) remarks: Vec<ServerRemark>,
     /// Size of all content. An event that does not change it is only a keep-alive.

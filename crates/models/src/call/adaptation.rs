@@ -112,13 +112,13 @@ fn has_text_after_results(messages: &[Message]) -> bool {
     relevant.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
 }
 
-/// Returns true if a message has blocks that its server requires back unchanged.
+/// Returns true if a message has blocks that must be sent back to its server unchanged.
 fn has_blocks(message: &Message) -> bool {
     matches!(message, Message::Assistant { origin, .. }
         if origin.whole.as_ref().is_some_and(|whole| whole.fields.blocks.is_some()))
 }
 
-/// Notice for the user that the model works without a feature, sent the first time.
+/// Notice that the model works without a feature, sent to the user only the first time.
 fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
     let (code, limitation) = match change {
         Change::TextTools => (

@@ -34,7 +34,7 @@ use crate::{
 /// Maximum size of an answer in a single JSON object, in bytes.
 const MAX_WHOLE_BODY: usize = 16 << 20;
 
-/// Size in bytes of a body without any event after which it is rejected.
+/// Maximum size of a body without any event, in bytes. A larger body is rejected.
 const MAX_STRAY_BYTES: usize = 64 << 10;
 
 /// Maximum number of bytes read at once, if the network is faster than the reader.
@@ -330,7 +330,7 @@ impl AnswerStream {
         Progress::Ended
     }
 
-    /// Emits changed usage, which is charged even if the answer breaks off.
+    /// Emits the usage if it has changed. It is charged even if the answer breaks off.
     fn send_usage(&mut self, chunks: &mut VecDeque<ModelChunk>) {
         let Some(mut usage) = self.answer.priced_usage(self.prices.as_ref()) else { return };
         if let Some(before) = self.before_pause {
@@ -361,7 +361,7 @@ pub(super) struct TextFilter {
 }
 
 impl TextFilter {
-    /// Creates the processing for a request with these tools. `text_calls` is true if calls are read from the text.
+    /// Creates the filter for a request with these tools. `text_calls` is true if calls are read from the text.
     pub(super) fn new(tools: Arc<[ToolSpec]>, text_calls: bool) -> Self {
         let scanner = (!tools.is_empty()).then(|| Scanner::new(Arc::clone(&tools), text_calls));
         Self { splitter: Splitter::default(), scanner, tools }

@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// ID of an unnamed model, which is sent if the server lists none either.
+/// Model ID in requests if none is configured and the server lists no models.
 const UNNAMED_MODEL: &str = "default";
 
 /// Time for which a server that could not be reached is not queried again.
@@ -62,7 +62,8 @@ pub(crate) struct ModelFacts {
     queried: OnceCell<()>,
     /// Initialised once the server has been queried about pictures.
     sight: OnceCell<()>,
-    /// True while the server lists no models although requests must name one, but still accepts requests.
+    /// True while the server lists no models although requests must name one. Until a request fails, the server is not
+    /// queried again.
     unlisted: AtomicBool,
     /// Time from which the server may be queried again.
     paused_until: Mutex<Option<Instant>>,
@@ -119,7 +120,7 @@ impl ModelFacts {
         &self.first.last().info
     }
 
-    /// Abilities of the model, as far as its server reported them.
+    /// Abilities of the model that its server has reported.
     pub(crate) fn abilities(&self) -> ModelAbilities {
         self.record.current().abilities.unwrap_or_default()
     }
@@ -150,7 +151,7 @@ impl ModelFacts {
             return;
         }
         while let Err(refused) = last.next.set(Box::new(FactsState::of(info))) {
-            // Another task updated the facts first. Both have read the same record, or this state is newer.
+            // Another task updated the facts first, from the same record or a newer one.
             info = refused.info;
             last = last.last();
         }
@@ -248,7 +249,7 @@ impl ModelFacts {
         facts
     }
 
-    /// Notes that a request failed. By now the server may list its models.
+    /// Records that a request failed. The server may be queried again, as it may list its models now.
     pub(crate) fn note_failure(&self) {
         self.unlisted.store(false, Ordering::Relaxed);
     }
@@ -272,7 +273,7 @@ impl ModelFacts {
         if facts.abilities.pictures.is_some() {
             let _ = self.sight.set(());
         } else if !self.config.id.is_empty() || facts.id == self.record.current().id {
-            // Not every query includes pictures.
+            // Not every query asks about pictures.
             facts.abilities.pictures = self.abilities().pictures;
         }
         let window = facts.window.tokens(self.target.assumed_window());

@@ -93,7 +93,7 @@ impl ModelRecords {
                 state.models.clone()
             };
             if let Err(error) = write_all(path, &models) {
-                tracing::warn!("could not save what was learnt about models to {}: {error}", path.display());
+                tracing::warn!("could not save learnt facts about models to {}: {error}", path.display());
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Sources are the list of models and additional documents of specific kinds of server. Servers report different facts
 //! under different names. Values of a wrong type and implausible IDs are ignored. All facts are untrusted: they are
-//! bounded, and only used if plausible. If a window turns out to be smaller, this is learnt from the server's
+//! bounded, and only used if plausible. If the actual window is smaller than reported, this is learnt from the server's
 //! refusals.
 
 use agentd_core::{
@@ -34,7 +34,7 @@ pub(crate) struct ServerFacts {
     pub(crate) loads_later: bool,
 }
 
-/// Abilities of a model, as far as its server reports them.
+/// Abilities of a model that its server reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ModelAbilities {
@@ -51,8 +51,8 @@ pub(crate) struct ModelAbilities {
 pub(crate) struct WindowFacts {
     /// Exact size of the window.
     exact: Option<u64>,
-    /// Size for which the model was trained. The server may have configured less, and some then truncate requests
-    /// silently, so this is only an upper bound.
+    /// Size for which the model was trained. This is only an upper bound, as the server may be configured for less, and
+    /// some servers truncate longer requests silently.
     bound: Option<u64>,
 }
 
@@ -159,7 +159,7 @@ pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<
     let entries = text.and_then(|text| parse(&text, false));
     let entries = entries.filter(|entries| !entries.is_empty()).ok_or_else(|| {
         Failure::new(ErrorKind::Provider, format!("the server at {target} does not list its models"))
-            .hint("set one by its id: /model =ID")
+            .hint("set a model by its id: /model =ID")
     })?;
     let listed =
         |entry: ListedEntry| Some(ListedModel { id: entry.facts.id?, context_window: entry.facts.window.exact });
@@ -265,7 +265,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
     Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_plausible)
 }
 
-/// Prices from a number of tokens on. Missing prices are those of the base tier.
+/// Prices of the tier that starts at a number of tokens. Missing prices are those of the base tier.
 fn tier(prices: &Value, base: &Value) -> Option<Prices> {
     let from = number(prices.get("min_prompt_tokens")?)?;
     let rates = rates(|name| dollars(prices.get(name).or_else(|| base.get(name))?))?;
@@ -330,8 +330,8 @@ fn pictures(sees: Option<bool>) -> ModelAbilities {
     ModelAbilities { pictures: sees, ..ModelAbilities::default() }
 }
 
-/// Ollama's `/api/show`: the abilities of a model, and the window set in its file. Otherwise the size for which the
-/// model was trained, as a bound: Ollama allocates only a part of it, and truncates longer requests silently.
+/// Ollama's `/api/show`: the abilities of a model, and the window set in its file. If the file sets none, the size for
+/// which the model was trained is a bound: Ollama allocates only a part of it, and truncates longer requests silently.
 fn modelfile(text: &[u8]) -> ServerFacts {
     let Ok(shown) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();

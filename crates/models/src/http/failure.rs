@@ -39,7 +39,7 @@ pub(crate) enum RetryCondition {
     Later,
     /// After the wait that the server requested.
     After(Duration),
-    /// After part of a minute, because of a limit per minute. Uses the requested wait, if any. With `once`, this
+    /// After a fraction of a minute, because of a limit per minute. Uses the requested wait, if any. With `once`, this
     /// request alone may exceed the limit, so only one retry is made.
     Limited {
         wait: Option<Duration>,
@@ -95,7 +95,7 @@ impl Failure {
         Self::new(ErrorKind::CutStream, message)
     }
 
-    /// An event from another wire.
+    /// Failure for an event from another wire.
     pub(crate) fn other_wire(target: &Target, data: &str) -> Self {
         let data = excerpt(target, data);
         Self::protocol(format!("the model at {target} sent an event that is invalid for this wire: {data}"))
@@ -106,7 +106,7 @@ impl Failure {
             .hint("base_url must be the model's API, such as http://127.0.0.1:8080/v1, not a web page")
     }
 
-    /// A request without an answer.
+    /// Failure for a request without an answer.
     pub(crate) fn unsent(target: &Target, error: reqwest::Error) -> Self {
         // The URL may contain a password or a key. The text of `target` does not.
         let error = error.without_url();
@@ -130,7 +130,7 @@ impl Failure {
             .caused_by(error)
     }
 
-    /// An answer with an error status.
+    /// Failure for an answer with an error status.
     pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let error = ServerError::read(body);
         let code = status.as_u16();
@@ -149,7 +149,7 @@ impl Failure {
         Self::answered(target, code, headers, &error, &details, message)
     }
 
-    /// An error within an answer that had started successfully.
+    /// Failure for an error within an answer that had started successfully.
     pub(crate) fn reported(target: &Target, error: &str) -> Self {
         let error = ServerError::read(error.as_bytes());
         let details = server_message(target, &error, error.request_id.as_deref());
@@ -158,7 +158,7 @@ impl Failure {
         Self::answered(target, code, &HeaderMap::new(), &error, &details, message)
     }
 
-    /// An error with this status. `message` is used if the cause is unknown.
+    /// Failure for an error with this status. `message` is used if the cause is unknown.
     fn answered(
         target: &Target,
         status: u16,
@@ -202,7 +202,7 @@ impl Failure {
             }
             Cause::Loading => Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {details}"))
                 .with_retry(RetryCondition::Loading)
-                .hint("the server is still loading it; try again in a few minutes, or check the server's log"),
+                .hint("the server is still loading the model; try again in a few minutes, or check the server's log"),
             Cause::InvalidOutput => Self::new(ErrorKind::Rejected, message)
                 .with_retry(RetryCondition::Immediately)
                 .hint("the model wrote a tool call that its server could not parse; try again, or use another model"),
@@ -214,7 +214,7 @@ impl Failure {
         }
     }
 
-    /// A quota, spending limit or balance is exhausted, until the given time if it is known.
+    /// Failure for a quota, spending limit or balance that is exhausted until the given time, if the time is known.
     fn exhausted(target: &Target, details: &str, until: Option<Timestamp>) -> Self {
         let (kind, when) = match until {
             Some(until) => (ErrorKind::RateLimited, format!(" until {}", until.strftime("%Y-%m-%d %H:%M UTC"))),
@@ -227,7 +227,7 @@ impl Failure {
         ))
     }
 
-    /// An answer that fills the window, which has `tokens` tokens by the server's count.
+    /// Failure for an answer that fills the window. `tokens` is the size of the window by the server's count.
     pub(crate) fn window_full(target: &Target, tokens: Option<u64>) -> Self {
         let message = format!("the conversation and the answer fill the context window of the model at {target}");
         Self::overflow(message, tokens.filter(|tokens| PLAUSIBLE.contains(tokens)))
@@ -250,7 +250,7 @@ fn server_message(target: &Target, error: &ServerError, request_id: Option<&str>
     message
 }
 
-/// Returns true if the status indicates a server failure, which the next attempt may not encounter.
+/// Returns true if the status indicates a failure of the server that may not affect the next attempt.
 fn is_server_failure(status: u16) -> bool {
     matches!(status, UNKNOWN_STATUS | 408 | 409 | 500..=599)
 }

@@ -93,13 +93,13 @@ impl Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WithoutNamedTools => f.write_str("without tools, as uncallable ones may be refused"),
+            Self::WithoutNamedTools => f.write_str("without tools that must not be called"),
             Self::EchoReasoning => f.write_str("with the model's earlier reasoning, which the server requires"),
             Self::WithoutEcho => f.write_str("without the model's earlier reasoning, which the server refuses"),
             Self::WithoutSignedThoughts => f.write_str(
                 "without the model's earlier reasoning, which the server no longer accepts in this conversation",
             ),
-            Self::TextTools => f.write_str("with tools in the text, as native ones may be refused"),
+            Self::TextTools => f.write_str("with tools in the text, as native tools may be refused"),
             Self::WithoutTool(name) => write!(f, "without the tool {name}, which the server may refuse"),
             Self::WithoutPictures => f.write_str("without pictures, which the server refuses"),
             Self::WithoutPicture(_) => f.write_str("without a picture that the server may refuse"),
@@ -149,7 +149,7 @@ impl RequestForm {
         self.0.contains(change)
     }
 
-    /// Maximum number of tokens in an answer that the server accepts, as far as learnt.
+    /// Maximum number of tokens in an answer that the server accepts, if known from refusals.
     pub(crate) fn answer_limit(&self) -> Option<u64> {
         let limits = self.0.iter().filter_map(|change| match change {
             Change::AnswerLimit(tokens) => Some(*tokens),
@@ -321,7 +321,7 @@ pub(crate) struct SentParts {
     pub(crate) tools: Vec<String>,
     /// True if no tool may be called.
     pub(crate) named_only: bool,
-    /// True if the configuration requires the wire's own field.
+    /// True if the configuration requires the wire's own field for tools.
     pub(crate) insists_on_native: bool,
     /// True if there are earlier texts or calls by the model.
     pub(crate) history: bool,
@@ -369,7 +369,7 @@ impl SentParts {
 /// Sets of changes to try one after the other: for parts that the refusal names, then for parts that differ from
 /// accepted requests, and finally all of them. Changes in `unneeded` concern parts that were accepted before.
 pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSet<Change>) -> Vec<Vec<Change>> {
-    // A missing path or a failing server is not about the form of the request.
+    // A missing path or a server failure does not depend on the form of the request.
     let is_about_form = matches!(refusal.status, 400 | 422);
     // Tools are suspected individually if other tools were accepted.
     let knows_tools = unneeded.contains(&Change::TextTools);
@@ -415,7 +415,7 @@ const MAX_TRIES: usize = 8;
 pub(crate) struct Trials {
     /// Changes for the next attempt.
     current: Vec<Change>,
-    /// All sets that were tried. The last one may still help.
+    /// All sets that were tried. The last one may still be accepted.
     tried: Vec<Vec<Change>>,
     last: Option<Refusal>,
 }
@@ -440,7 +440,7 @@ impl Trials {
         Some(next)
     }
 
-    /// Changes with which the server accepted the request. Resets the trials.
+    /// Returns the changes with which the server accepted the request, and resets the trials.
     pub(crate) fn take_accepted(&mut self) -> Vec<Change> {
         std::mem::take(self).current
     }
@@ -542,7 +542,7 @@ mod tests {
         );
         let all: Vec<Change> = plain.unneeded().collect();
         assert!(candidates(&refusal(400, "Bad Request"), &plain, &all.iter().cloned().collect()).is_empty());
-        // A missing path or a server error is not about fields.
+        // A missing path or a server failure does not depend on fields.
         for status in [404, 500] {
             assert_eq!(candidates(&refusal(status, "oh"), &plain, &BTreeSet::new()), [[Change::TextTools]]);
         }

@@ -85,8 +85,8 @@ impl Target {
         Ok(Some(capped_body(response, deadline, self, MAX_DOCUMENT).await))
     }
 
-    /// Runs a future until the deadline. A process that was suspended notices a missed deadline late, and data that
-    /// arrived in time is still in its socket. That data is read, for about as long as the delay.
+    /// Runs a future until the deadline. A process that was suspended notices a missed deadline late, while data that
+    /// arrived in time is still in its socket. The time to read this data is extended by about the delay.
     pub(crate) async fn within<T>(&self, deadline: &Deadline, future: impl Future<Output = T>) -> Result<T, Failure> {
         let mut future = pin!(future);
         if let Ok(outcome) = timeout_at(deadline.at, &mut future).await {

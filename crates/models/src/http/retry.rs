@@ -134,7 +134,7 @@ impl Retries {
         Ok(Retry { wait, announcement: None })
     }
 
-    /// An immediate attempt in another form. It does not count as a retry.
+    /// Returns an immediate attempt in another form. It does not count as a retry.
     pub(crate) fn at_once(&mut self, reason: String) -> Retry {
         self.announce(Duration::ZERO, reason)
     }

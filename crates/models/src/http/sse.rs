@@ -115,7 +115,7 @@ impl Decoder {
             return Ok(());
         };
         // Nearly all events are a single line whose closing empty line has already arrived. Such a line is passed on
-        // without a copy, and its empty line then closes nothing.
+        // without a copy, and the empty line after it then has no effect.
         if self.data.is_empty() && matches!(next_bytes.first(), Some(b'\n' | b'\r')) {
             self.events += 1;
             return if value.is_empty() { Ok(()) } else { on_event(&text(value)) };

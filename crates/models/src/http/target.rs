@@ -115,7 +115,8 @@ impl Target {
         headers
     }
 
-    /// A path under the server's root, relative to the base URL. Under `/v1`, the same names have another format.
+    /// A path under the server's root, relative to the base URL. Documents of the same name under `/v1` have another
+    /// format.
     pub(crate) fn root_path(&self, path: &str) -> String {
         if self.base.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
     }
@@ -214,7 +215,8 @@ pub(crate) const USAGE_TAIL: Duration = Duration::from_millis(1_500);
 /// Time limit for the end of the transfer after all data. Waiting for it allows the connection to be reused.
 pub(crate) const LAST_BYTES: Duration = Duration::from_millis(100);
 
-/// Time for which a server may send only keep-alives, as a multiple of the longer of the two timeouts.
+/// Time for which a server may send only keep-alives, as a multiple of the first-byte or the idle timeout, whichever is
+/// longer.
 const KEEP_ALIVE_TIMES: u32 = 5;
 
 /// Maximum time for reading data that already arrived, after a deadline was noticed late.
@@ -229,7 +231,7 @@ pub(crate) struct Deadlines {
     idle: Duration,
 }
 
-/// Point in time, and the meaning of missing it.
+/// Point in time, and the kind of wait that it limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     pub(super) at: Instant,
@@ -239,7 +241,7 @@ pub(crate) struct Deadline {
     pub(super) is_grace: bool,
 }
 
-/// Wait that a deadline limits.
+/// Kind of wait that a deadline limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum MissedDeadline {
     FirstByte,
@@ -256,28 +258,28 @@ impl Deadlines {
         }
     }
 
-    /// For the first byte of the answer, from now.
+    /// Deadline for the first byte of the answer, from now.
     pub(crate) fn first_byte(&self) -> Deadline {
         Deadline::new(self.first_byte, MissedDeadline::FirstByte)
     }
 
-    /// For the next bytes of the answer, from now.
+    /// Deadline for the next bytes of the answer, from now.
     pub(crate) fn idle(&self) -> Deadline {
         Deadline::new(self.idle, MissedDeadline::Idle)
     }
 
-    /// For the next part of the answer itself, from now. A server that processes a long prompt sends comments
-    /// meanwhile; a stuck one may send them indefinitely.
+    /// Deadline for the next part of the answer itself, from now. A server sends comments while it processes a long
+    /// prompt; a stuck server may send them indefinitely.
     pub(crate) fn keep_alive(&self) -> Deadline {
         Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
     }
 
-    /// For data after the answer, within `limit` from now.
+    /// Deadline for data after the answer, within `limit` from now.
     pub(crate) fn tail(&self, limit: Duration) -> Deadline {
         Deadline::new(limit.min(self.idle), MissedDeadline::Tail)
     }
 
-    /// For a list of models, from now.
+    /// Deadline for a list of models, from now.
     pub(crate) fn listing(&self) -> Deadline {
         Deadline::new(LISTING.min(self.first_byte), MissedDeadline::FirstByte)
     }
@@ -293,8 +295,8 @@ impl Deadline {
         self.at <= Instant::now()
     }
 
-    /// The same deadline, or a short grace period if it is in the past. Otherwise each part that arrives late would
-    /// extend the deadline again.
+    /// The same deadline, or a short grace period if the deadline has passed. A grace period is not extended again, as
+    /// otherwise each part that arrives late would extend the deadline.
     pub(crate) fn after_miss(self) -> Self {
         if self.is_grace || !self.has_passed() {
             return self;

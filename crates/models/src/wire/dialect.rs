@@ -63,7 +63,7 @@ pub(crate) struct RequestPlan<'a> {
     /// The server to ask.
     pub(crate) target: &'a Target,
     pub(crate) info: &'a ModelInfo,
-    /// Abilities of the model, as far as its server reported them.
+    /// Abilities of the model that its server has reported.
     pub(crate) abilities: ModelAbilities,
     /// The conversation and the tools.
     pub(crate) request: &'a ModelRequest,
@@ -353,7 +353,7 @@ impl AnswerNote {
         let Some(session) = self.session.filter(|_| !id.is_empty() && id.len() <= MAX_ID) else { return };
         let mut answers = self.answers.lock();
         if answers.len() >= MAX_SESSIONS && !answers.contains_key(&session) {
-            // Removes an arbitrary session, which misses one comparison.
+            // Removes an arbitrary session, for which one comparison is then missing.
             let other = answers.keys().next().copied();
             other.and_then(|other| answers.remove(&other));
         }

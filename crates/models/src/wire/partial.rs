@@ -84,7 +84,7 @@ impl CallBounds {
             return Ok(());
         }
         Err(Failure::protocol(format!("the model at {target} wrote more than 1 MiB of tool arguments"))
-            .hint("ask it to work in smaller steps"))
+            .hint("ask the model to work in smaller steps"))
     }
 
     /// Subtracts arguments that are replaced.

@@ -79,8 +79,8 @@ const LENGTH: usize = 9;
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// IDs of the calls of one request, assigned in order. An ID only depends on earlier calls, so that each request
-/// repeats the previous one.
+/// IDs of the calls of one request, assigned in order. An ID only depends on earlier calls, so that each call has the
+/// same ID in the next request.
 #[derive(Debug, Default)]
 pub(crate) struct WireIds<'a> {
     assigned: HashMap<&'a CallId, Cow<'a, str>>,
@@ -179,7 +179,7 @@ mod tests {
         let mut ids = WireIds::default();
         ids.of_call(&first, Some(&server_id));
         assert_eq!(ids.of_call(&other, None), short_id("call_2", 1));
-        // If it arrives later, the server's ID is replaced.
+        // If the server's ID arrives later than the equal one, the server's ID is replaced.
         let mut ids = WireIds::default();
         assert_eq!(ids.of_call(&other, None), server_id);
         assert_eq!(ids.of_call(&first, Some(&server_id)), short_id("call_1", 0));

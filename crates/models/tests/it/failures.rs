@@ -73,7 +73,7 @@ async fn each_deadline_applies_separately() {
     assert!(outcome.message().contains("stalled in the middle of its answer for 30ms"), "{outcome:?}");
 }
 
-/// Server that sends this many keep-alives, and then `then`.
+/// Reply with this many keep-alives, followed by `then`.
 fn comments(times: usize, then: &str) -> Reply {
     let comment = ": still here\n\n";
     let reply = Reply::status(200, comment.repeat(times) + then).header("content-type", "text/event-stream");

@@ -50,7 +50,7 @@ async fn configured_values_are_not_queried() {
     model.look_up().await;
     assert_eq!(window(model.info()), (9000, WindowSource::Configured));
     assert_eq!(server.documents_asked(), [""; 0]);
-    // The server does not override the window either if the ID is queried.
+    // Querying the ID does not change the configured window either.
     let model = connect(&ModelConfig { id: String::new(), ..configured }).unwrap();
     model.look_up().await;
     assert_eq!((model.info().id.as_str(), window(model.info())), ("m", (9000, WindowSource::Configured)));

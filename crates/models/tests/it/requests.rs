@@ -123,7 +123,7 @@ async fn final_request_keeps_the_prefix_of_the_previous_one() {
     assert_eq!((&previous["tool_choice"], &last["tool_choice"]), (&json!(null), &json!("none")));
     assert_eq!(previous["tools"], last["tools"]);
     assert_eq!(body_of(|_| {}, ModelRequest { may_call: false, ..request("Hi") }).await["tool_choice"], json!(null));
-    // If tools are part of the system message, they are kept, so that the request starts the same.
+    // Tools in the system message are kept, so that the start of the request does not change.
     let in_text = |config: &mut ModelConfig| config.native_tools = Some(false);
     let (previous, last) = (body_of(in_text, request_with_tools("Hi")).await, body_of(in_text, last_request()).await);
     assert_eq!(previous, last);
@@ -187,7 +187,7 @@ async fn tool_choice_refusal_is_learnt_after_success_only() {
     let outcome = ask(&model, last_request()).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len(), outcome.without_tools), ("Fine.", 3, true));
     assert!(!model.can_forbid_calls());
-    // A new request is notified too, even if the server then refuses something else.
+    // The notice is also sent for a new request, even if the server then refuses something else.
     assert!(ask(&model, last_request()).await.without_tools);
     assert_eq!(server.requests().pop().unwrap().body["tools"], json!(null));
     server.reply(Reply::refusal(400, "use max_completion_tokens")).reply(Reply::text("Fine."));

@@ -210,7 +210,7 @@ async fn missing_event_is_an_error_and_repeated_one_ignored() {
     let outcome = ask_config(&config).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::CutStream));
     assert!(outcome.message().contains("event 3 of the answer"), "{outcome:?}");
-    // Without its end, the stream is also cut.
+    // A stream without its end also counts as cut.
     server.reply(without(all.len() - 1));
     assert_eq!(ask_config(&config).await.kind(), Some(ErrorKind::CutStream));
     let mut twice = all.clone();
@@ -274,7 +274,7 @@ async fn answer_is_replayed_verbatim_to_its_own_model_only() {
     assert_eq!(sent.body["input"][2]["phase"], "commentary");
     assert!(sent.body["input"][6]["phase"].is_null());
 
-    // Other text before it changes nothing. Another model, or a model that gets no reasoning, does.
+    // Other text before the answer has no effect, unlike another model or a model that gets no reasoning.
     let mut changed = back.clone();
     changed.messages[1] = Message::User { text: "Hello".to_owned() };
     ask(&model, changed).await;
@@ -291,7 +291,7 @@ async fn answer_is_replayed_verbatim_to_its_own_model_only() {
 async fn reasoning_is_replayed_only_before_its_item() {
     let server = ModelServer::start().await;
     let model = connect(&responses_config(&server)).unwrap();
-    // The limit cuts the second call, so its reasoning is not sent back, nor is that at the end.
+    // The limit cuts the second call, so its reasoning is not sent back. Neither is the reasoning at the end.
     let mut cut = stream(&[
         done(0, reasoning("rs_1")),
         done(1, call("call_1", "now", "{}")),

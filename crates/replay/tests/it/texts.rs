@@ -97,7 +97,7 @@ fn invalid_recording_is_rejected_with_its_line() {
     let turn = "{\"fact\":\"turn\",\"at\":\"2026-11-25T10:00:00Z\"}";
     let request =
         |keeps: u32| format!("{turn}\n{{\"fact\":\"request\",\"slot\":\"base\",\"keeps\":{keeps},\"may_call\":true}}");
-    assert_eq!(line(&request(3)), (3, "it keeps 3 messages of a request that has 0".to_owned()));
+    assert_eq!(line(&request(3)), (3, "it repeats 3 messages of a request that has 0".to_owned()));
     assert_eq!(line(&format!("{}\n{turn}", request(0))), (4, "the request before it has no answer".to_owned()));
     assert!(matches!(read("{\"fact\":\"recording\",\"version\":7}"), Err(RecordingError::Newer(7))));
 }

@@ -257,7 +257,7 @@ fn rejected_search(engine: &Dialect, status: StatusCode) -> WebError {
     let message = format!("{engine} refused the search: {status}");
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if *engine == Dialect::Searxng => {
-            WebError::new(ErrorKind::Auth, message).with_hint("its settings.yml must list json under search.formats")
+            WebError::new(ErrorKind::Auth, message).with_hint("list json under search.formats in settings.yml")
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => WebError::new(ErrorKind::Auth, message)
             .with_hint("the user has to check the key in the variable that search.api_key_env of web.yaml names"),

@@ -137,7 +137,7 @@ async fn approval_names_the_server_and_the_possible_rules() {
     assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));
     let id = asked["id"].as_str().unwrap();
     world.ok(["interrupts", id]).await.shows(&["tool weather of the MCP server lab", "every tool of that"]);
-    world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["not one of those offered"]);
+    world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["this rule was not offered"]);
     world.ok(["answer", id, "always", "--rule", "mcp_lab_weather"]).await;
     // Another city runs without a question; another tool requires approval.
     let asked = until("the other tool requires approval", || async {

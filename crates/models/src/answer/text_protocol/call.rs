@@ -133,8 +133,8 @@ pub(super) fn without_label(code: &str) -> &str {
     code.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')).trim_start()
 }
 
-/// The text after a model's tag, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`. Other tags may quote their
-/// content.
+/// The text after a model's tag, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`. `None` after other tags, whose
+/// content may be a quotation.
 pub(super) fn without_tag(text: &str) -> Option<&str> {
     let closing = match text.chars().next()? {
         '<' => '>',

@@ -30,7 +30,7 @@ pub(crate) struct Scanner {
     balance: Balance,
     /// True once the pending text starts with a call or a mark. The end of the answer decides.
     is_found: bool,
-    /// Tool of a call within the text.
+    /// Name of a tool called within the text.
     doubtful: Option<String>,
 }
 
@@ -192,7 +192,7 @@ impl Scanner {
 
     fn object(&mut self, start: usize) -> Lookahead {
         let is_code = self.has_text && self.before.is_code();
-        // At the start of a line in a fence, it does not run but may have been meant.
+        // A call at the start of a line in a fence does not run, but may have been meant.
         let is_doubtful = self.before.is_fenced() && self.before.last() == Some('\n');
         if (is_code && !is_doubtful) || (self.has_text && !self.expects_calls) {
             return Lookahead::Text(start + 1);

@@ -28,7 +28,7 @@ pub(super) enum Cause {
     Key,
     /// The rate limit is exceeded.
     Rate,
-    /// A limit per minute is exceeded. The message may mention tokens, but this is not a full window.
+    /// A limit per minute is exceeded. The message may mention tokens, but the window is not full.
     Minute,
     /// The server is loading its model.
     Loading,
@@ -111,7 +111,8 @@ pub(super) struct ServerError {
     codes: String,
     /// Message up to the first quotation, in lower case. Quotations and other JSON may repeat the request.
     plain: String,
-    /// The complete message. Used for signs of a full window, where a false positive only leads to a smaller retry.
+    /// The complete message. Used for signs of a full window, where a false positive only leads to a retry with a
+    /// smaller request.
     message: String,
     /// Status named in the error.
     number: Option<u16>,
@@ -302,8 +303,7 @@ fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
     is_ahead.then(|| Timestamp::from_second(at).ok()).flatten()
 }
 
-/// Time at which a server that accepts no more requests asks to retry. Short waits are ignored, as they come with every
-/// error.
+/// Retry time named by a server that accepts no more requests. Short waits are ignored, as they come with every error.
 pub(super) fn retry_at(headers: &HeaderMap) -> Option<Timestamp> {
     let wait = retry_after(headers).filter(|wait| wait.as_secs() >= 60)?;
     Timestamp::now().checked_add(SignedDuration::try_from(wait).ok()?).ok()

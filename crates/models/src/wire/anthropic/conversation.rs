@@ -1,5 +1,5 @@
 //! The conversation in the order that the wire requires: user and assistant alternate, a user message comes first and
-//! last, and the results of a message's calls are at the start of the next message. Nothing may be blank.
+//! last, and the results of a message's calls are at the start of the next message. No text may be blank.
 //!
 //! An answer is sent back unchanged with its signed reasoning to the model that gave it, as long as everything before
 //! the answer is sent as originally. Otherwise only its text and calls are sent: a server never accepts reasoning
@@ -162,7 +162,7 @@ impl<'a> Writer<'a> {
         Some(blocks)
     }
 
-    /// Text and calls only.
+    /// Returns only the text and calls of a part.
     fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<Block> {
         let mut blocks = Vec::new();
         if !is_blank(part.text) {
@@ -253,7 +253,7 @@ impl Block {
         Self::of(Kind::Other, json!({"type": "image", "source": source}).to_string())
     }
 
-    /// A call. The arguments keep their bytes.
+    /// Creates a block for a call. The arguments keep their bytes.
     pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
         let (id, name, input) = (json!(id), json!(name), tool_arguments(arguments));
         Self::of(Kind::Other, format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input.trim()))
@@ -273,9 +273,9 @@ impl Block {
     }
 }
 
-/// Hash of 128 bits of everything before a position in a conversation. A fast hash is sufficient, and necessary, as
-/// every request is hashed before its first token: a forged collision would only make the server refuse the forger's
-/// own reasoning.
+/// Hash of 128 bits of everything before a position in a conversation. The hash must be fast, as every request is
+/// hashed before its first token. It need not be secure, as a forged collision would only make the server refuse the
+/// forger's own reasoning.
 struct Prefix(SipHasher13);
 
 impl Prefix {

@@ -41,7 +41,7 @@ const OUTPUT: &str = "output_config";
 const DIAGNOSTICS: &str = "diagnostics";
 const TEMPERATURE: &str = "temperature";
 
-/// Dialect of one model. It distrusts answers by their prefix.
+/// Dialect of one model. Answers whose reasoning was refused are identified by their prefix.
 #[derive(Default)]
 pub(crate) struct Anthropic(Memory);
 
@@ -157,7 +157,7 @@ fn wire_messages(conversation: &Conversation, paused: Option<&str>, is_cached: b
     format!("[{}]", messages.join(","))
 }
 
-/// Messages with a cache position: the last two of the user.
+/// Positions of the last two user messages, which get a cache mark.
 fn marked(messages: &[WireMessage]) -> [Option<usize>; 2] {
     let mut user_messages = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
     [user_messages.next().map(|(at, _)| at), user_messages.next().map(|(at, _)| at)]

@@ -128,7 +128,7 @@ fn requires_cache_marks(host: &str, id: &str) -> bool {
     is_openrouter(host) && id.trim_start_matches('~').starts_with("anthropic/")
 }
 
-/// Marks the cache after the instructions and at the last two positions where the model answers. Each request finds
+/// Adds cache marks after the instructions and at the last two positions where the model answers. Each request finds
 /// the data that the previous request stored there.
 fn mark(messages: &mut [WireMessage<'_>]) {
     let is_answer = |message: &WireMessage<'_>| matches!(message, WireMessage::Assistant { .. });
@@ -285,7 +285,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
             }
         }
     }
-    // If a turn was stopped and is continued, half an answer may be last.
+    // If a turn was stopped and is continued, an incomplete answer may come last.
     if !matches!(wire.last(), Some(WireMessage::User { .. } | WireMessage::Tool { .. })) {
         add_user(&mut wire, GO_ON);
     }
@@ -374,8 +374,8 @@ struct Recipient<'a> {
 }
 
 impl Recipient<'_> {
-    /// The reasoning of an answer, if the model needs it. Such models require the field beside calls even if there is
-    /// no reasoning, because the answer is from another model or its reasoning was not stored.
+    /// The reasoning of an answer, if the model needs it. Such models require the field in every message with calls,
+    /// even if the answer is from another model or its reasoning was not stored.
     fn thoughts<'a>(&self, reasoning: Option<&'a str>, origin: &'a AnswerOrigin, has_calls: bool) -> Option<&'a str> {
         let own = reasoning.or(origin.unsent_reasoning.as_deref());
         let thoughts = own.filter(|_| !origin.has_foreign_reasoning(self.origin)).or(has_calls.then_some(""));
@@ -427,7 +427,7 @@ mod tests {
             let first = recipient.extra_content(None, true).map(RawValue::get);
             assert_eq!(first, is_required.then_some(NO_SIGNATURE), "{id}");
             assert!(recipient.extra_content(None, false).is_none());
-            // The call's own fields are sent unchanged, even if there are none.
+            // No placeholder is added to a call with its own fields, even if they are empty.
             assert!(recipient.extra_content(Some(&ServerFields::default()), true).is_none());
         };
         check("gemini-3-pro-preview", true);

@@ -57,7 +57,7 @@ const EFFORT: &str = "reasoning.effort";
 /// Minimum answer limit that servers accept.
 const MIN_ANSWER: u64 = 16;
 
-/// Dialect of one model. It distrusts stored answers by their hash.
+/// Dialect of one model. Answers whose reasoning was refused are identified by their hash.
 #[derive(Default)]
 pub(crate) struct Responses(Memory);
 
@@ -184,7 +184,7 @@ fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<
         writer.answers(&run);
         writer.add(message);
     }
-    // If a turn was stopped and is continued, half an answer may be last.
+    // If a turn was stopped and is continued, an incomplete answer may come last.
     if !writer.items.last().is_some_and(InputItem::asks) {
         writer.add_answer_part(Part::input_text(GO_ON));
     }
@@ -283,7 +283,7 @@ impl<'a> Writer<'a> {
         Some(items)
     }
 
-    /// Text and calls only.
+    /// Returns only the text and calls of a part.
     fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<InputItem<'a>> {
         let mut items = Vec::new();
         if !is_blank(part.text) {

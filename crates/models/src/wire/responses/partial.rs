@@ -89,7 +89,8 @@ impl PartialItems {
         let key = ItemKey { id: if key.id.is_empty() { &head.id } else { key.id }, ..key };
         let at = match self.find(key) {
             Some(at) if mem::discriminant(&self.items[at].body) == mem::discriminant(&empty(&head.r#type)) => at,
-            // Another kind with the same number: a separate item, which pieces of the other one must not change.
+            // An item of another kind with the same number is a separate item. Pieces of the first item must not change
+            // it.
             Some(_) => {
                 self.is_out_of_order = true;
                 self.push(target, ItemKey { index: None, ..key }, &head.r#type)?
