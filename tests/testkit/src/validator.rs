@@ -95,7 +95,7 @@ pub fn responses(body: &[u8]) -> Result<(), Broken> {
 }
 
 impl Leeway {
-    /// Rewrites content that this provider permits to a form that the strict rules accept.
+    /// Rewrites content that only this provider permits, so that the strict rules accept the request.
     fn apply(self, body: &mut Value) {
         let mut ids: Vec<Value> = Vec::new();
         let mut usual = |id: &mut Value| {

@@ -39,7 +39,7 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     // The first turn has created some of these folders.
     tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
     for _ in 0..WARM_UP {
-        // Until the request contains as much of the history as it ever will.
+        // Repeated until the request contains the maximum amount of history.
         turn::run(client, turn::request(session, None), || {}).await?;
     }
     let again = added(client, &bare(session).await?, session, "first token, in a session: added").await?;
