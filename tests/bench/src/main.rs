@@ -68,6 +68,6 @@ async fn measure(subject: Subject) -> Vec<Row> {
     match tokio::time::timeout(patience, subject.measure()).await {
         Ok(Ok(rows)) => rows,
         Ok(Err(error)) => vec![Row::broken(subject.name(), format!("{error:#}"))],
-        Err(_) => vec![Row::broken(subject.name(), format!("it took more than {patience:?}"))],
+        Err(_) => vec![Row::broken(subject.name(), format!("timed out after {patience:?}"))],
     }
 }

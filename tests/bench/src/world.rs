@@ -194,7 +194,7 @@ impl Home {
                 Err(_) => {}
             }
             if let Some(status) = child.try_wait()? {
-                bail!("the daemon ended with {status}: {}", fs::read_to_string(log_path).unwrap_or_default());
+                bail!("the daemon exited with {status}: {}", fs::read_to_string(log_path).unwrap_or_default());
             }
             tokio::time::sleep(PAUSE).await;
         };

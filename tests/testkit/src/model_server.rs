@@ -386,7 +386,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         );
     }
     let Ok(body) = to_bytes(body, usize::MAX).await else {
-        return respond(StatusCode::BAD_REQUEST, "text/plain", Body::from("the body broke off"));
+        return respond(StatusCode::BAD_REQUEST, "text/plain", Body::from("the request body is incomplete"));
     };
     if shared.unread.load(Ordering::Relaxed) {
         return answer_unread(&shared, path).await;

@@ -454,7 +454,7 @@ async fn state_is_derived_from_events(store: &impl Store) {
         script.changed(StateChange::Todos { todos: vec![todo("old")] }),
         script.changed(StateChange::Settings { settings: settings.clone() }),
         script.changed(StateChange::Todos { todos: vec![todo("new"), todo("newer")] }),
-        script.input("no title any more"),
+        script.input("this input is not the title"),
     ];
     store.append(changes).await.unwrap();
     let state = read().await;

@@ -67,7 +67,7 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, l
     ];
     // The ratio is computed from the total times, since the added time has no floor.
     let note = format!(
-        "{TURNS} turns; in all {:.2} ms, p99 {:.2} ms; the bare client {:.2} ms, p99 {:.2} ms; one block made durable \
+        "{TURNS} turns; total {:.2} ms, p99 {:.2} ms; the bare client {:.2} ms, p99 {:.2} ms; one block made durable \
          {:.2} ms, p99 {:.2} ms, and nothing is shown before it is durable",
         whole.median(),
         whole.quantile(99),
