@@ -1,9 +1,9 @@
 //! agentd-bench: measures the speed and size of the daemon from outside.
 //!
-//! Everything runs as real processes in temporary folders: the daemon, `agentctl`, and a model server on loopback,
-//! which is this binary under another name ([`world`]), as is the MCP server ([`mcp_server`]). Next to each figure is
-//! the floor, the best that the host could do, measured in the same run ([`floor`]). The result is one table
-//! ([`report`]). The exit code is 0 regardless of the figures, because hosts are noisy and the table needs
+//! Everything runs as real processes in temporary folders: the daemon, `agentctl`, a model server on loopback
+//! ([`world`]) and an MCP server ([`mcp_server`]). Both servers are this binary with a special first argument. Next to
+//! each figure is the floor, the best that the host could do, measured in the same run ([`floor`]). The result is one
+//! table ([`report`]). The exit code is 0 regardless of the figures, because hosts are noisy and the table needs
 //! interpretation.
 //!
 //! - [`measures`]: the measurements, one subject per file. [`figures`]: numbers, their units and their limits.
@@ -68,6 +68,6 @@ async fn measure(subject: Subject) -> Vec<Row> {
     match tokio::time::timeout(patience, subject.measure()).await {
         Ok(Ok(rows)) => rows,
         Ok(Err(error)) => vec![Row::broken(subject.name(), format!("{error:#}"))],
-        Err(_) => vec![Row::broken(subject.name(), format!("it took more than {patience:?}"))],
+        Err(_) => vec![Row::broken(subject.name(), format!("timed out after {patience:?}"))],
     }
 }

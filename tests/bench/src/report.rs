@@ -30,7 +30,7 @@ impl Row {
         Self { ratio: Some(first / floor.value), floor: Some(floor), ..self }
     }
 
-    /// Sets the ratio, if it differs from the ratio of the first figure.
+    /// Sets a ratio other than that of the first figure to the floor.
     pub(crate) fn with_ratio(self, ratio: f64) -> Self {
         Self { ratio: Some(ratio), ..self }
     }
@@ -121,7 +121,7 @@ pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
     json!({"machine": machine, "rows": rows.iter().map(row).collect::<Vec<Value>>()}).to_string() + "\n"
 }
 
-/// The host that was measured, as far as the system describes it.
+/// Description of the measured host, with placeholders for unavailable facts.
 #[derive(Debug)]
 pub(crate) struct Machine {
     processor: String,

@@ -25,8 +25,7 @@ use tokio::{
 /// Time limit for starting or ending a process.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Interval between attempts to reach a starting daemon, which is also the error of measurements based on these
-/// attempts.
+/// Interval between attempts to reach a starting daemon. Measured start times may be too long by this interval.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Time after which a daemon without work counts as idle. The daemon returns memory to the system five to six seconds
@@ -48,7 +47,7 @@ const TICK_MS: u64 = 10;
 /// Raises this process's limit on open files to its maximum.
 pub(crate) fn allow_many_files() {
     if let Ok((_, max)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A failure shows up later, as failing connections.
+        // A failure is noticed later, when connections fail.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, max, max);
     }
 }
@@ -195,7 +194,7 @@ impl Home {
                 Err(_) => {}
             }
             if let Some(status) = child.try_wait()? {
-                bail!("the daemon ended with {status}: {}", fs::read_to_string(log_path).unwrap_or_default());
+                bail!("the daemon exited with {status}: {}", fs::read_to_string(log_path).unwrap_or_default());
             }
             tokio::time::sleep(PAUSE).await;
         };
@@ -275,7 +274,7 @@ pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
 /// Processor time of a process, by its ID, in ticks of the kernel's clock.
 pub(crate) fn cpu_time_of(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The process name is in brackets, and can contain anything.
+    // The process name is in parentheses, and can contain anything.
     let (_, fields) = stat.rsplit_once(')').context("invalid /proc/PID/stat: no name")?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let ticks = |at: usize| {

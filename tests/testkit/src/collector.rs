@@ -44,7 +44,7 @@ pub struct ReceivedSpan {
     pub parent: String,
     /// Name of the span.
     pub name: String,
-    /// Number of the span's kind.
+    /// Kind of the span, as its number in the protocol.
     pub kind: i32,
     /// Start and end, in nanoseconds since 1970.
     pub time: (u64, u64),

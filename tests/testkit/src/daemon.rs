@@ -152,10 +152,10 @@ impl Output {
         }
     }
 
-    /// ID of the session that the JSON on standard output names.
+    /// The session ID in the JSON lines on standard output.
     ///
     /// # Panics
-    /// Panics if the output names no session.
+    /// Panics if the output contains no session ID.
     #[track_caller]
     #[expect(clippy::panic, reason = "the test has failed")]
     pub fn session(&self) -> String {
@@ -206,7 +206,7 @@ impl TempHome {
         }
     }
 
-    /// Like [`new`](Self::new), with the model at this URL in the slot for all models.
+    /// Like [`new`](Self::new), with the model at this URL for all slots.
     pub fn with_model(base_url: &str) -> Self {
         let mut home = Self::new();
         home.set("MODEL_BASIC_BASE_URL", base_url);
@@ -223,7 +223,7 @@ impl TempHome {
         (model, home)
     }
 
-    /// Sets a variable for all processes from now on.
+    /// Sets an environment variable for all processes created from now on.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.variables.push((name.to_owned(), value.into()));
     }
@@ -272,7 +272,7 @@ impl TempHome {
         format!("{}{}", self.read("daemon.log"), self.read("data/logs/agentd.log"))
     }
 
-    /// A command in this home's environment, which only contains a search path besides the home's own variables.
+    /// A command with the home's variables and the search path as its whole environment.
     pub fn command(&self, program: impl AsRef<OsStr>) -> std::process::Command {
         let mut command = std::process::Command::new(program);
         command
@@ -337,7 +337,7 @@ impl TempHome {
         running
     }
 
-    /// All processes that were started in these folders and their descendants, even if they changed their environment.
+    /// Processes that were started in these folders, and their descendants, even if they changed their environment.
     pub fn processes(&self) -> Vec<u32> {
         family::of_home(self.path())
     }
@@ -346,7 +346,7 @@ impl TempHome {
 impl Drop for TempHome {
     fn drop(&mut self) {
         let start = Instant::now();
-        // Repeatedly, because a process that is just starting is not visible at first.
+        // Repeated, because a process that is just starting is not visible at first.
         while start.elapsed() < Duration::from_secs(10) {
             let left = self.processes();
             if left.is_empty() {
@@ -451,7 +451,7 @@ impl Running {
         }
     }
 
-    /// Closes the standard input of the process, which may be waiting for its end.
+    /// Closes the standard input of the process, so that a read returns end of file.
     pub fn end_input(&mut self) {
         self.child.stdin = None;
     }

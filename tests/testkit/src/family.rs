@@ -21,12 +21,14 @@ pub(crate) fn of_home(home: &Path) -> Vec<u32> {
     let ours = living.get(&std::process::id()).map(|us| us.bands).unwrap_or_default();
     let with = |is_known: &dyn Fn(u32) -> bool| living.keys().copied().filter(|pid| is_known(*pid)).collect();
     let given = family(&living, with(&|pid| has_home(pid, home)), |band| band > 1 && !ours.contains(&band));
-    // A user may inspect the test's files from another terminal, whose other processes must not be killed.
+    // A user may inspect the test's files from another terminal. The other processes of that terminal must not be
+    // killed.
     let named = family(&living, with(&|pid| names(pid, home)), |_| false);
     given.union(&named).copied().collect()
 }
 
-/// These processes with their descendants, and with the members of the groups and sessions for which `ties` is true.
+/// These processes with their descendants and the members of their groups and sessions. Groups and sessions for which
+/// `ties` returns false are not followed.
 fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl Fn(u32) -> bool) -> BTreeSet<u32> {
     loop {
         let members = || found.iter().filter_map(|pid| living.get(pid));
@@ -41,13 +43,13 @@ fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl 
     }
 }
 
-/// Returns true if the environment of the process contains that home.
+/// Returns true if `HOME` in the environment of the process is this folder.
 fn has_home(pid: u32, home: &Path) -> bool {
     let given = [b"HOME=", home.as_os_str().as_encoded_bytes()].concat();
     read(pid, "environ").split(|byte| *byte == 0).any(|variable| variable == given)
 }
 
-/// Returns true if the command line of the process contains that home.
+/// Returns true if the command line of the process contains the path of this home.
 fn names(pid: u32, home: &Path) -> bool {
     let home = home.as_os_str().as_encoded_bytes();
     read(pid, "cmdline").windows(home.len()).any(|part| part == home)
@@ -100,7 +102,7 @@ mod tests {
             until(label, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
             let all = home.processes();
             let is_fit = all.contains(&running.pid()) && !all.contains(&std::process::id());
-            // The search must precede the death of the process that links the others to the test.
+            // `all` was collected first: without the killed process, nothing links the others to the test.
             for pid in all.iter().filter(|pid| is_fit && sleeps(pid)) {
                 kill(Pid::from_raw(i32::try_from(*pid).unwrap()), Signal::SIGKILL).unwrap();
             }

@@ -64,9 +64,9 @@ pub fn asking_commands() -> Vec<(String, String)> {
 /// Expected treatment of a path in the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// No tool accepts it.
+    /// No tool accepts the path.
     Refused,
-    /// No tool writes to it.
+    /// No tool writes to the path.
     Unwritable,
     /// The path may be used, and stays inside the folder.
     Contained,

@@ -386,7 +386,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         );
     }
     let Ok(body) = to_bytes(body, usize::MAX).await else {
-        return respond(StatusCode::BAD_REQUEST, "text/plain", Body::from("the body broke off"));
+        return respond(StatusCode::BAD_REQUEST, "text/plain", Body::from("the request body is incomplete"));
     };
     if shared.unread.load(Ordering::Relaxed) {
         return answer_unread(&shared, path).await;
@@ -413,7 +413,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         requests.push(recorded.clone());
         recorded
     };
-    // Taken before the count is incremented, so that waiting for the request also waits for the script to advance.
+    // Taken before the count is incremented, so that the script has advanced when a test sees the new count.
     let reply = match refusal {
         Some((_, reply)) => reply,
         None => shared.reply_to(&recorded),

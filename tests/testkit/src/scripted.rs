@@ -202,7 +202,7 @@ impl Model for ScriptedModel {
         lock(&self.requests).push(request);
         self.asked.notify_waiters();
         if !takes {
-            let refusal = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit the window");
+            let refusal = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit into the window");
             return stream::iter([Err(refusal)]).boxed();
         }
         match play {
@@ -210,10 +210,10 @@ impl Model for ScriptedModel {
                 .chain(stream::iter([Ok(ModelChunk::End(Finish::Stop))]))
                 .boxed(),
             Some(Play::Fails(chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
-                .chain(stream::iter([Err(ModelError::new(kind, "the script has this reply"))]))
+                .chain(stream::iter([Err(ModelError::new(kind, "the script requests this error"))]))
                 .boxed(),
             Some(Play::Overflows(window)) => {
-                let error = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit");
+                let error = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit into the window");
                 stream::iter([Err(error.with_window(Some(window)))]).boxed()
             }
             Some(Play::Hangs(chunks)) => stream::iter(chunks.into_iter().map(Ok)).chain(stream::pending()).boxed(),
@@ -224,12 +224,12 @@ impl Model for ScriptedModel {
             Some(Play::Breaks(gate, chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
                 .chain(stream::once(async move {
                     gate.notified().await;
-                    Err(ModelError::new(kind, "the script has this reply"))
+                    Err(ModelError::new(kind, "the script requests this error"))
                 }))
                 .boxed(),
-            #[expect(clippy::panic, reason = "the script asks for it")]
-            Some(Play::Panics) => stream::once(async { panic!("the script has this reply") }).boxed(),
-            None => stream::iter([Err(ModelError::new(ErrorKind::Internal, "the script is played"))]).boxed(),
+            #[expect(clippy::panic, reason = "the script requests a panic")]
+            Some(Play::Panics) => stream::once(async { panic!("the script requests this panic") }).boxed(),
+            None => stream::iter([Err(ModelError::new(ErrorKind::Internal, "the script is exhausted"))]).boxed(),
         }
     }
 }

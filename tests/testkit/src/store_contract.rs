@@ -454,7 +454,7 @@ async fn state_is_derived_from_events(store: &impl Store) {
         script.changed(StateChange::Todos { todos: vec![todo("old")] }),
         script.changed(StateChange::Settings { settings: settings.clone() }),
         script.changed(StateChange::Todos { todos: vec![todo("new"), todo("newer")] }),
-        script.input("no title any more"),
+        script.input("this input is not the title"),
     ];
     store.append(changes).await.unwrap();
     let state = read().await;
@@ -1087,7 +1087,7 @@ async fn window_follows_compactions_resets_and_withdrawals(store: &impl Store) {
 
     store.append(vec![script.input("d"), script.completed(compaction("all", 6, first))]).await.unwrap();
     assert_eq!(window().await, Window { after: 6, summary: 7, held: 0 });
-    // Undone one by one.
+    // Compactions are undone one by one.
     let held = Window { held: 12, ..first };
     store.append(vec![script.changed(StateChange::Window { window: held })]).await.unwrap();
     assert_eq!(window().await, held);
@@ -1101,7 +1101,7 @@ async fn window_follows_compactions_resets_and_withdrawals(store: &impl Store) {
     store.append(vec![script.input("e"), script.completed(compaction("e", 12, window().await))]).await.unwrap();
     assert_eq!(window().await, Window { after: 12, summary: 13, held: 0 });
 
-    // Other sessions are unaffected, and a new life starts with an empty window.
+    // Other sessions are unaffected. A session that is deleted and created again starts with an empty window.
     store.append(vec![other.input("mine")]).await.unwrap();
     assert_eq!(store.session(other.session).await.unwrap().unwrap().window, Window::default());
     store.delete_session(id).await.unwrap();

@@ -95,7 +95,7 @@ pub fn responses(body: &[u8]) -> Result<(), Broken> {
 }
 
 impl Leeway {
-    /// Rewrites content that this provider permits to a form that the strict rules accept.
+    /// Rewrites content that only this provider permits, so that the strict rules accept the request.
     fn apply(self, body: &mut Value) {
         let mut ids: Vec<Value> = Vec::new();
         let mut usual = |id: &mut Value| {
@@ -163,7 +163,7 @@ fn unknown_field<'v>(object: &'v Value, fields: &[&str]) -> Option<&'v str> {
 /// Checks that a text is not blank.
 fn check_not_blank(location: &str, text: &Value) -> Checked {
     match text.as_str() {
-        None => broken(location, format!("it must be a string and is {text}")),
+        None => broken(location, format!("expected a string, found {text}")),
         Some(text) if text.trim().is_empty() => broken(location, "the text must not be blank"),
         Some(_) => Ok(()),
     }
@@ -241,7 +241,7 @@ mod tests {
         check(&body(json!([system, system, user])), Some("messages[1].role"));
         check(&body(json!([system, assistant, user])), Some("messages[1].role"));
         check(&body(json!([system, user, assistant])), Some("messages[2].role: the last message"));
-        check(&body(json!([system, user, user])), Some("messages[2].role: two messages"));
+        check(&body(json!([system, user, user])), Some("messages[2].role: two consecutive user messages"));
         check(&body(json!([system, {"role": "user", "content": "\n "}])), Some("messages[1].content"));
         check(&body(json!([system, {"role": "user", "content": null}])), Some("messages[1].content"));
         check(&body(json!([system, user, {"role": "assistant", "content": ""}, user])), Some("messages[2].content"));
@@ -254,9 +254,9 @@ mod tests {
         let two = json!([call("a", "x", "{}"), call("b", "y", "{\"p\":1}")]);
         check(&with_calls(two.clone(), &[result("a"), result("b")]), None);
         check(&with_calls(two.clone(), &[result("b"), result("a")]), None);
-        check(&with_calls(two.clone(), &[result("a")]), Some("messages[2].tool_calls: no result answers \"b\""));
+        check(&with_calls(two.clone(), &[result("a")]), Some("messages[2].tool_calls: no result for call \"b\""));
         let between = json!({"role": "user", "content": "wait"});
-        check(&with_calls(two.clone(), &[result("a"), between, result("b")]), Some("no result answers \"b\""));
+        check(&with_calls(two.clone(), &[result("a"), between, result("b")]), Some("no result for call \"b\""));
         check(&with_calls(two.clone(), &[result("a"), result("b"), result("b")]), Some("messages[5].tool_call_id"));
         check(&with_calls(two, &[result("a"), result("c")]), Some("messages[4].tool_call_id"));
         check(&with_calls(json!([]), &[]), Some("messages[2].tool_calls"));
@@ -439,7 +439,7 @@ mod tests {
         check(&with("tools", json!([{"type": "function", "function": tool}])), Some("tools[0].function"));
         check(&whole(json!([])), Some("at least one item"));
         check(&whole(json!([user, assistant(" "), user])), Some("must not be blank"));
-        check(&whole(json!([user, assistant("a")])), Some("no open input"));
+        check(&whole(json!([user, assistant("a")])), Some("no input to answer"));
         check(&whole(json!([user, call("a"), user])), Some("No tool output found for function call a."));
         check(&whole(json!([user, call("a"), call("b"), output("b")])), Some("No tool output found"));
         check(&whole(json!([user, output("a")])), Some("No tool call found"));

@@ -131,7 +131,7 @@ async fn answer_across_restart_is_audited_with_its_client() {
     answer_and_follow(&session, &interrupt, Answer::Approve).await;
     assert_eq!(later.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 
-    // The daemon is killed directly after the answer, so the next daemon finds the answer in the journal.
+    // The daemon is killed immediately after the answer, so the next daemon finds the answer in the journal.
     let last = World::on(later.killed_when_answered(session.id()), EngineConfig::default(), [says("Changed.")]);
     let (last, session) = last.with_session(session.id()).await;
     to_end(&mut session.subscribe(0).await.unwrap()).await;

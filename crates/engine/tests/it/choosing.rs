@@ -81,7 +81,8 @@ async fn chosen_model_applies_to_its_slot_only() {
     let start = StartTurn { slot: Some(Slot::Code), ..input("Write code") };
     assert_eq!(turn(&session, start).await.text, "Coder here.");
 
-    // Other settings do not change the model, but a change of slot does, because it has another server.
+    // Changing other settings keeps the chosen model. Changing the slot resets it, because each slot has its own
+    // server.
     let settings = session.show().await.unwrap().session.settings;
     session.configure(SessionSettings { confirm_write: false, model: None, ..settings.clone() }).await.unwrap();
     assert_eq!(session.show().await.unwrap().session.settings.model.as_deref(), Some("big"));

@@ -295,7 +295,7 @@ async fn steering_during_compaction_is_answered_not_summarised() {
     gate.notify_one();
     let result = to_end(&mut started.events).await.1;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "In blue."));
-    // After a restart, the journal yields the same.
+    // After a restart, the added input is still in the request.
     let (second, session) = world.restarted([says("Still blue.")]).with_session(session.id()).await;
     run(&session, "Which colour?").await;
     let added = Message::User { text: "It must be blue!".to_owned() };
@@ -341,7 +341,7 @@ async fn undone_compaction_is_not_repeated_while_all_fits() {
     let outputs = compact_results(&world, &session);
     assert!(outputs[0].starts_with("nothing is compacted: the user undid the last compaction"), "{outputs:?}");
 
-    // If the history would not fit at all, it is compacted again, with a warning.
+    // A history that no longer fits is compacted again despite the undo, with a warning.
     world.model.then_all([says(SUMMARY), says("On we go.")]);
     run(&session, &format!("Much {}", "more ".repeat(1400))).await;
     assert_eq!(compactions(&world, &session).len(), 2);
@@ -380,7 +380,7 @@ pub(crate) async fn compact(session: &SessionHandle, strategy: CompactionStrateg
 #[tokio::test]
 async fn compaction_does_not_change_the_continuable_turn() {
     let (world, session) = ten_turns().await;
-    // A completed turn cannot be continued, however a compaction ends.
+    // A completed turn cannot be continued, even after a cancelled compaction.
     world.model.then(Play::Hangs(Vec::new()));
     let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..continuation() };
     let mut started = session.start_turn(start).await.unwrap();
@@ -392,7 +392,7 @@ async fn compaction_does_not_change_the_continuable_turn() {
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
     assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 
-    // An uncompleted turn can be continued, and the model is informed of its input.
+    // A failed turn can be continued after a compaction, and the model is informed of its input.
     world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
     assert_eq!(run(&session, "The long way round").await.stop_reason, StopReason::Failed);
     world.model.then(says(SUMMARY));
@@ -432,7 +432,7 @@ async fn window_never_shrinks_below_an_accepted_request() {
     assert_eq!(world.log(&other).matches("window_learned").count(), 1, "{}", world.log(&other));
 }
 
-/// The user's messages stay in any wording, even after the first lines of a long request.
+/// Compactions retain the user's instructions in any wording, even if they follow a long introduction.
 #[tokio::test]
 async fn user_messages_survive_compaction_in_any_wording() {
     let (world, session) = World::new([]).begun().await;

@@ -67,7 +67,7 @@ async fn queued_turns_survive_a_kill() {
     let second = session.start_turn(queued("two")).await.unwrap();
     let third = session.start_turn(queued("three")).await.unwrap();
 
-    // Wherever the next daemon is killed, each queued turn runs exactly once.
+    // At whatever event the next daemon is killed, each queued turn runs exactly once.
     let stored = world.store.events_of(session.id()).len();
     let (next, session) = world.restarted([says("Two."), says("Three.")]).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
@@ -202,7 +202,7 @@ async fn answered_turn_without_its_project_fails_and_session_lives() {
     let asked = world.store.events_of(session.id()).len();
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
 
-    // The daemon is killed before the answer, and directly after the answer.
+    // The daemon is killed before the answer, and immediately after the answer.
     for length in [asked, asked + 1] {
         let store = world.store.copy_prefix(session.id(), length);
         let engine = folderless(&store);

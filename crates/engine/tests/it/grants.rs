@@ -264,10 +264,10 @@ async fn every_grant_change_is_audited() {
     assert_eq!(rules(&world).await, []);
 }
 
-/// A denied command cannot get in by an edit or a grant, however it is quoted.
+/// A denied command cannot be run by an edit or a grant, regardless of its quoting.
 #[tokio::test]
 async fn denied_command_never_runs_by_edit_or_grant() {
-    // The real shell tool, whose commands are parsed; this one only records the commands.
+    // Has the name of the real shell tool, so that commands are parsed, but only records them.
     let commands: Arc<Mutex<Vec<String>>> = Arc::default();
     let ran = Arc::clone(&commands);
     let on_call = move |_: &ToolContext, call: &ToolCall| {
@@ -286,7 +286,7 @@ async fn denied_command_never_runs_by_edit_or_grant() {
         let command = wrapped().new_tree(&mut runner).unwrap().current();
         let rule = format!("{SHELL_TOOL}: {command}");
         assert!(engine.add_grant(None, rule, "phone".to_owned()).await.is_err(), "{command:?} can be granted");
-        // An unreadable command asks, and an edit by the user is itself the answer.
+        // A command that cannot be parsed asks instead, and the user's edit would already be the approval.
         if policy::mark(&policy::run(&policy, &command, &SessionSettings::default())) == "deny" {
             denied += 1;
             assert_eq!(answer(&session, &interrupt, edit(&command)).await, Err(ErrorKind::InvalidInput), "{command:?}");

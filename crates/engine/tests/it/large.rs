@@ -133,7 +133,7 @@ async fn full_disk_truncates_the_result_with_a_notice() {
         assert_eq!(shown.warnings.len(), 1, "{:?}", shown.warnings);
         assert!(shown.warnings[0].starts_with("result_lost: a part of the result"), "{:?}", shown.warnings);
     }
-    // A result that fits is not shortened if the rest would be lost.
+    // If the disk is full, a result that fits into the window is not shortened, because the rest would be lost.
     let fits = lines(300);
     let shown = call_with(true, EngineConfig::default(), "launch", json!({"answer": fits})).await;
     assert_eq!((shown.text, shown.warnings.len()), (fits, 0));

@@ -1,4 +1,4 @@
-//! Tools that links answer themselves, which are judged like all others, and answered without a question if no rule
+//! Tools that are answered by links. Their calls are judged like all others, and run without a question if no rule
 //! matches.
 
 use std::sync::Arc;

@@ -158,7 +158,7 @@ async fn input_recalls_related_compacted_passages() {
     assert!(text.contains("<passage from=") && text.contains("23. Paint wall 23 in colour 161."), "{text}");
     assert!(text.len() < 2000, "{text}");
 
-    // The passage stays at its position, and an input that names nothing gets no passage.
+    // The passage stays at its position, and an input that refers to nothing earlier gets no passage.
     world.model.then(says("Yes."));
     run(&session, "Go on.").await;
     let next = world.last_request();

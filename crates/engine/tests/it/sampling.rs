@@ -1,4 +1,4 @@
-//! Costs of answers to tools that sample the turn's model within the turn's limits, and of failed answers.
+//! Costs of model calls by tools, which count towards the turn's limits, and of failed answers.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn usage_chunk(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
     ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
 }
 
-/// Returns true if a tool sends the request, not a step of the turn.
+/// Returns true if the request was sent by a tool, and not by a step of the turn.
 fn is_of_tool(request: &ModelRequest) -> bool {
     matches!(request.messages.first(), Some(Message::System { text }) if text == "Answer.")
 }

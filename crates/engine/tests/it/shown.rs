@@ -76,7 +76,7 @@ async fn file_changed_across_restart_is_not_overwritten() {
         assert!(!warnings(&events, "changed_since_asked").is_empty(), "{given:?}");
         assert_eq!((next.disk.read("a").as_str(), next.tools.ran().len()), ("theirs", 0), "{given:?}");
 
-        // The file changes after the answer, on which the stopped daemon could not act.
+        // The daemon is killed before it acts on the answer, and the file changes before the restart.
         let store = world.killed_when_answered(interrupt.session_id);
         let disk = Arc::clone(&world.disk);
         let last = World::on_disk(store, disk, EngineConfig::default(), [says("I see.")]);

@@ -74,7 +74,7 @@ async fn subagent_end_is_received_despite_later_events() {
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
     let (_, child) = child_of(&world, &mut turn).await;
     soon("the subagent to be asked", world.model.asked(2)).await;
-    // Concurrent renames produce events after the end, before the end can have been read.
+    // Concurrent renames add events after the end of the child's turn before the parent can read the end.
     let mut naming = JoinSet::new();
     for _ in 0..8 {
         let child = child.clone();

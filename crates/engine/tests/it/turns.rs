@@ -74,7 +74,7 @@ async fn context_size_excludes_tools_not_sent() {
     assert!(without.tokens < with.tokens);
 }
 
-/// Segments that have broken the prefix of requests so far.
+/// Prompt segments that differed from the previous request.
 fn prefix_breaks(world: &World, session: &SessionHandle) -> Vec<String> {
     prompts(world, session).into_iter().filter_map(|report| report.broken_by).collect()
 }

@@ -135,7 +135,7 @@ async fn undo_without_changes_marks_its_turn_undone() {
     .await;
     run(&session, "one").await;
     run(&session, "two").await;
-    // The change is reverted manually, or before a crash prevented its record.
+    // The change is reverted manually, or by an undo whose record was lost in a crash.
     world.disk.write("a", "");
     let before = world.store.events_of(session.id()).len();
     session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();

@@ -77,7 +77,8 @@ async fn failed_state_undo_is_reported_without_a_substitute() {
     assert_eq!((world.disk.read("a").as_str(), state_of(&world, &session)), ("1", vec!["plan: rest".to_owned()]));
 }
 
-/// Restores a session killed before the first event that fits, plus `after` events.
+/// Restores a session whose daemon was killed `after` events after the first event for which `fits` is true was
+/// about to be stored.
 async fn killed(
     world: &World,
     session: &SessionHandle,
@@ -163,7 +164,7 @@ async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], "dig".to_owned()));
 }
 
-/// The daemon is killed when the tool has written to disk, before anything is stored. Only the disk half happened.
+/// The daemon is killed after the tool has written to disk, before anything is stored. Only the disk half happened.
 #[tokio::test]
 async fn half_applied_edit_is_reverted_in_its_half() {
     let (world, session) = moved().await;
@@ -172,7 +173,7 @@ async fn half_applied_edit_is_reverted_in_its_half() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
 }
 
-/// The daemon is killed when the disk half is reverted, before the state half is stored.
+/// The daemon is killed after the disk half is reverted, before the state half is stored.
 #[tokio::test]
 async fn interrupted_undo_is_finished_by_the_next() {
     let (world, session) = moved().await;

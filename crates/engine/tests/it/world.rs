@@ -189,7 +189,7 @@ impl World {
         self.last_request().messages.into_iter().filter_map(result).collect()
     }
 
-    /// Maps the session's stored events, dropping events without a result.
+    /// Maps the session's stored events, dropping those for which `of` returns `None`.
     pub(crate) fn facts<T>(&self, session: &SessionHandle, of: impl Fn(&EventKind) -> Option<T>) -> Vec<T> {
         self.store.events_of(session.id()).iter().filter_map(|event| of(&event.kind)).collect()
     }

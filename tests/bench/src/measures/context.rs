@@ -138,9 +138,9 @@ async fn assembling() -> anyhow::Result<Row> {
         // Items outside the window must cost nothing. A factor of two allows for noise on a busy host.
         Figure::millis("with 100,000", many.median()).at_most(twice),
     ];
-    Ok(Row::new("assembling a request of a session of 10,000 items", figures)
+    Ok(Row::new("assembling a request in a session of 10,000 items", figures)
         .over(Figure::millis("1,000 items", few.median()))
-        .with_note(format!("{TURNS} turns each, from the start of the turn to the call of the model")))
+        .with_note(format!("{TURNS} turns each, from the start of the turn to the model call")))
 }
 
 /// Sixty model calls of one coding turn, through a real daemon with its real tools.
@@ -162,11 +162,13 @@ async fn prefix() -> anyhow::Result<Row> {
     let (repeated, previous) = shares.iter().fold((0.0, 0.0), |sum, share| (sum.0 + share.0, sum.1 + share.1));
     let least = shares.iter().map(|(again, before)| 100.0 * again / before).fold(f64::INFINITY, f64::min);
     let figures = vec![
-        Figure::percent("in all", 100.0 * repeated / previous).at_least(95.0),
-        Figure::percent("the least", least).at_least(95.0),
+        Figure::percent("overall", 100.0 * repeated / previous).at_least(95.0),
+        Figure::percent("minimum", least).at_least(95.0),
     ];
-    Ok(Row::new("bytes of a request that the next one repeats", figures)
-        .with_note(format!("{} model calls of one coding turn; {broken} of them broke the prefix", reports.len())))
+    Ok(Row::new("bytes of a request that the next one repeats", figures).with_note(format!(
+        "{} model calls of one coding turn; {broken} of them did not extend the previous request",
+        reports.len()
+    )))
 }
 
 /// Returns the number of bytes that the next request repeats at its beginning, and the total number of bytes in the

@@ -43,10 +43,10 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
             vec![Figure::millis("median", echo.median()), Figure::millis("p99", echo.quantile(99)).at_most(16.0)];
         Ok(vec![
             Row::new(
-                "drawing 10,000 deltas/s at a terminal, of a core",
+                "share of a core for drawing 10,000 deltas/s at a terminal",
                 vec![Figure::percent("", share).at_most(20.0)],
             ),
-            Row::new("a key to its echo while they are drawn", keys).with_note(format!("{} keys", KEYS.len())),
+            Row::new("time from a key press to its echo meanwhile", keys).with_note(format!("{} keys", KEYS.len())),
         ])
     })
 }

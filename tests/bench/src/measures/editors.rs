@@ -144,10 +144,10 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
         Figure::millis("median", prompts.median()),
         Figure::millis("p99", prompts.quantile(99)),
     ];
-    Ok(Row::new("first words of a prompt in an editor", figures)
+    Ok(Row::new("first text after a prompt in an editor", figures)
         .over(Figure::millis("over gRPC", turns.median()))
         .with_ratio(prompts.median() / turns.median())
-        .with_note(format!("{TURNS} turns each, in one session each, in turn")))
+        .with_note(format!("{TURNS} turns each, in one session each, alternating")))
 }
 
 /// A session of 10,000 items, loaded by newly started processes.
@@ -199,11 +199,11 @@ async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
     let took = begun.elapsed();
     let prompts = as_f64((EDITORS * PROMPTS) as u64);
     let figures = vec![
-        Figure::millis("a prompt", millis(took) / prompts),
-        Figure::megabytes("an editor at most", peaks.into_iter().max().unwrap_or(0)).at_most(30.0),
+        Figure::millis("per prompt", millis(took) / prompts),
+        Figure::megabytes("largest editor", peaks.into_iter().max().unwrap_or(0)).at_most(30.0),
         Figure::megabytes("the daemon", daemon.memory()?.resident),
     ];
-    Ok(Row::new("20 editors at once", figures).with_note(format!("{PROMPTS} prompts of each, all answered")))
+    Ok(Row::new("20 editors at once", figures).with_note(format!("{PROMPTS} prompts per editor, all answered")))
 }
 
 /// Processor time of an idle daemon, without clients and with clients that watch.
@@ -233,7 +233,7 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
         Figure::millis("without them", alone),
         Figure::millis("until all received the list", millis(notified)),
     ];
-    Ok(Row::new("20 clients watch 500 sessions, and nothing happens", figures))
+    Ok(Row::new("20 clients watch 500 idle sessions", figures))
 }
 
 /// Processor time that the daemon uses in the quiet period, in milliseconds. The kernel counts in steps of ten.

@@ -39,7 +39,7 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     // The first turn has created some of these folders.
     tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
     for _ in 0..WARM_UP {
-        // Until the request contains as much of the history as it ever will.
+        // Repeated until the request contains the maximum amount of history.
         turn::run(client, turn::request(session, None), || {}).await?;
     }
     let again = added(client, &bare(session).await?, session, "first token, in a session: added").await?;
@@ -67,7 +67,7 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, l
     ];
     // The ratio is computed from the total times, since the added time has no floor.
     let note = format!(
-        "{TURNS} turns; in all {:.2} ms, p99 {:.2} ms; the bare client {:.2} ms, p99 {:.2} ms; one block made durable \
+        "{TURNS} turns; total {:.2} ms, p99 {:.2} ms; the bare client {:.2} ms, p99 {:.2} ms; one block made durable \
          {:.2} ms, p99 {:.2} ms, and nothing is shown before it is durable",
         whole.median(),
         whole.quantile(99),

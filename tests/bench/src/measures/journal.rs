@@ -131,7 +131,7 @@ async fn step(client: &Client, short: SessionId, long: SessionId) -> anyhow::Res
     }
     let ratio = in_long.median() / in_short.median();
     let figures = vec![Figure::times("", ratio).at_most(1.2), Figure::millis("median", in_long.median())];
-    Ok(Row::new("first token after 10,000 items, over one after few", figures)
+    Ok(Row::new("first token after 10,000 items, compared with few items", figures)
         .over(Figure::millis("few items", in_short.median()))
         .with_ratio(ratio))
 }

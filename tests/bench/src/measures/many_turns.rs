@@ -37,14 +37,15 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         Figure::megabytes("after a turn", idle).at_most(25.0),
     ];
     let note = format!(
-        "{} KB a turn, every byte right; at most {:.1} MB resident, {:.1} MB when all had ended",
+        "{} KB per turn, all bytes correct; at most {:.1} MB resident, {:.1} MB after all turns had ended",
         above / TURNS as u64 / 1000,
         as_f64(after.peak) / 1e6,
         as_f64(after.resident) / 1e6,
     );
     let busy = vec![Figure::megabytes("", above).at_most(60.0)];
     Ok(vec![
-        Row::new("memory at rest", at_rest).with_note(format!("{:.1} MB as the turn ended", as_f64(at_work) / 1e6)),
+        Row::new("memory at rest", at_rest)
+            .with_note(format!("{:.1} MB immediately after the turn", as_f64(at_work) / 1e6)),
         Row::new("500 turns at once, memory above rest", busy).over(Figure::megabytes("at rest", idle)).with_note(note),
     ])
 }

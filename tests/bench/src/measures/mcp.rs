@@ -92,12 +92,12 @@ async fn idle_servers() -> anyhow::Result<Vec<Row>> {
     ensure!(offered == SERVERS, "only {offered} of {SERVERS} servers are known");
     ensure!(servers.iter().all(|server| server.connections == 0), "a server was started before it was called");
     let turns = Row::new(
-        "the same, added to a turn that calls none",
+        "50 idle MCP servers, added to a turn without calls",
         vec![Figure::millis("median", added.median()).at_most(0.5)],
     )
     .over(Figure::millis("without them", floor.median()))
     .with_ratio(ours.median() / floor.median())
-    .with_note("none of them was started; what remains is the noise of two turns");
+    .with_note("no server was started; the difference is noise");
     close(bare);
     close(full);
     Ok(vec![start, turns])
@@ -146,10 +146,10 @@ async fn a_call() -> anyhow::Result<Row> {
     bare.cancel().await?;
     let figures =
         vec![Figure::millis("median", added.median()).at_most(1.0), Figure::millis("p99", added.quantile(99))];
-    Ok(Row::new("a warm call of an MCP tool, added by the pool", figures)
+    Ok(Row::new("added by the pool to a call of a running MCP server", figures)
         .over(Figure::millis("bare client", floor.median()))
         .with_ratio(ours.median() / floor.median())
-        .with_note(format!("{CALLS} calls of one server each, turn about; the answer is marked as a stranger's words")))
+        .with_note(format!("{CALLS} calls each, alternating; the pool marks the result as untrusted")))
 }
 
 fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {

@@ -38,7 +38,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let grown = after.resident.saturating_sub(before.resident);
     let more = |after: u64, before: u64| as_f64(after) - as_f64(before);
     let left = Row::new(
-        "1,000 starts and stops of an MCP server, what is left",
+        "1,000 starts and stops of an MCP server, leftovers",
         vec![
             Figure::count("processes", as_f64(after.processes)).at_most(0.0),
             Figure::count("descriptors", more(after.descriptors, before.descriptors)).at_most(0.0),
@@ -47,12 +47,12 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         ],
     )
     .with_note(format!(
-        "after {WARM_UP} to warm up; {} descriptors and {:.1} MB in the end",
+        "after {WARM_UP} warm-up cycles; {} descriptors and {:.1} MB at the end",
         after.descriptors,
         as_f64(after.resident) / 1e6
     ));
     let time = Row::new(
-        "a start and a stop of an MCP server",
+        "start and stop of an MCP server",
         vec![Figure::millis("median", times.median()), Figure::millis("p99", times.quantile(99))],
     )
     .over(Figure::millis("/bin/true", floor.median()));
@@ -99,7 +99,7 @@ fn is_left(pid: &str, daemon: u32, mark: &str) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let named = command.split(|byte| *byte == 0).any(|argument| argument == mark.as_bytes());
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The preceding name can contain anything, even a bracket.
+    // The preceding name can contain anything, even a parenthesis.
     let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
     named || parent == Some(daemon)
 }

@@ -29,10 +29,10 @@ impl Scripts {
         if fs::read(&ready).is_ok_and(|known| fs::read(&wanted).is_ok_and(|wanted| known == wanted)) {
             return Ok(());
         }
-        say("bringing the Python packages of the comparison…");
+        say("installing Python packages for the comparison…");
         let mut pip = Command::new(&self.python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"]);
-        run(pip.arg(&self.packages).arg("-r").arg(&wanted)).await.context("could not install its Python packages")?;
+        run(pip.arg(&self.packages).arg("-r").arg(&wanted)).await.context("could not install the Python packages")?;
         fs::copy(wanted, ready)?;
         Ok(())
     }

@@ -126,7 +126,7 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
             );
         }
         (None, Some(error)) => {
-            let _ = write!(note, "; deepagents broke: {error}");
+            let _ = write!(note, "; deepagents failed: {error}");
         }
         (None, None) => {}
     }
@@ -151,7 +151,7 @@ impl Run {
     fn remarks(&self) -> String {
         let mut text = format!("summaries: {}", self.summaries);
         if self.named > 0 {
-            let _ = write!(text, ", {} of {} named facts came unasked", self.unasked, self.named);
+            let _ = write!(text, ", {} of {} named facts were sent with the question", self.unasked, self.named);
         }
         if !self.lost.is_empty() {
             let kinds: Vec<String> = self.lost.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
@@ -168,7 +168,8 @@ fn prefixes(prefixes: &BTreeMap<String, Prefix>) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some(ours) = prefixes.get("ours") {
         let other = prefixes.get("theirs");
-        let note = format!("{} pairs, without {} that made room in the window", ours.step.pairs, ours.reliefs);
+        let note =
+            format!("{} pairs, excluding {} between which older messages were removed", ours.step.pairs, ours.reliefs);
         rows.push(
             shares("prefix repeated from step to step", &ours.step, 99.0, other.map(|other| &other.step))
                 .with_note(note),
@@ -189,7 +190,7 @@ fn prefixes(prefixes: &BTreeMap<String, Prefix>) -> Vec<Row> {
 fn shares(label: &str, ours: &Shares, least: f64, other: Option<&Shares>) -> Row {
     let figures = vec![
         Figure::percent("median", ours.median).at_least(least),
-        Figure::percent("the least", ours.least).at_least(least),
+        Figure::percent("minimum", ours.least).at_least(least),
     ];
     let row = Row::new(label, figures);
     match other {
@@ -216,6 +217,6 @@ mod tests {
         assert_eq!(compared(&theirs, Some(&ours)).measured[0].met(), Some(false));
         let broken = Run { error: Some("it did not start".to_owned()), ..Run::default() };
         assert!(compared(&broken, None).note.contains("did not start"));
-        assert!(compared(&ours, Some(&broken)).note.contains("deepagents broke"));
+        assert!(compared(&ours, Some(&broken)).note.contains("deepagents failed"));
     }
 }

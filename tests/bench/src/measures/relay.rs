@@ -36,7 +36,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(vec![
         Row::new("relay of a fast model, deltas", vec![Figure::per_second("", middle(ours)).at_least(200_000.0)])
             .over(Figure::per_second("", middle(floor)))
-            .with_note(format!("every byte right; {}", notes.join("; "))),
+            .with_note(format!("all bytes correct; {}", notes.join("; "))),
     ])
 }
 

@@ -31,8 +31,8 @@ fn runs(home: &Home) -> anyhow::Result<Vec<Row>> {
     let figures =
         vec![Figure::millis("median", samples.median()).at_most(20.0), Figure::millis("p99", samples.quantile(99))];
     Ok(vec![
-        Row::new("agentctl run, in all", figures)
+        Row::new("agentctl run, total", figures)
             .over(Figure::millis("/bin/true", floor.median()))
-            .with_note(format!("{RUNS} runs against a daemon that was running")),
+            .with_note(format!("{RUNS} runs with a running daemon")),
     ])
 }

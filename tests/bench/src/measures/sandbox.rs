@@ -56,6 +56,6 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         Row::new("`true` in the sandbox", figures)
             .over(Figure::millis("bare bash", bare.median()))
             .with_note(format!("{RUNS} calls of run_bash_command; {offered}")),
-        Row::new("what the sandbox adds", more),
+        Row::new("added by the sandbox", more),
     ])
 }

@@ -33,10 +33,10 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     }
     store.close().await?;
     let figures =
-        vec![Figure::millis("until all is searched", millis(indexed)), Figure::millis("search", early.median())];
+        vec![Figure::millis("until everything is indexed", millis(indexed)), Figure::millis("search", early.median())];
     let indexed = Row::new("index of 20,000 items of 200 sessions, searched while it is built", figures)
-        .with_note("built when nothing else is written; such a search says what it lacks");
-    let figures = vec![Figure::millis("median", later.median()), Figure::millis("behind a new turn", fresh.median())];
+        .with_note("built while nothing else is written; searches report how much is not indexed yet");
+    let figures = vec![Figure::millis("median", later.median()), Figure::millis("after a new turn", fresh.median())];
     Ok(vec![indexed, Row::new("later searches", figures)])
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
     let (begun, mut searches) = (Instant::now(), Samples::default());
     loop {
-        let query = SearchQuery::parse("harbour ledger").context("the query has terms")?;
+        let query = SearchQuery::parse("harbour ledger").context("the query has no terms")?;
         let asked = Instant::now();
         let found = store.search(query, None, FINDS).await?;
         searches.add(asked.elapsed());
@@ -56,7 +56,7 @@ async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
 }
 
 async fn search(store: &SqliteStore, query_text: &str) -> anyhow::Result<Duration> {
-    let query = SearchQuery::parse(query_text).context("the query has terms")?;
+    let query = SearchQuery::parse(query_text).context("the query has no terms")?;
     let begun = Instant::now();
     let hits = store.search(query, None, FINDS).await?.hits;
     let took = begun.elapsed();

@@ -48,7 +48,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         vec![Figure::millis("median", samples.median()).at_most(100.0), Figure::millis("p99", samples.quantile(99))];
     Ok(vec![
         Row::new("a snapshot around a command", figures)
-            .over(Figure::millis("asking for each file twice", floor.median()))
+            .over(Figure::millis("reading metadata of each file twice", floor.median()))
             .with_note(format!("{} files, none changed", FOLDERS * FILES)),
         Row::new(
             "the first snapshot of a project",
@@ -98,7 +98,7 @@ fn bare(project: &Path) -> io::Result<Samples> {
             samples.add(begun.elapsed());
         }
         if inodes != 0 {
-            return Err(io::Error::other("the tree changed while it was looked at"));
+            return Err(io::Error::other("the tree changed during the measurement"));
         }
     }
     Ok(samples)

@@ -33,10 +33,10 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     }
     let busy = 100.0 * millis(THINKS) / times.median();
     let each = (times.median() - millis(THINKS)) / as_f64(SUBAGENTS as u64);
-    let note = format!("{each:.1} ms of the daemon for each, from the call to its result in the journal");
+    let note = format!("{each:.1} ms added by the daemon per subagent, from the call to its result in the journal");
     Ok(vec![
         Row::new(
-            "20 subagents at once on one model, time in which it works for all",
+            "20 subagents at once on one model, share of time in which it serves all",
             vec![Figure::percent("", busy).at_least(70.0)],
         )
         .with_note(note),

@@ -45,7 +45,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         Row::new("export of a session of 10,000 items", vec![Figure::millis("", exported.median()).at_most(1000.0)])
             .over(Figure::millis("reading its events", read.median()))
             .with_note(note),
-        Row::new("import of the same", vec![Figure::millis("", millis(imported))])
+        Row::new("import of the same session", vec![Figure::millis("", millis(imported))])
             .over(Figure::millis("storing its events in batches", millis(stored))),
     ];
     rows.push(replay(&daemon.client).await?);
@@ -99,11 +99,11 @@ async fn replay(client: &Client) -> anyhow::Result<Row> {
     let floor = rate(TURNS / 10, begun.elapsed());
     let figures = vec![
         Figure::per_second("", rate(TURNS, played)).at_least(500.0),
-        Figure::per_second("as requests are learned", rate(TURNS, learning)),
+        Figure::per_second("while recording requests", rate(TURNS, learning)),
     ];
     Ok(Row::new("turns of a strict replay of 500 turns", figures)
         .over(Figure::per_second("of 50 turns", floor))
-        .with_note(format!("{:.1} MB of recording", learned.len() as f64 / 1e6)))
+        .with_note(format!("{:.1} MB recording", learned.len() as f64 / 1e6)))
 }
 
 /// Plays a recording, which must proceed as recorded. Returns the recording, with the requests of this replay if
@@ -186,9 +186,12 @@ async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
     }
     let floor = crate::floor::spawning(RUNS)?;
     let bytes = fs::metadata(&path)?.len();
-    Ok(Row::new("a page of 1,000 steps, made", vec![Figure::millis("median", samples.median()).at_most(500.0)])
-        .over(Figure::millis("/bin/true", floor.median()))
-        .with_note(format!("{:.1} MB", bytes as f64 / 1e6)))
+    Ok(Row::new(
+        "the page of a session of 1,000 steps, generated",
+        vec![Figure::millis("median", samples.median()).at_most(500.0)],
+    )
+    .over(Figure::millis("/bin/true", floor.median()))
+    .with_note(format!("{:.1} MB", bytes as f64 / 1e6)))
 }
 
 /// Time to revert the changes of a few files among 20,000.
@@ -216,9 +219,9 @@ async fn rewind() -> anyhow::Result<Row> {
         floor.add(took);
     }
     let figures = vec![Figure::millis("median", samples.median()).at_most(300.0)];
-    Ok(Row::new("taking back 50 of 20,000 files", figures)
-        .over(Figure::millis("writing them, durably", floor.median()))
-        .with_note("without a look at the others"))
+    Ok(Row::new("reverting 50 of 20,000 files", figures)
+        .over(Figure::millis("writing these files durably", floor.median()))
+        .with_note("the other files are not read"))
 }
 
 /// Changes files durably, and returns the time taken.

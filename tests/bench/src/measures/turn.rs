@@ -73,7 +73,7 @@ pub(crate) async fn run(client: &Client, request: StartRequest, on_text: impl Fn
     let whole = begun.elapsed();
     let result = result.context("the stream ended before the turn")?;
     if result.stop_reason != StopReason::Completed {
-        bail!("the turn ended as {:?}: {:?}", result.stop_reason, result.error);
+        bail!("the turn ended with stop reason {:?}: {:?}", result.stop_reason, result.error);
     }
     let session = stream.session_id();
     let first_text = first_text.context("the turn sent no text")?;

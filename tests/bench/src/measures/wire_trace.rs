@@ -44,15 +44,15 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         Figure::millis("to the first token", on.0.median() - off.0.median()).at_most(0.2),
     ];
     let note = format!(
-        "{TURNS} turns of one session each, in turns; a turn {:.2} ms with and {:.2} ms without, its first token {:.2} and \
-         {:.2} ms; {:.0} KB of trace a turn",
+        "{TURNS} turns of one session each, alternating; a turn {:.2} ms with and {:.2} ms without, its first token {:.2} and \
+         {:.2} ms; {:.0} KB of trace per turn",
         on.1.median(),
         off.1.median(),
         on.0.median(),
         off.0.median(),
         f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / f64::from(u32::try_from(WARM_UP + TURNS)?),
     );
-    Ok(vec![Row::new("trace of requests, on against off: added", figures).with_note(note)])
+    Ok(vec![Row::new("added by tracing requests", figures).with_note(note)])
 }
 
 async fn begin(daemon: &Daemon) -> anyhow::Result<SessionId> {

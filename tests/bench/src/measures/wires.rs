@@ -86,7 +86,7 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
         Row::new(format!("first token over {}: added", wire.title), figures)
             .over(Figure::millis("chat completions", of_chat))
             .with_ratio(added / of_chat)
-            .with_note(format!("{TURNS} turns each, in one session each, in turn"))
+            .with_note(format!("{TURNS} turns each, in one session each, alternating"))
     };
     Ok(OTHERS.into_iter().zip(others).map(row).collect())
 }

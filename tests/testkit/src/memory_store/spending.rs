@@ -1,4 +1,4 @@
-//! Usage, computed from single calls. Days are UTC days.
+//! Usage, computed from individual calls. Days are UTC days.
 
 use agentd_core::{
     Date, Timestamp,

@@ -83,7 +83,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, String> 
         Some("script") => {
             let path = words.into_iter().next().ok_or(USAGE)?;
             let text = std::fs::read_to_string(&path).map_err(|error| format!("could not read {path}: {error}"))?;
-            Script::from_json(&text).map_err(|error| format!("{path} is no script: {error}"))?
+            Script::from_json(&text).map_err(|error| format!("{path} is not a valid script: {error}"))?
         }
         _ => return Err(USAGE.to_owned()),
     };
@@ -92,7 +92,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, String> 
 
 fn list(path: &str) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("could not read {path}: {error}"))?;
-    serde_json::from_str(&text).map_err(|error| format!("{path} is no list of models: {error}"))
+    serde_json::from_str(&text).map_err(|error| format!("{path} is not a JSON list of models: {error}"))
 }
 
 fn number<T: std::str::FromStr>(text: Option<String>) -> Result<T, String> {

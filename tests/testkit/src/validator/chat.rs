@@ -70,7 +70,7 @@ impl<'a> Conversation<'a> {
         }
         if self.last_role == "assistant" {
             let last = messages.len() - 1;
-            return broken(format!("messages[{last}].role"), "the last message must be of the user or a tool");
+            return broken(format!("messages[{last}].role"), "the last message must be a user or tool message");
         }
         Ok(())
     }
@@ -79,12 +79,12 @@ impl<'a> Conversation<'a> {
         let location = |field: &str| format!("messages[{at}].{field}");
         let role = message["role"].as_str().unwrap_or_default();
         let Some((_, fields)) = FIELDS.iter().find(|(name, _)| *name == role) else {
-            return broken(location("role"), format!("{} is no role", message["role"]));
+            return broken(location("role"), format!("{} is not a known role", message["role"]));
         };
         if let Some(field) = unknown_field(message, &[&["role"], *fields].concat()) {
-            return broken(location(field), format!("unknown field of a {role} message"));
+            return broken(location(field), format!("unknown field in a {role} message"));
         }
-        refuse_if(at == 0 && role != "system", location("role"), "the first message must be of the system")?;
+        refuse_if(at == 0 && role != "system", location("role"), "the first message must be a system message")?;
         if role != "tool" {
             self.check_answered()?;
             self.check_turn(&location("role"), role)?;
@@ -103,9 +103,9 @@ impl<'a> Conversation<'a> {
     fn check_turn(&self, location: &str, role: &str) -> Checked {
         match (self.last_role, role) {
             ("", _) => Ok(()),
-            (_, "system") => broken(location, "only the first message is of the system"),
-            ("system", "assistant") => broken(location, "the user speaks first"),
-            (last, role) if last == role => broken(location, format!("two messages of the {role} stand side by side")),
+            (_, "system") => broken(location, "only the first message may be a system message"),
+            ("system", "assistant") => broken(location, "the message after the system message must be a user message"),
+            (last, role) if last == role => broken(location, format!("two consecutive {role} messages")),
             _ => Ok(()),
         }
     }
@@ -114,7 +114,7 @@ impl<'a> Conversation<'a> {
         match self.waiting.first() {
             Some(id) => {
                 let location = format!("messages[{}].tool_calls", self.called_at);
-                broken(location, format!("no result answers {id:?} in the next message"))
+                broken(location, format!("no result for call {id:?} before the next message"))
             }
             None => Ok(()),
         }
@@ -152,16 +152,17 @@ impl<'a> Conversation<'a> {
                 self.waiting.remove(found);
                 Ok(())
             }
-            None => {
-                broken(format!("messages[{at}].tool_call_id"), format!("{id:?} is no call that waits for a result"))
-            }
+            None => broken(
+                format!("messages[{at}].tool_call_id"),
+                format!("{id:?} is not the ID of a call without a result"),
+            ),
         }
     }
 }
 
 fn check_call(location: &str, call: &Value) -> Checked {
     if let Some(field) = unknown_field(call, &["id", "type", "function"]) {
-        return broken(format!("{location}.{field}"), "unknown field of a call");
+        return broken(format!("{location}.{field}"), "unknown field in a call");
     }
     check_name(&format!("{location}.id"), &call["id"], MAX_ID)?;
     refuse_if(call["type"] != "function", format!("{location}.type"), "it must be \"function\"")?;

@@ -74,7 +74,7 @@ fn check_settings(body: &Value) -> Checked {
         Some(degrees) if !(0.0..=1.0).contains(&degrees) => {
             return broken("temperature", "Input should be less than or equal to 1");
         }
-        #[expect(clippy::float_cmp, reason = "the number is written, not computed")]
+        #[expect(clippy::float_cmp, reason = "the number is a literal, not computed")]
         Some(degrees) if thinks && degrees != 1.0 => {
             return broken("temperature", "`temperature` may only be set to 1 when thinking is enabled");
         }
@@ -136,7 +136,7 @@ fn check_marks(body: &Value) -> Checked {
         .filter(|mark| !mark.is_null())
         .collect();
     if let Some(mark) = marks.iter().find(|mark| mark["type"] != "ephemeral") {
-        return broken("cache_control.type", format!("{mark} is no mark of the cache"));
+        return broken("cache_control.type", format!("{mark} is not a cache marker"));
     }
     if marks.len() > MAX_MARKS {
         let message = format!("A maximum of 4 blocks with cache_control may be provided. Found {}.", marks.len());
@@ -195,14 +195,14 @@ fn check_blocks<'a>(location: &str, role: &str, blocks: &'a [Value], ids: &mut H
         let location = format!("{location}.content.{at}");
         let kind = block["type"].as_str().unwrap_or_default();
         let Some((_, fields)) = BLOCKS.iter().find(|(name, _)| *name == kind) else {
-            return broken(format!("{location}.type"), format!("{} is no block", block["type"]));
+            return broken(format!("{location}.type"), format!("{} is not a known block type", block["type"]));
         };
         if let Some(field) = unknown_field(block, &[&["type"], *fields].concat()) {
             return broken(format!("{location}.{kind}.{field}"), "Extra inputs are not permitted");
         }
         let of_model = ["tool_use", "thinking", "redacted_thinking", "server_tool_use"].contains(&kind);
         if of_model && role == "user" || ["image", "tool_result"].contains(&kind) && role == "assistant" {
-            return broken(location, format!("`{kind}` blocks cannot be in a message of the {role}"));
+            return broken(location, format!("`{kind}` blocks are not allowed in a {role} message"));
         }
         match kind {
             "text" => check_not_blank(&format!("{location}.text"), &block["text"])?,

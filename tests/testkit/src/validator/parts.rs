@@ -20,7 +20,7 @@ pub(super) fn check(location: &str, content: &Value) -> Checked {
         match part["type"].as_str() {
             Some("text") => check_not_blank(&format!("{location}.text"), &part["text"])?,
             Some("image_url") => check_picture(&format!("{location}.image_url.url"), &part["image_url"]["url"])?,
-            _ => return broken(location, format!("{} is no type of a part", part["type"])),
+            _ => return broken(location, format!("{} is not a known part type", part["type"])),
         }
     }
     Ok(())
@@ -37,11 +37,11 @@ pub(super) fn check_picture(location: &str, url: &Value) -> Checked {
 pub(super) fn check_data(location: &str, kind: &str, data: &str) -> Checked {
     let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(location, "invalid base64") };
     let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {
-        return broken(location, format!("{kind:?} is no type of a picture that is taken"));
+        return broken(location, format!("{kind:?} is not a supported picture type"));
     };
     refuse_if(!bytes.starts_with(begins), location, format!("not valid {kind} data"))?;
     if bytes.len() > MAX_PICTURE {
-        return broken(location, format!("it has {} bytes, at most {MAX_PICTURE} are allowed", bytes.len()));
+        return broken(location, format!("the picture has {} bytes; the limit is {MAX_PICTURE}", bytes.len()));
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ fn check_settings(body: &Value) -> Checked {
     }
     let key = &body["prompt_cache_key"];
     if !key.is_null() && key.as_str().is_none_or(|key| key.is_empty() || key.len() > MAX_ID) {
-        return broken("prompt_cache_key", format!("it must have 1 to {MAX_ID} letters"));
+        return broken("prompt_cache_key", format!("it must have 1 to {MAX_ID} characters"));
     }
     let included = body["include"].as_array().into_iter().flatten();
     if let Some(odd) = included.into_iter().find(|one| !INCLUDED.iter().any(|known| *one == known)) {
@@ -162,7 +162,7 @@ fn check_items(items: &[Value]) -> Checked {
     let is_open = |last: &Value| last["type"] == "function_call_output" || last["role"] == "user";
     match items.last() {
         Some(last) if is_open(last) => Ok(()),
-        _ => broken("input", "no open input: the last item must be a user message or an output"),
+        _ => broken("input", "no input to answer: the last item must be a user message or an output"),
     }
 }
 
@@ -176,7 +176,7 @@ fn check_answered(waiting: &[&str]) -> Checked {
 fn check_message(location: &str, item: &Value) -> Checked {
     let role = item["role"].as_str().unwrap_or_default();
     if !["user", "assistant"].contains(&role) {
-        return broken(format!("{location}.role"), format!("{} is no role here", item["role"]));
+        return broken(format!("{location}.role"), format!("{} is not a valid role here", item["role"]));
     }
     let phase = &item["phase"];
     if !phase.is_null() && (role == "user" || !["commentary", "final_answer"].iter().any(|known| phase == known)) {

@@ -29,7 +29,7 @@ pub(super) fn check(tools: &Value) -> Checked {
         if length > MAX_DESCRIPTION {
             return broken(
                 format!("{location}.description"),
-                format!("{length} characters are above {MAX_DESCRIPTION}"),
+                format!("{length} characters exceed the limit of {MAX_DESCRIPTION}"),
             );
         }
         check_parameters(&format!("{location}.parameters"), &function["parameters"])?;
@@ -47,14 +47,14 @@ pub(super) fn check_choice(choice: &Value) -> Checked {
 }
 
 fn check_parameters(location: &str, schema: &Value) -> Checked {
-    refuse_if(schema["type"] != "object", location, "the schema must be of an object")?;
+    refuse_if(schema["type"] != "object", location, "the schema must have type `object`")?;
     let properties = &schema["properties"];
     if !(properties.is_null() || properties.is_object()) {
         return broken(format!("{location}.properties"), "it must be an object");
     }
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     match required.iter().find(|name| name.as_str().is_none_or(|name| properties[name].is_null())) {
-        Some(name) => broken(format!("{location}.required"), format!("{name} is no property")),
+        Some(name) => broken(format!("{location}.required"), format!("{name} is not a property")),
         None => Ok(()),
     }
 }

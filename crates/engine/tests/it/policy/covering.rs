@@ -42,7 +42,7 @@ const PREFIXES: (usize, [&str; 24]) = (
         "command ",
     ],
 );
-/// Programs, of which the rule names the first. The first 7 programs are harmless.
+/// Programs. The rule names the first entry, and the first 7 entries are harmless.
 const PROGRAMS: (usize, [&str; 11]) =
     (7, ["tool", "tool", "tool", "tool -j4", "tool a", "ls", "cat a", "./evil", "evil", "touch pwned", "rm a"]);
 /// Commands that need no rule, and commands that look similar. The first 15 are harmless.

@@ -25,7 +25,7 @@ const BATCH: usize = 100;
 /// Number of parallel searches.
 const THREADS: u64 = 2;
 
-/// Listed programs that the policy allows with some options.
+/// Programs that the policy lists as read-only, at least with some options.
 const READ_ONLY_PROGRAMS: [&str; 48] = [
     "ls", "cat", "head", "tail", "wc", "grep", "egrep", "rg", "stat", "file", "du", "df", "basename", "dirname",
     "realpath", "readlink", "cut", "tr", "nl", "tac", "rev", "fold", "expand", "unexpand", "paste", "join", "comm",
@@ -94,7 +94,7 @@ const CHANGING: [&str; 34] = [
     "find . -exec",
     "truncate -s0",
 ];
-/// Options of various programs that write, run or read more.
+/// Options of various programs. Some make the program write files, run programs or read other files.
 const LONG: [&str; 46] = [
     "--output=pwned",
     "--output",

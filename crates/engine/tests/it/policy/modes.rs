@@ -92,7 +92,7 @@ fn unreviewed_commands_run_guarded_with_a_reason() {
         assert_eq!(explanation.rule, rule, "{command}");
     };
     check("make", &auto, Confinement::Guarded, Explanation::BY_AUTO);
-    // If there are several parts, a read-only one is not the reason.
+    // The reported reason is never a read-only part of a command.
     check("ls && make", &auto, Confinement::Guarded, Explanation::BY_AUTO);
     check("cd src && touch x", &auto, Confinement::Guarded, Explanation::BY_AUTO);
     check("for i in 1 2; do echo $i > f; done", &auto, Confinement::Guarded, Explanation::BY_AUTO);

@@ -292,7 +292,7 @@ fn each_asking_part_proposes_its_grant() {
     check("timeout 5 make", &["timeout 5 make"]);
     check("git commit -m 'a b'", &["git commit -m 'a b'"]);
     check("rm -rf build", &["rm -rf build"]);
-    // No exact rule is possible, or it may not be granted.
+    // No exact rule is possible, or none is permitted or needed.
     check("make $X", &[]);
     check("make && make $X", &[]);
     check("rm -rf /", &[]);
@@ -375,7 +375,7 @@ fn memory_reads_are_free_and_each_write_asks() {
     assert_eq!(mark(&read), "allow");
 }
 
-/// Built-in checks of a program, one of which may object while the other is broken.
+/// A check that objects to `forbidden` arguments, and panics on `broken` ones.
 #[derive(Debug)]
 struct Own;
 

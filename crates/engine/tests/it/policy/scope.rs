@@ -143,7 +143,7 @@ fn grant_names_whole_pipelines_and_redirected_descriptors() {
     check("make 2> out.txt", "make > out.txt", "ask");
     check("make 2> out.txt", "make 2>> out.txt", "ask");
     check("make 1> out.txt", "make &> out.txt", "ask");
-    // Rules from older versions named redirections without a descriptor, and programs after a wrapper alone.
+    // Rules from older versions are not matched: redirections without a descriptor, or a command without its wrapper.
     check("make > out.txt", "make > out.txt", "ask");
     check("timeout 5 *", "timeout 5 make", "ask");
     check("bash *", "bash x.sh", "ask");

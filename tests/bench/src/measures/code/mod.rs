@@ -117,7 +117,7 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
         "a first index of 1 M lines",
         vec![
             Figure::per_second("lines", rate(lines, took)).at_least(100_000.0),
-            Figure::megabytes("of the worker", worker_memory(&root)?).at_most(100.0),
+            Figure::megabytes("worker memory", worker_memory(&root)?).at_most(100.0),
         ],
     )
     .with_note(format!("{lines} lines of Rust in {files} files, two threads"));
@@ -140,7 +140,7 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
     )
     .over(Figure::millis("by grep", greps.median()))
     .with_ratio(searches.median() / greps.median())
-    .with_note("questions, words and symbols, by the worker, with the texts of ten hits".to_owned());
+    .with_note("questions, words and symbols, in the worker, including the texts of ten hits".to_owned());
     let changed = changes(&pool, &root).await?;
     Ok(vec![index, search_row, changed])
 }
@@ -171,7 +171,7 @@ async fn changes(pool: &CodePool, root: &Path) -> anyhow::Result<Row> {
         "a changed file is found",
         vec![Figure::millis("median", times.median()).at_most(200.0), Figure::millis("at most", times.quantile(100))],
     )
-    .with_note(format!("{CHANGES} changes in 1 M lines, each asked for at once")))
+    .with_note(format!("{CHANGES} changes in 1 M lines, each queried immediately")))
 }
 
 /// A map of 5,000 indexed files.
@@ -193,7 +193,7 @@ async fn map_row(folder: &Path) -> anyhow::Result<Row> {
         times.add(begun.elapsed());
     }
     Ok(Row::new("a map of 5,000 files of code", vec![Figure::millis("median", times.median()).at_most(50.0)])
-        .with_note(format!("{files} files, 1,000 tokens, when the index is warm")))
+        .with_note(format!("{files} files, 1,000 tokens, with a warm index")))
 }
 
 /// Private memory of a folder's worker, without the pages of its binary.

@@ -61,14 +61,17 @@ pub(super) fn measure(annotations: &Path, sources: &Path) -> anyhow::Result<Vec<
         }
     }
     let [tuned, held] = halves;
-    Ok(vec![row("questions about code: NDCG@10, held half", held, true), row("the same, tuned half", tuned, false)])
+    Ok(vec![
+        row("questions about code: NDCG@10, repositories not used for tuning", held, true),
+        row("questions about code: NDCG@10, repositories used for tuning", tuned, false),
+    ])
 }
 
 fn row(label: &str, sum: Gains, is_figure: bool) -> Row {
     let Gains { full, counts, .. } = sum.mean();
     let figure = Figure::percent("", 100.0 * full);
     let figure = if is_figure { figure.at_least(80.0) } else { figure };
-    let counted = if has_ripgrep() { "by ripgrep, most lines first" } else { "by lines that hold words" };
+    let counted = if has_ripgrep() { "by ripgrep's line counts" } else { "by number of matching lines" };
     Row::new(label, vec![figure])
         .over(Figure::percent(counted, 100.0 * counts))
         .with_note(format!("{} repositories", sum.count))

@@ -31,7 +31,11 @@ impl Answers<'_> {
         let limit = (10.0 * least).floor() / 10.0;
         let row = Row::new(label, vec![Figure::percent("", of(self.ours, FINDS)).at_least(limit)])
             .over(Figure::percent("the other stack", least))
-            .with_note(format!("of {count}; as the first {:.1} % and {:.1} %", of(self.ours, 1), of(self.theirs, 1)));
+            .with_note(format!(
+                "{count} questions; as the first result: {:.1} %, other stack {:.1} %",
+                of(self.ours, 1),
+                of(self.theirs, 1)
+            ));
         (count > 0).then_some(row)
     }
 

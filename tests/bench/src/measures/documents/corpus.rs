@@ -66,7 +66,7 @@ impl Environment {
         if fs::read_to_string(&stamp).is_ok_and(|known| known == scripts) {
             return Ok(());
         }
-        python::say("making the documents, which takes a minute…");
+        python::say("generating the documents (about a minute)…");
         let maker = names.first().context("could not find the script")?;
         python::run(self.script(maker).arg(&self.corpus)).await.context("could not generate the documents")?;
         fs::write(stamp, scripts)?;

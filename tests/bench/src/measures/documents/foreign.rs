@@ -80,7 +80,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     rows.extend(of_books(&verdicts.books));
     rows.extend(of_plumber(&verdicts.plumber));
     rows.push(
-        Row::new("pages of all of them a second", vec![Figure::per_second("", rate(corpus.pages(), took))])
+        Row::new("pages read per second", vec![Figure::per_second("", rate(corpus.pages(), took))])
             .with_note(format!("{} pages", corpus.pages())),
     );
     Ok(rows)
@@ -95,21 +95,31 @@ fn of_books(verdict: &BookVerdict) -> [Row; 2] {
     let named = wrong.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     let note = format!("{books} files, {cells} cells; {named}");
     [
-        Row::new("cells of foreign workbooks", vec![Figure::percent("", share(*equal, *cells)).at_least(WORDS)])
-            .with_note(note),
-        Row::new("comments on their cells", vec![Figure::percent("", share(*said, *comments)).at_least(WORDS)])
-            .with_note(format!("{said} of {comments}")),
+        Row::new(
+            "cells extracted from foreign workbooks",
+            vec![Figure::percent("", share(*equal, *cells)).at_least(WORDS)],
+        )
+        .with_note(note),
+        Row::new(
+            "comments extracted from foreign workbooks",
+            vec![Figure::percent("", share(*said, *comments)).at_least(WORDS)],
+        )
+        .with_note(format!("{said} of {comments}")),
     ]
 }
 
 fn of_plumber(verdict: &PlumberVerdict) -> [Row; 2] {
     let PlumberVerdict { documents, words, found, pages, pairs, beside, apart } = verdict;
     [
-        Row::new("words that pdfplumber reads, too", vec![Figure::percent("", share(*found, *words)).at_least(WORDS)])
-            .with_note(format!("first pages of {documents} files, {words} words, each once a page")),
-        Row::new("cells beside each other in tables", vec![Figure::percent("", share(*beside, *pairs))]).with_note(
-            format!("{pairs} pairs on {pages} pages, on which pdfplumber and PyMuPDF agree; {}", apart.join(", ")),
-        ),
+        Row::new(
+            "words of PDFs that pdfplumber also reads",
+            vec![Figure::percent("", share(*found, *words)).at_least(WORDS)],
+        )
+        .with_note(format!("first pages of {documents} files, {words} words, each counted once per page")),
+        Row::new("adjacent table cells", vec![Figure::percent("", share(*beside, *pairs))]).with_note(format!(
+            "{pairs} pairs found by both pdfplumber and PyMuPDF on {pages} pages; {}",
+            apart.join(", ")
+        )),
     ]
 }
 
@@ -117,16 +127,16 @@ fn of_format(format: &str, verdict: &Verdict) -> [Row; 2] {
     let Verdict { documents, words, found, compared, ordered, worst } = verdict;
     let named = worst.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     let note = format!(
-        "{documents} files, {words} words, each once a page; {:.1} % of them in the same order",
+        "{documents} files, {words} words, each counted once per page; {:.1} % in the same order",
         share(*ordered, *compared)
     );
     let missing = Figure::count("", as_f64(worst.len() as u64)).at_most(0.0);
     [
         Row::new(
-            format!("words of foreign {format}"),
+            format!("words extracted from foreign {format}"),
             vec![Figure::percent("", share(*found, *words)).at_least(WORDS)],
         )
         .with_note(note),
-        Row::new(format!("foreign {format} of which a tenth is missing"), vec![missing]).with_note(named),
+        Row::new(format!("foreign {format} with over a tenth of the words missing"), vec![missing]).with_note(named),
     ]
 }

@@ -7,7 +7,7 @@ const FORMS: [(&str, &str); 6] = [
     ("keywords", "four words of the sentence"),
     ("question3", "a question with three of its words"),
     ("question4", "a question with four of its words"),
-    ("extra", "four of its words, and one that the page lacks"),
+    ("extra", "four of its words, and one that is not on the page"),
     ("typo", "four of its words, one with a typo"),
     ("endings", "four of its words, with other endings"),
 ];
@@ -56,7 +56,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let of_form = |(form, label): &(&str, &str)| {
         answers
             .of_form(form, label)
-            .unwrap_or_else(|| Row::broken(*label, "not measured: it asks for nothing".to_owned()))
+            .unwrap_or_else(|| Row::broken(*label, "not measured: the corpus has no questions of this form".to_owned()))
     };
     let mut rows: Vec<Row> = FORMS.iter().chain(&STRETCHES).map(of_form).collect();
     let is_formed = |question: &Question| FORMS.iter().any(|(form, _)| question.form.as_deref() == Some(*form));
@@ -83,7 +83,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     );
     let times = vec![Figure::millis("p50", within.median()).at_most(2.0), Figure::millis("p99", within.quantile(99))];
     rows.push(
-        Row::new("a search in all of them", times)
+        Row::new("a search in all manuals", times)
             .with_note(format!("p50 through the socket, which opens all files first: {:.1} ms", by_socket.median())),
     );
     Ok(rows)

@@ -30,7 +30,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let corpus = environment.corpus()?;
     let daemon = Ours::start().await?;
     let mut rows = Vec::new();
-    for (label, documents) in [("made to do harm", &corpus.documents), ("damaged at random", &corpus.filler)] {
+    for (label, documents) in [("with malicious content", &corpus.documents), ("damaged at random", &corpus.filler)] {
         let given = daemon.add(&corpus, documents).await?;
         rows.extend(of_given(label, documents, &given, daemon.workers()));
     }
@@ -81,15 +81,9 @@ async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let share = share(&questions, &answered, usize::MAX, |_| true);
     let leaked = leaks.iter().flatten().count() as u64;
     Ok([
-        Row::new("found behind all of them", vec![Figure::percent("", share).at_least(100.0)]).with_note(format!(
-            "the slowest of {} after {:.0} ms",
-            answered.len(),
-            times.quantile(100)
-        )),
-        Row::new(
-            "files of this machine that a document points to and that are found",
-            vec![Figure::count("", as_f64(leaked)).at_most(0.0)],
-        ),
+        Row::new("text found after all documents were added", vec![Figure::percent("", share).at_least(100.0)])
+            .with_note(format!("{} searches, the slowest took {:.0} ms", answered.len(), times.quantile(100))),
+        Row::new("host files exposed by links in documents", vec![Figure::count("", as_f64(leaked)).at_most(0.0)]),
     ])
 }
 
@@ -130,7 +124,10 @@ async fn words(environment: &Environment, corpus: &Corpus) -> anyhow::Result<Row
     let Verdict { documents, words, found, worst } = answer(script).await?;
     let share = 100.0 * as_f64(found) / as_f64(words.max(1));
     Ok(Row::new("words of damaged PDFs that PyMuPDF reads", vec![Figure::percent("", share).at_least(WORDS)])
-        .with_note(format!("{documents} files, {words} words; most are missing of {}", worst.join(", "))))
+        .with_note(format!(
+            "{documents} files, {words} words; files with the most missing words: {}",
+            worst.join(", ")
+        )))
 }
 
 /// Times from opening a file to the last requested part.

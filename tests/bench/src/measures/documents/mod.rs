@@ -41,7 +41,7 @@ const KINDS: [(&str, &str); 5] = [
     ("keywords", "keywords"),
     ("number", "the number of a permit"),
     ("question", "a question in other words"),
-    ("slide", "what stands on a slide"),
+    ("slide", "text on a slide"),
 ];
 /// Number of times that both stacks index the documents.
 const ROUNDS: usize = 3;
@@ -112,7 +112,7 @@ fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
     let Some(Round { given, theirs, .. }) = rounds.last() else { return Vec::new() };
     let problems = match given.problems.as_slice() {
         [] => String::new(),
-        some => format!("; not read, or not to the end: {}", some.join("; ")),
+        some => format!("; not read completely: {}", some.join("; ")),
     };
     let note = format!(
         "`agentctl docs add`, from files to answers; medians of {ROUNDS} rounds in turn, {:.2} to {:.2} times; {} of the documents \
@@ -128,7 +128,7 @@ fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
     let memory = vec![
         Figure::megabytes("daemon", daemon).at_most(150.0),
         Figure::megabytes("largest worker", worker),
-        Figure::megabytes("all at one moment", together),
+        Figure::megabytes("all processes together", together),
     ];
     let their_most = rounds.iter().map(|round| round.theirs.peak).max().unwrap_or_default();
     vec![
@@ -165,14 +165,14 @@ fn searching(within: &Samples, by_socket: &Samples, theirs: &Searched, chunks: (
         Figure::times("as fast", their_times.median() / within.median()).at_least(5.0),
     ];
     let note = format!(
-        "among {} chunks, {} of the other stack, whose p99 is {:.1} ms; the five best finds with their snippets",
+        "{} chunks, {} in the other stack, whose p99 is {:.1} ms; five results with snippets",
         chunks.0,
         chunks.1,
         their_times.quantile(99)
     );
     let wire = vec![Figure::millis("p50", by_socket.median()), Figure::millis("p99", by_socket.quantile(99))];
     vec![
-        Row::new("a search in all of them", figures)
+        Row::new("a search in all documents", figures)
             .over(Figure::millis("the other stack", their_times.median()))
             .with_note(note),
         Row::new("the same through the socket", wire).with_note("opens all files of the session first"),
@@ -186,13 +186,16 @@ fn recall(questions: &[Question], ours: &[Rank], theirs: &[Rank]) -> Row {
         let of = |ranks, within| share(questions, ranks, within, |question| question.is_chinese() == is_chinese);
         let [five, first] =
             [FINDS, 1].map(|within| format!("{:.1} % and {:.1} %", of(ours, within), of(theirs, within)));
-        format!("{name} {five}, as the first {first}")
+        format!("{name} {five}, as the first result {first}")
     });
     let missed =
         questions.iter().zip(ours).zip(theirs).filter(|((_, ours), theirs)| ours.is_none() && theirs.is_some());
     let missed: Vec<&str> = missed.map(|((question, _), _)| question.query.as_str()).take(5).collect();
-    let only =
-        if missed.is_empty() { String::new() } else { format!("; found by the other only: {}", missed.join(" | ")) };
+    let only = if missed.is_empty() {
+        String::new()
+    } else {
+        format!("; found only by the other stack: {}", missed.join(" | "))
+    };
     // Rounded as displayed, so that equal shares do not fail.
     let limit = (10.0 * least).floor() / 10.0;
     Row::new(

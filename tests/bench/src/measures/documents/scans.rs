@@ -59,7 +59,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let mut rows: Vec<Row> = verdicts.iter().map(|(kind, verdict)| of_kind(kind, verdict)).collect();
     let figure = Figure::per_second("", rate(corpus.pages(), took)).at_least(PAGES);
     let note = format!("{} pages, one document at a time", corpus.pages());
-    rows.push(Row::new("pages of scans a second", vec![figure]).with_note(note));
+    rows.push(Row::new("scanned pages per second", vec![figure]).with_note(note));
     Ok(rows)
 }
 
@@ -74,6 +74,10 @@ fn of_kind(kind: &str, verdict: &Verdict) -> Row {
     let share = |part: u64, whole: u64| 100.0 * as_f64(part) / as_f64(whole.max(1));
     let figure = Figure::percent("", share(verdict.found, verdict.words));
     let figure = if kind.ends_with("-usual") || kind == "real" { figure.at_least(WORDS) } else { figure };
-    let note = format!("{} words; {:.1} % but for spaces", verdict.words, share(verdict.ordered, verdict.compared));
+    let note = format!(
+        "{} words; {:.1} % correct if spaces are ignored",
+        verdict.words,
+        share(verdict.ordered, verdict.compared)
+    );
     Row::new(format!("words of scans: {kind}"), vec![figure]).with_note(note)
 }

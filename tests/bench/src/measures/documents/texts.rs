@@ -34,7 +34,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The parts of a document, as far as they can be read.
+/// The parts of a document up to the first read error.
 pub(super) async fn parts(extractor: &Extractor, file: File, name: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     if let Ok(mut extraction) = extractor.extract(file, Kind::of_name(name), CancellationToken::new()).await {

@@ -26,7 +26,7 @@ pub(super) struct IssuedCalls {
 }
 
 impl IssuedCalls {
-    /// Finds the issued call for a call in a conversation, by name and arguments: the ID may have been changed.
+    /// Finds the issued call for a call in a conversation, by name and arguments, because the ID may have been changed.
     pub(super) fn call(&self, call: &Value) -> Option<&IssuedCall> {
         let function = &call["function"];
         let arguments: Value = serde_json::from_str(function["arguments"].as_str()?).ok()?;

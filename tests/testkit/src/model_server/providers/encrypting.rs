@@ -83,7 +83,7 @@ impl EncryptedThoughts {
                 ));
             };
             if last.is_some_and(|last| last >= issued.number) {
-                return Some(format!("Duplicate item found with id {id}, or it stands before an earlier one."));
+                return Some(format!("Duplicate item found with id {id}, or the item is out of order."));
             }
             last = Some(issued.number);
             let follower = items[at..].iter().find(|item| item["type"] != "reasoning").map(identity);
@@ -176,7 +176,7 @@ mod tests {
         check(&|items| items[1] = items[1].replace("final_answer", "commentary"), Some("required following item"));
         check(&|items| items.insert(0, items[0].clone()), Some("Duplicate item"));
         check(&|items| items.truncate(1), Some("required following item"));
-        check(&|items| items.rotate_left(3), Some("stands before an earlier one"));
+        check(&|items| items.rotate_left(3), Some("the item is out of order"));
         // Everything in a response except text and calls may be omitted.
         check(&|items| drop(items.remove(0)), None);
     }

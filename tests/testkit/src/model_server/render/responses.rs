@@ -125,7 +125,7 @@ fn item_events(events: &mut Events, reply: &Reply, at: usize, item: &Value) {
         }
     }
     if !item["encrypted_content"].is_null() {
-        // Incomplete at this point.
+        // The first event contains only part of the encrypted reasoning.
         begun["encrypted_content"] = "gAAAA".into();
     }
     events.push("response.output_item.added", &format!(r#","output_index":{at},"item":{begun}"#));
