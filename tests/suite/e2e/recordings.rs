@@ -158,9 +158,9 @@ async fn live_test_is_limited_by_the_command_line() {
         ("fixture", &[][..], "--approve permits that"),
         ("fixture", &["--approve"], "--writable permits that"),
         ("fixture", &["--writable"], "--approve permits that"),
-        ("../project", &["--approve", "--writable"], "outside of the tests"),
-        ("linked", &["--approve", "--writable"], "outside of the tests"),
-        (&project(&world), &["--approve", "--writable"], "outside of the tests"),
+        ("../project", &["--approve", "--writable"], "outside of the folder of tests"),
+        ("linked", &["--approve", "--writable"], "outside of the folder of tests"),
+        (&project(&world), &["--approve", "--writable"], "outside of the folder of tests"),
     ] {
         test(project, permitted).await.exits(2).says(&[phrase, "hint:"]);
     }

@@ -141,7 +141,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     terminal.presses_for(&format!("{ERASE} \rtouch b"), "the command is empty");
     assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
     terminal.presses("\r");
-    terminal.sees_all(&["answered with other arguments", "you edited it", "y yes"]);
+    terminal.sees_all(&["answered with other arguments", "you edited the call", "y yes"]);
     terminal.presses_last("y", "Touched.");
     // A rule for this session is only stored after Enter.
     world.model.reply(run("touch c")).reply(says("Kept."));

@@ -84,7 +84,7 @@ async fn invalid_metadata_and_tensors_are_rejected() {
     check("block_count is missing", &|file| file.set("llama.block_count", None)).await;
     check("block_count is out of bounds", &|file| file.set("llama.block_count", Some(Value::U32(1 << 30)))).await;
     check("head_count is out of bounds", &|file| file.set("llama.attention.head_count", Some(Value::U32(0)))).await;
-    check("do not divide", &|file| file.set("llama.attention.head_count", Some(Value::U32(5)))).await;
+    check("do not fit a width", &|file| file.set("llama.attention.head_count", Some(Value::U32(5)))).await;
     check("context_length is out of bounds", &|file| file.set("llama.context_length", Some(Value::I64(-1)))).await;
     check("is not positive", &|file| file.set("llama.rope.freq_base", Some(Value::F32(f32::NAN)))).await;
     check("mixture of experts", &|file| file.set("llama.expert_count", Some(Value::U32(8)))).await;
@@ -97,7 +97,7 @@ async fn invalid_metadata_and_tensors_are_rejected() {
         file.set("tokenizer.ggml.merges", Some(Value::Array(vec![Value::String("ab".to_owned())])));
     })
     .await;
-    check("merges do not fit", &|file| {
+    check("merges do not match", &|file| {
         file.set("tokenizer.ggml.merges", Some(Value::Array(vec![Value::String("ab cd".to_owned())])));
     })
     .await;
