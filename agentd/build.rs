@@ -8,7 +8,7 @@ use std::{
 };
 
 /// First version of the C library that supports packed relocations.
-const PACKS_RELOCATIONS: (u32, u32) = (2, 36);
+const MIN_GLIBC: (u32, u32) = (2, 36);
 
 /// Folder of the bundled skills, relative to this crate.
 const SKILLS: &str = "../skills";
@@ -21,7 +21,7 @@ fn main() {
     // Every pointer to code or text in the program's constants has a relocation entry of 24 bytes. The entries are read
     // at startup and stay in memory. Packed relocations are two orders of magnitude smaller, which saves a sixteenth of
     // the idle memory.
-    if is_native() && glibc().is_some_and(|version| version >= PACKS_RELOCATIONS) {
+    if is_native() && glibc().is_some_and(|version| version >= MIN_GLIBC) {
         println!("cargo::rustc-link-arg-bin=agentd=-Wl,-z,pack-relative-relocs");
     }
     if let Err(error) = bundle() {

@@ -111,7 +111,7 @@ pub(crate) struct Prompt {
 
 impl Prompt {
     /// Appends a list of files to the prompt.
-    pub(crate) fn naming(self, files: &[String]) -> Self {
+    pub(crate) fn with_file_list(self, files: &[String]) -> Self {
         if files.is_empty() {
             return self;
         }

@@ -287,7 +287,7 @@ fn end_of(id: &str, length: usize) -> &str {
 }
 
 /// Hint for choosing one of several items, with a description, the age and the id of each.
-pub(crate) fn name_one<T: ToString>(
+pub(crate) fn choice_hint<T: ToString>(
     several: impl ExactSizeIterator<Item = (String, Timestamp, T)>,
     limit: usize,
 ) -> String {

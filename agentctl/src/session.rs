@@ -114,7 +114,7 @@ impl SessionTarget {
                 }));
             }
         };
-        let target = if turn.trace { target.traced(daemon).await? } else { target };
+        let target = if turn.trace { target.with_trace(daemon).await? } else { target };
         if project.is_none() && folders == FolderChanges::default() {
             return Ok(target);
         }
@@ -122,7 +122,7 @@ impl SessionTarget {
     }
 
     /// Turns on request logging for an existing session.
-    async fn traced(self, daemon: &Daemon) -> Result<Self, Failure> {
+    async fn with_trace(self, daemon: &Daemon) -> Result<Self, Failure> {
         let stored = daemon.client.session(&self.name()).await?.session;
         let id = stored.summary.id;
         if stored.settings.trace != Some(true) {
@@ -137,7 +137,7 @@ impl SessionTarget {
     ///
     /// # Errors
     /// If the session does not exist.
-    pub(crate) async fn in_mode(self, daemon: &Daemon, mode: Option<SessionMode>) -> Result<Self, Failure> {
+    pub(crate) async fn with_mode(self, daemon: &Daemon, mode: Option<SessionMode>) -> Result<Self, Failure> {
         let Some(mode) = mode else { return Ok(self) };
         if let Self::New(new) = self {
             return Ok(Self::New(NewSession { mode: Some(mode), ..new }));
@@ -166,7 +166,7 @@ impl SessionTarget {
     }
 
     /// Sets the title of a new session.
-    pub(crate) fn titled(self, title: Option<String>) -> Self {
+    pub(crate) fn with_title(self, title: Option<String>) -> Self {
         match self {
             Self::New(new) if title.is_some() => Self::New(NewSession { title, ..new }),
             target => target,

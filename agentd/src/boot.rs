@@ -143,8 +143,8 @@ pub async fn assemble(
     let mcp = skills::pool(&config.mcp, &paths.data, env, redactor, Arc::clone(&builtin), plugins);
     let (servers, now) = (Arc::clone(&session_servers), tools_without_language_server(&languages));
     // The web settings are read only at the start, so these tools stay unavailable until a restart.
-    let idle = if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) };
-    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle, now);
+    let unavailable = if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) };
+    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, unavailable, now);
     // All tools that can be disabled or have their description replaced.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
@@ -199,7 +199,7 @@ pub async fn assemble(
     let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, limits);
     let mut notes = toolbox::notes(&config.tools, &configurable, &engine.tools());
     notes.extend(BuiltinToolbox::limit_warnings(&tool_limits(config)));
-    notes.extend(layers::exposed(&config.files));
+    notes.extend(layers::exposed_key_files(&config.files));
     let tools = engine.tools();
     notes.extend(agents::notes(&config.agents, &config.agent_plugins, tools.iter().map(|tool| tool.name.as_str())));
     Ok(Parts {

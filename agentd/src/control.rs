@@ -74,7 +74,7 @@ impl DaemonControl {
         parts.mcp.reconfigure(new.mcp.clone());
         parts.exchanges.follow_settings(new.daemon.trace.requests);
         parts.retention.follow_settings(new.daemon.retention.clone());
-        let notes = restart_notes(&current, &new);
+        let notes = reload_notes(&current, &new);
         *current = new;
         Ok(ReloadOutcome { config_sources: sources(&current), notes })
     }
@@ -258,8 +258,8 @@ impl DaemonControl {
         let tools: BTreeSet<String> = self.parts.engine.tools().into_iter().map(|tool| tool.name).collect();
         for card in &report.agents {
             // Tools of an MCP server are only known once the server has been reached.
-            let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
-            for name in card.named_tools().filter(|name| !is_there(name)) {
+            let exists = |name: &String| tools.contains(name) || name.starts_with("mcp_");
+            for name in card.named_tools().filter(|name| !exists(name)) {
                 clashes.note(format!("the agent {} names an unknown tool {name:?}", card.id), false);
             }
         }
@@ -279,9 +279,9 @@ fn sources(config: &Config) -> Vec<String> {
 }
 
 /// Warnings after a reload: broken MCP servers, exposed key files, and changed settings that require a restart.
-fn restart_notes(old: &Config, new: &Config) -> Vec<String> {
+fn reload_notes(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|problem| problem.replace('\n', "; ")).collect();
-    notes.extend(config::layers::exposed(&new.files));
+    notes.extend(config::layers::exposed_key_files(&new.files));
     let (before, after) = (&old.daemon, &new.daemon);
     let network = before.sandbox.network;
     let sizes = |trace: &TraceSettings| (trace.max_file_bytes, trace.max_files);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_must_be_given_without_a_home() {
+    fn folders_are_required_without_a_home() {
         let error = Paths::resolve(&Args::default(), &Environment::default(), Path::new("/")).unwrap_err();
         assert!(
             error.report().contains("hint: set HOME, or set the folder with AGENTD_CONFIG_DIR"),

@@ -140,7 +140,7 @@ fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {
         println!("the configuration is valid");
     }
-    for problem in config.mcp.broken.values().cloned().chain(layers::exposed(&config.files)) {
+    for problem in config.mcp.broken.values().cloned().chain(layers::exposed_key_files(&config.files)) {
         eprintln!("{problem}");
     }
     println!("configuration folder: {}", paths.config.display());

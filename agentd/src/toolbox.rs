@@ -36,7 +36,7 @@ pub struct DaemonTools {
     pool: Arc<McpPool>,
     servers: Arc<SessionServers>,
     /// Names of tools that cannot work in this run. Reloads do not change the list.
-    idle: Vec<&'static str>,
+    unavailable: Vec<&'static str>,
     /// The settings and the catalogue built from them. Only locked for short lookups.
     current: Mutex<ConfiguredCatalogue>,
     /// Catalogues of sessions with their own servers, as of their last use. Only locked for short lookups.
@@ -47,14 +47,14 @@ pub struct DaemonTools {
 struct ConfiguredCatalogue {
     settings: ToolSettings,
     /// Names of tools that currently cannot work.
-    idle: Vec<&'static str>,
+    unavailable: Vec<&'static str>,
     published: Arc<PublishedTools>,
     catalogue: Arc<Catalogue>,
     specs: Arc<[ToolSpec]>,
 }
 
 impl DaemonTools {
-    /// Creates the toolbox. It offers neither the tools in `idle`, which cannot work in this run, nor those in
+    /// Creates the toolbox. It offers neither the tools in `unavailable`, which cannot work in this run, nor those in
     /// `now`, which currently cannot. Names in `builtin` never occur in `pool`, and names in either never occur in
     /// `servers`.
     pub fn new(
@@ -62,11 +62,11 @@ impl DaemonTools {
         pool: Arc<McpPool>,
         servers: Arc<SessionServers>,
         settings: &ToolSettings,
-        idle: Vec<&'static str>,
+        unavailable: Vec<&'static str>,
         now: Vec<&'static str>,
     ) -> Self {
-        let current = Mutex::new(build(&*builtin, pool.published(), settings.clone(), [&idle, &now]));
-        Self { builtin, pool, servers, idle, current, merged_tools: Mutex::default() }
+        let current = Mutex::new(build(&*builtin, pool.published(), settings.clone(), [&unavailable, &now]));
+        Self { builtin, pool, servers, unavailable, current, merged_tools: Mutex::default() }
     }
 
     /// All current tools, regardless of the settings.
@@ -74,12 +74,12 @@ impl DaemonTools {
         all(&self.builtin.catalogue(), &self.pool.published()).tools.into_iter().map(|tool| tool.spec).collect()
     }
 
-    /// Applies other settings, starting with the next turn. The tools in `idle` currently cannot work.
-    pub fn follow_settings(&self, settings: &ToolSettings, idle: Vec<&'static str>) {
+    /// Applies other settings, starting with the next turn. The tools in `unavailable` currently cannot work.
+    pub fn follow_settings(&self, settings: &ToolSettings, unavailable: Vec<&'static str>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.settings != *settings || current.idle != idle {
+        if current.settings != *settings || current.unavailable != unavailable {
             let published = Arc::clone(&current.published);
-            *current = build(&*self.builtin, published, settings.clone(), [&self.idle, &idle]);
+            *current = build(&*self.builtin, published, settings.clone(), [&self.unavailable, &unavailable]);
         }
     }
 
@@ -90,8 +90,9 @@ impl DaemonTools {
         let published = self.pool.published();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&current.published, &published) {
-            let (settings, idle) = (std::mem::take(&mut current.settings), std::mem::take(&mut current.idle));
-            *current = build(&*self.builtin, published, settings, [&self.idle, &idle]);
+            let (settings, unavailable) =
+                (std::mem::take(&mut current.settings), std::mem::take(&mut current.unavailable));
+            *current = build(&*self.builtin, published, settings, [&self.unavailable, &unavailable]);
         }
         read(&current)
     }
@@ -121,21 +122,21 @@ impl DaemonTools {
 
     /// The toolbox of the session server if the turn was offered the server's tool; `None` for tools that all sessions
     /// share. Returns an error if the session server is gone.
-    fn of_session(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
+    fn session_toolbox(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
         let (session, _) = context.stands_for.as_ref()?.strip_prefix(SESSION_MARK)?.split_once(' ')?;
         let pool = session.parse().ok().and_then(|session| self.servers.of(session));
-        let theirs = |pool| Arc::new(McpToolbox::marked(pool, mark(session))) as Arc<dyn Toolbox>;
+        let theirs = |pool| Arc::new(McpToolbox::marked(pool, session_mark(session))) as Arc<dyn Toolbox>;
         Some(pool.map(theirs).ok_or_else(server_gone))
     }
 
     /// The toolbox that inspects a call without running it.
     fn inspecting_toolbox(&self, context: &ToolContext, call: &ToolCall) -> Option<Arc<dyn Toolbox>> {
-        self.of_session(context).unwrap_or_else(|| Ok(self.toolbox_in_turn(context, call))).ok()
+        self.session_toolbox(context).unwrap_or_else(|| Ok(self.toolbox_in_turn(context, call))).ok()
     }
 
     /// The toolbox that runs a call, or the reason why it cannot run.
     fn running_toolbox(&self, context: &ToolContext, call: &ToolCall) -> Result<Arc<dyn Toolbox>, ToolOutput> {
-        match self.of_session(context) {
+        match self.session_toolbox(context) {
             Some(theirs) => theirs,
             None => self.refusal(call).map_or_else(|| Ok(self.toolbox_in_turn(context, call)), Err),
         }
@@ -257,19 +258,19 @@ fn build(
     builtin: &dyn Toolbox,
     published: Arc<PublishedTools>,
     settings: ToolSettings,
-    idle: [&[&'static str]; 2],
+    unavailable: [&[&'static str]; 2],
 ) -> ConfiguredCatalogue {
-    let catalogue = Arc::new(configured(&all(&builtin.catalogue(), &published), &settings, &idle.concat()));
+    let catalogue = Arc::new(configured(&all(&builtin.catalogue(), &published), &settings, &unavailable.concat()));
     let enabled = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
     let mut specs: Vec<ToolSpec> = enabled.map(|tool| tool.spec.clone()).collect();
     specs.dedup_by(|later, first| later.name == first.name);
-    ConfiguredCatalogue { settings, idle: idle[1].to_vec(), published, catalogue, specs: specs.into() }
+    ConfiguredCatalogue { settings, unavailable: unavailable[1].to_vec(), published, catalogue, specs: specs.into() }
 }
 
 /// Merges agentd's own tools with server tools, sorted by name.
 fn all(builtin: &Catalogue, published: &PublishedTools) -> Catalogue {
     let mut tools = builtin.tools.clone();
-    tools.extend(published.specs.iter().filter_map(|spec| offered(spec, published)));
+    tools.extend(published.specs.iter().filter_map(|spec| offered_tool(spec, published)));
     tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
     Catalogue { tools, labels: builtin.labels.clone(), servers: published.servers.clone() }
 }
@@ -277,7 +278,7 @@ fn all(builtin: &Catalogue, published: &PublishedTools) -> Catalogue {
 /// A server tool as it is offered to models. The tool is offered in every turn if the configuration says so, or by
 /// default up to a limit. Otherwise, the tool is offered when it is mentioned or found by a search. Agents with a tool
 /// list only get the listed tools, unless the configuration sets `always_available`.
-fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
+fn offered_tool(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();
     let always = published.always.contains(&spec.name);
@@ -293,11 +294,11 @@ fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool>
 }
 
 /// Applies the settings to the catalogue, including the engine's own tools.
-fn configured(from: &Catalogue, settings: &ToolSettings, idle: &[&str]) -> Catalogue {
+fn configured(from: &Catalogue, settings: &ToolSettings, unavailable: &[&str]) -> Catalogue {
     let tool = |tool: &CatalogueTool| {
-        let is_idle = tool.origin == ToolOrigin::BuiltIn && idle.contains(&tool.spec.name.as_str());
+        let is_unavailable = tool.origin == ToolOrigin::BuiltIn && unavailable.contains(&tool.spec.name.as_str());
         let tool = with_setting(tool, settings);
-        let tier = if is_idle { ToolTier::Off } else { tool.label.tier };
+        let tier = if is_unavailable { ToolTier::Off } else { tool.label.tier };
         CatalogueTool { label: ToolLabel { tier, ..tool.label }, ..tool }
     };
     let mut labels = from.labels.clone();
@@ -340,7 +341,7 @@ struct MergedTools {
     catalogue: Arc<Catalogue>,
 }
 
-fn mark(session: impl std::fmt::Display) -> String {
+fn session_mark(session: impl std::fmt::Display) -> String {
     format!("{SESSION_MARK}{session} ")
 }
 
@@ -351,9 +352,9 @@ fn server_gone() -> ToolOutput {
 /// Merges both tool lists. A session tool never replaces another tool.
 fn merged(session: SessionId, base: &Catalogue, published: &PublishedTools) -> Catalogue {
     let is_free = |spec: &&ToolSpec| base.tools.binary_search_by(|tool| tool.spec.name.cmp(&spec.name)).is_err();
-    let offered = published.specs.iter().filter(is_free).filter_map(|spec| offered(spec, published));
+    let offered = published.specs.iter().filter(is_free).filter_map(|spec| offered_tool(spec, published));
     let marked = |tool: CatalogueTool| {
-        let stands_for = tool.stands_for.map(|meaning| format!("{}{meaning}", mark(session)).into());
+        let stands_for = tool.stands_for.map(|meaning| format!("{}{meaning}", session_mark(session)).into());
         CatalogueTool { stands_for, ..tool }
     };
     let mut catalogue = base.clone();

@@ -65,13 +65,13 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, roots: &SessionRoots) -> Resul
         blocks[..=at].rotate_right(1);
     }
     // True after a text that does not end with white space.
-    let mut breaks_off = false;
+    let mut has_open_line = false;
     for block in blocks {
         let ends_within = matches!(&block, ContentBlock::Text(text) if !text.text.ends_with(char::is_whitespace));
-        let broke_off = std::mem::replace(&mut breaks_off, ends_within);
+        let had_open_line = std::mem::replace(&mut has_open_line, ends_within);
         parts.push(match block {
             // Two text blocks are two paragraphs: some editors send additions as separate blocks.
-            ContentBlock::Text(text) if broke_off && !text.text.starts_with(char::is_whitespace) => {
+            ContentBlock::Text(text) if had_open_line && !text.text.starts_with(char::is_whitespace) => {
                 Part::Typed(format!("\n\n{}", text.text))
             }
             ContentBlock::Text(text) => Part::Typed(text.text),

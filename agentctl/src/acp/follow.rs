@@ -30,7 +30,7 @@ use crate::{
     daemon::Daemon,
     exit::Exit,
     failure::Failure,
-    turn::{self, Arrival, Line as _, SocketLine, line::is_break},
+    turn::{self, Arrival, Line as _, SocketLine, line::is_connection_lost},
 };
 
 /// Maximum number of times that a turn is continued after a daemon stop has ended it.
@@ -154,11 +154,11 @@ impl Follow {
             let result = match &end {
                 FollowEnd::Asks => return Ok(self.suspended(line)),
                 FollowEnd::Ended(result) => result,
-                FollowEnd::Unseen | FollowEnd::Disconnected => return self.ended(end).await,
+                FollowEnd::Unseen | FollowEnd::Disconnected => return self.end_prompt(end).await,
             };
             let was_stopped = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
             if !was_stopped || self.is_cancelled || continued == MAX_CONTINUATIONS || self.handover.is_some() {
-                return self.ended(end).await;
+                return self.end_prompt(end).await;
             }
             continued += 1;
             let (cancel, last_seq) = (self.cancel.clone(), line.last_seq());
@@ -166,7 +166,7 @@ impl Follow {
                 line = self.continued(last_seq) => line?,
                 () = cancel.cancelled() => {
                     self.is_cancelled = true;
-                    return self.ended(end).await;
+                    return self.end_prompt(end).await;
                 }
             };
         }
@@ -203,7 +203,7 @@ impl Follow {
     }
 
     /// Ends the prompt with the outcome of the turn.
-    async fn ended(&mut self, end: FollowEnd) -> Result<WireReason, RequestError> {
+    async fn end_prompt(&mut self, end: FollowEnd) -> Result<WireReason, RequestError> {
         if matches!(end, FollowEnd::Disconnected) {
             let text = "the editor disconnected; the turn continues without it";
             return Err(message::error_with_code(ErrorCode::RequestCancelled, text).into());
@@ -296,7 +296,7 @@ impl Follow {
             EventKind::InterruptResolved { interrupt_id, call_id, answer, .. } => {
                 self.questions.withdraw(*interrupt_id);
                 if call_id.is_none() {
-                    self.settled(*interrupt_id, answer).await;
+                    self.complete_approval(*interrupt_id, answer).await;
                 }
             }
             _ => {}
@@ -338,7 +338,7 @@ impl Follow {
     }
 
     /// Completes the tool call shown for an approval that belongs to no call.
-    async fn settled(&mut self, id: InterruptId, answer: &Answer) {
+    async fn complete_approval(&mut self, id: InterruptId, answer: &Answer) {
         if self.questions.knows(id) {
             let is_refused = matches!(answer, Answer::Reject { .. });
             let status = if is_refused { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
@@ -367,7 +367,7 @@ impl Follow {
         for (id, answer) in std::mem::take(&mut self.unsent) {
             // An error other than a lost connection means that the question is no longer open.
             let sent = self.daemon.client.answer(id, &answer, &self.editor.name).await;
-            if sent.is_err_and(|error| is_break(&error)) {
+            if sent.is_err_and(|error| is_connection_lost(&error)) {
                 self.unsent.push((id, answer));
             }
         }
@@ -394,7 +394,7 @@ impl Follow {
         session::register_servers_again(&self.daemon, &self.session).await;
         let start = self.bridge.turn(&self.daemon, &self.session, None);
         let request = StartRequest { session: SessionChoice::Existing(self.session.id.to_string()), start };
-        match SocketLine::start_holding(&self.daemon, request, self.editor.files).await {
+        match SocketLine::start_with_files(&self.daemon, request, self.editor.files).await {
             Err(failure) if failure.exit != Exit::Unreachable => {
                 let view = self.daemon.client.session(&self.session.id.to_string()).await?;
                 if view.live_turn.is_none() {

@@ -168,13 +168,13 @@ fn id_within(head: &[u8]) -> (RequestId, bool) {
     let text = String::from_utf8_lossy(head);
     let (mut id, mut is_answer, mut has_method) = (RequestId::Null, false, false);
     // Nesting depth, and the start of the current string.
-    let (mut depth, mut begun, mut is_escaped) = (0_usize, None, false);
+    let (mut depth, mut string_start, mut is_escaped) = (0_usize, None, false);
     for (at, c) in text.char_indices() {
-        match (begun, c) {
+        match (string_start, c) {
             (Some(_), _) if is_escaped => is_escaped = false,
             (Some(_), '\\') => is_escaped = true,
             (Some(start), '"') => {
-                begun = None;
+                string_start = None;
                 let rest = text[at + 1..].trim_start().strip_prefix(':').filter(|_| depth == 1);
                 match (&text[start..at], rest) {
                     ("id", Some(rest)) if id == RequestId::Null => {
@@ -187,7 +187,7 @@ fn id_within(head: &[u8]) -> (RequestId, bool) {
                 }
             }
             (Some(_), _) => {}
-            (None, '"') => begun = Some(at + 1),
+            (None, '"') => string_start = Some(at + 1),
             (None, '{' | '[') => depth += 1,
             (None, '}' | ']') => depth = depth.saturating_sub(1),
             (None, _) => {}

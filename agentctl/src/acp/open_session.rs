@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// The only authentication method: agentd has no accounts.
-const LOCAL: &str = "local";
+const LOCAL_AUTH: &str = "local";
 
 /// Stores the editor's capabilities and returns ours.
 pub(super) fn initialize(bridge: &Bridge, request: &InitializeRequest) -> InitializeResponse {
@@ -58,7 +58,7 @@ pub(super) fn initialize(bridge: &Bridge, request: &InitializeRequest) -> Initia
         .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
         .mcp_capabilities(McpCapabilities::new().http(true).sse(true))
         .session_capabilities(sessions);
-    let local = AuthMethodAgent::new(LOCAL, "This machine").description(
+    let local = AuthMethodAgent::new(LOCAL_AUTH, "This machine").description(
         "agentd runs locally and needs no account; `agentctl models add` stores the key of a model's provider",
     );
     InitializeResponse::new(ProtocolVersion::V1)
@@ -69,8 +69,10 @@ pub(super) fn initialize(bridge: &Bridge, request: &InitializeRequest) -> Initia
 
 /// Succeeds if the daemon can be reached; nothing else is needed.
 pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value, RequestError> {
-    if request.method_id.0.as_ref() != LOCAL {
-        return Err(message::invalid_params(format!("unknown authentication method; the only one is {LOCAL}")).into());
+    if request.method_id.0.as_ref() != LOCAL_AUTH {
+        return Err(
+            message::invalid_params(format!("unknown authentication method; the only one is {LOCAL_AUTH}")).into()
+        );
     }
     bridge.daemon().await?;
     Ok(json!({}))

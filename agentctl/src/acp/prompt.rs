@@ -211,7 +211,7 @@ async fn begin(
         start.if_busy = IfBusy::Refuse;
     }
     let session = SessionChoice::Existing(session.id.to_string());
-    SocketLine::start_holding(daemon, StartRequest { session, start }, bridge.editor().files).await
+    SocketLine::start_with_files(daemon, StartRequest { session, start }, bridge.editor().files).await
 }
 
 /// Maximum number of replayed events. Only the newest events are replayed.

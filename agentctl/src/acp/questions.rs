@@ -141,7 +141,7 @@ const LONG_PREVIEW: usize = 16 * 1024;
 const MAX_INPUT_TEXT: usize = 512;
 
 /// Maximum size of the rules in an option.
-const RULES: Room = Room { rows: 3, columns: 100 };
+const RULES_ROOM: Room = Room { rows: 3, columns: 100 };
 
 /// Builds the request for an approval. Returns `None` for questions.
 fn approval_request(
@@ -208,7 +208,7 @@ fn approval_request(
 
 fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
     let mut options = vec![PermissionOption::new(APPROVE, "Allow once", PermissionOptionKind::AllowOnce)];
-    let (rules, is_whole) = asking::rules(grants, RULES);
+    let (rules, is_whole) = asking::rules(grants, RULES_ROOM);
     // A grant must be readable as a whole. A longer grant can be added with `agentctl answer` or in the chat.
     if !grants.is_empty() && is_whole {
         // For a command, the tool name is omitted.

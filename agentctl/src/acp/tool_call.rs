@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_in_the_middle() {
+    fn long_text_is_truncated_in_the_middle() {
         assert_eq!(cut("short", 5), "short");
         let cut = cut(&"é".repeat(100), 21);
         assert!(cut.starts_with("ééééé\n[… 180 bytes") && cut.ends_with("ééééé"), "{cut}");

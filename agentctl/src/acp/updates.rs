@@ -44,7 +44,7 @@ pub(super) struct EditorFeatures {
 }
 
 /// Maximum bytes of edits in a live call.
-const LIVE_EDITS: usize = 40 * 1024;
+const MAX_LIVE_EDITS: usize = 40 * 1024;
 
 /// Maximum lengths of texts in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -215,7 +215,7 @@ impl Updates {
     /// Update for a new call.
     pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
         let known = self.call_id(session, id);
-        let longest = if self.before == PriorContent::Unknown { self.limits.result } else { LIVE_EDITS };
+        let longest = if self.before == PriorContent::Unknown { self.limits.result } else { MAX_LIVE_EDITS };
         let edits = shown_edits(edits_of_call(tool, args, &self.roots, self.before), longest);
         let mut title = tool_call::title(tool, args);
         if session != self.session {

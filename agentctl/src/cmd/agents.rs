@@ -230,7 +230,7 @@ pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> an
             report::show(global.json, &added, || {
                 let (name, folder) = (clean_line(&added.skill.name), clean_line(&added.folder));
                 report::lines([format!("added {name} as {folder}; mention @{name} to use it")])?;
-                report::lines(seen(&added).map(|form| format!("models see {form}")))
+                report::lines(listed_form(&added).map(|form| format!("models see {form}")))
             })
         }
     }
@@ -306,7 +306,7 @@ fn print_skill(found: &SkillReport) -> anyhow::Result<()> {
 }
 
 /// Description of the form in which models get a skill. `None` if they get it completely.
-fn seen(found: &SkillReport) -> Option<&'static str> {
+fn listed_form(found: &SkillReport) -> Option<&'static str> {
     match found.shown {
         SkillListing::Whole => None,
         SkillListing::Shortened => Some("only the start of its description: the skill list is full"),

@@ -164,7 +164,7 @@ async fn running(daemon: &Daemon) -> Result<Option<SessionId>, Failure> {
             (report::cut(&visible::line(&session.title), MAX_TITLE), session.updated_at, session.id)
         };
         return Err(Failure::usage(format!("turns are running in {} sessions", sessions.len()))
-            .hint(report::name_one(sessions.iter().map(one), MAX_LISTED)));
+            .hint(report::choice_hint(sessions.iter().map(one), MAX_LISTED)));
     }
     Ok(sessions.first().map(|session| session.id))
 }
@@ -190,7 +190,7 @@ pub(crate) struct WaitArgs {
 /// Runs the command `agentctl wait`.
 pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let session = daemon.client.find_session(&args.session).await.map_err(|error| postponed(error.into()))?;
+    let session = daemon.client.find_session(&args.session).await.map_err(|error| as_postponed(error.into()))?;
     let result = last_result(&daemon, session);
     let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
     let Ok(end) = timeout(limit, result).await else {
@@ -213,16 +213,16 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
             Ok(view) => view,
             // The daemon stopped after the end of the turn, whose result is known.
             Err(_) if last.is_some() => return Ok(last),
-            Err(error) => return Err(postponed(error.into()).into()),
+            Err(error) => return Err(as_postponed(error.into()).into()),
         };
         if view.live_turn.is_none() && last.is_some() {
             return Ok(last);
         }
         view.pending.iter().for_each(report_question);
         let Some(first) = first_event(daemon, &view).await? else { return Ok(None) };
-        let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await.map_err(postponed)?;
+        let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await.map_err(as_postponed)?;
         let (mut notes, begun) = (TurnNotes::default(), view.session.summary.last_seq);
-        while let Some(arrival) = line.next().await.map_err(postponed)? {
+        while let Some(arrival) = line.next().await.map_err(as_postponed)? {
             let Arrival::Event(event) = arrival else { continue };
             notes.take(&event);
             match event.kind {
@@ -238,7 +238,7 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
 }
 
 /// Maps a daemon stop to `Postponed`, because the turn can be resumed.
-fn postponed(failure: Failure) -> Failure {
+fn as_postponed(failure: Failure) -> Failure {
     match failure.kind {
         ErrorKind::ShuttingDown => Failure { exit: Exit::Postponed, ..failure },
         _ => failure,
@@ -256,7 +256,7 @@ async fn first_event(daemon: &Daemon, view: &SessionView) -> anyhow::Result<Opti
         return Ok(Some(first));
     }
     let items = daemon.client.items(&view.session.summary.id.to_string(), 0, LOOKED_AT).await;
-    let items = items.map_err(|error| postponed(error.into()))?;
+    let items = items.map_err(|error| as_postponed(error.into()))?;
     // If the turn is longer than the loaded items, its end is enough.
     Ok(begins(&items, u64::MAX).pop().or_else(|| items.first().map(|item| item.seq)))
 }
@@ -311,7 +311,7 @@ pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: C
     }
     let daemon = daemon::connect(global).await?;
     let target = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
-    let target = target.in_mode(&daemon, args.turn.mode).await?;
+    let target = target.with_mode(&daemon, args.turn.mode).await?;
     let target = target.with_model(&daemon, args.turn.model.as_ref()).await?;
     let text = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
     let first = Some(text).filter(|text| !text.trim().is_empty());

@@ -126,7 +126,7 @@ async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exi
     let records = records(daemon, &args).await?;
     report::show(json, &records, || {
         let rows = records.iter().map(|record| row(record, &TimeZone::system()));
-        Table::of(HEAD, rows).print("no matching records")
+        Table::of(COLUMN_NAMES, rows).print("no matching records")
     })
 }
 
@@ -193,7 +193,7 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
 }
 
 /// Names of the columns.
-const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
+const COLUMN_NAMES: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
 
 /// Maximum characters shown of a user's reply.
 const MAX_REPLY: usize = 30;

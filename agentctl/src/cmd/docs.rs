@@ -149,7 +149,7 @@ pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Res
         DocsCommand::Show { path, page, count, row, column, common } => {
             let session = named(&common).await?;
             let range = PartRange { first: page, count, from: PartCursor { row, column } };
-            let reading = unlocked(&daemon, session, &path, range).await?;
+            let reading = read_unlocked(&daemon, session, &path, range).await?;
             report::show(json, &reading, || print_reading(&path, page, &reading))
         }
         DocsCommand::Search { query, within, regex, limit, common } => {
@@ -186,7 +186,7 @@ pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Res
 const MAX_ATTEMPTS: usize = 3;
 
 /// Reads a document, and asks for its password if it is locked and a user is present.
-async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRange) -> anyhow::Result<Reading> {
+async fn read_unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRange) -> anyhow::Result<Reading> {
     let session = session.to_string();
     let mut reading = daemon.client.read_document(&session, path, range, None).await?;
     let name = clean_line(path);
@@ -331,7 +331,7 @@ fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
         note(&format!("no matches in {searched}; texts of the project are searched only if named by --in"));
     }
     note_lines(&finds.notes);
-    left_out(finds).iter().for_each(|line| note(line));
+    unsearched_lines(finds).iter().for_each(|line| note(line));
     Ok(())
 }
 
@@ -356,7 +356,7 @@ fn locked_note(locked: &[String]) -> Option<String> {
 }
 
 /// Lines about documents that were not searched, or not completely.
-fn left_out(finds: &DocumentFinds) -> Vec<String> {
+fn unsearched_lines(finds: &DocumentFinds) -> Vec<String> {
     let others: Vec<_> = finds.broken.iter().filter(|(name, _)| !finds.locked.contains(name)).cloned().collect();
     let mut lines = broken_lines(&others);
     lines.extend(locked_note(&finds.locked));
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn search_with_omissions_is_marked_incomplete() {
         let check = |finds: DocumentFinds, complete: bool, expected: &str| {
-            let (lines, shown) = (left_out(&finds), json_of(&finds));
+            let (lines, shown) = (unsearched_lines(&finds), json_of(&finds));
             assert_eq!((&shown["complete"], &shown["not_searched"]), (&json!(complete), &json!(finds.not_searched)));
             assert_eq!(lines.iter().any(|line| line.contains(expected)), !complete, "{expected}: {lines:?}");
         };
@@ -433,7 +433,7 @@ mod tests {
     fn locked_documents_are_listed_once_with_the_command() {
         let output = |count: usize| {
             let locked = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
-            left_out(&DocumentFinds { locked, ..DocumentFinds::default() })
+            unsearched_lines(&DocumentFinds { locked, ..DocumentFinds::default() })
         };
         let one = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
         assert_eq!((output(0), output(1)), (Vec::new(), vec![one.to_owned()]));

@@ -4,7 +4,7 @@ use std::{env, io::Write as _, os::unix::fs::MetadataExt as _, path::Path, proce
 
 use agentd_core::{
     error::ErrorKind,
-    model::{CheckState, ModelCheck, ROUTE, SlotInfo, WindowSource},
+    model::{CheckState, ModelCheck, ROUTE_FIGURE, SlotInfo, WindowSource},
 };
 use agentd_proto::{
     client::{Finding, LanguageServer},
@@ -50,34 +50,34 @@ fn failed(failure: &Failure) -> ModelCheck {
     ModelCheck { state: CheckState::Fail, hint: failure.hint.clone(), ..ok(&failure.message) }
 }
 
-fn named(name: &str, check: ModelCheck) -> ModelCheck {
+fn with_name(name: &str, check: ModelCheck) -> ModelCheck {
     ModelCheck { name: name.to_owned(), ..check }
 }
 
 /// Runs `agentctl doctor`. Checks without the daemon come first, because they may explain why the daemon is
 /// unreachable.
 pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exit> {
-    let mut checks = vec![named("bash", bash()), named("config", configuration())];
+    let mut checks = vec![with_name("bash", bash()), with_name("config", configuration())];
     let log = daemon::log_file().map(|file| file.parent().map_or(file.clone(), Path::to_path_buf));
     checks.extend([("data", daemon::data_dir()), ("log", log)].map(|(name, folder)| {
-        named(name, folder.map_or_else(|failure| failed(&failure), |folder| folder_check(&folder)))
+        with_name(name, folder.map_or_else(|failure| failed(&failure), |folder| folder_check(&folder)))
     }));
     let daemon = daemon::connect(global).await;
     match &daemon {
         Ok(daemon) => {
-            checks.push(named("daemon", reached(daemon)));
-            checks.push(named("socket", socket(&daemon.socket)));
+            checks.push(with_name("daemon", reached(daemon)));
+            checks.push(with_name("socket", socket(&daemon.socket)));
             let shell = daemon.shell_notes(daemon.is_builtin().await);
-            checks.extend(shell.into_iter().map(|note| named("environment", warn(note.message, note.hint))));
+            checks.extend(shell.into_iter().map(|note| with_name("environment", warn(note.message, note.hint))));
             let disk_reported = checks.iter().any(|check| check.name == "data" && check.state == CheckState::Fail);
             checks.extend(stored_data_checks(daemon, disk_reported).await);
-            checks.extend(sandbox(daemon).await.map(|check| named("sandbox", check)));
-            checks.extend(recognition(daemon).map(|check| named("recognition", check)));
-            checks.extend(logout_note().map(|(note, hint)| named("service", warn(note, hint))));
-            checks.extend(language_servers(daemon).await.map(|check| named("languages", check)));
+            checks.extend(sandbox(daemon).await.map(|check| with_name("sandbox", check)));
+            checks.extend(recognition(daemon).map(|check| with_name("recognition", check)));
+            checks.extend(logout_note().map(|(note, hint)| with_name("service", warn(note, hint))));
+            checks.extend(language_servers(daemon).await.map(|check| with_name("languages", check)));
             checks.extend(model_checks(daemon).await);
         }
-        Err(failure) => checks.push(named("daemon", failed(failure))),
+        Err(failure) => checks.push(with_name("daemon", failed(failure))),
     }
     report::show(global.json, &checks, || report::lines(checks.iter().flat_map(|check| check_lines(check, 13))))?;
     Ok(match daemon {
@@ -181,16 +181,16 @@ async fn stored_data_checks(daemon: &Daemon, disk_reported: bool) -> Vec<ModelCh
     let findings = match daemon.client.examine().await {
         Ok(findings) => findings,
         Err(error) if error.answered() == Some(ErrorKind::Protocol) => return Vec::new(),
-        Err(error) => return vec![named("journal", failed(&error.into()))],
+        Err(error) => return vec![with_name("journal", failed(&error.into()))],
     };
     let news = findings.into_iter().filter(|finding| !disk_reported || finding.subject != "disk");
     let checks: Vec<ModelCheck> = news
         .map(|Finding { subject, message, hint, is_failure }| {
             let name = ["audit", "disk", "session"].into_iter().find(|name| *name == subject).unwrap_or("journal");
-            named(name, if is_failure { fail(message, hint) } else { warn(message, hint) })
+            with_name(name, if is_failure { fail(message, hint) } else { warn(message, hint) })
         })
         .collect();
-    if checks.is_empty() { vec![named("journal", ok("all sessions can be read"))] } else { checks }
+    if checks.is_empty() { vec![with_name("journal", ok("all sessions can be read"))] } else { checks }
 }
 
 fn reached(daemon: &Daemon) -> ModelCheck {
@@ -272,16 +272,18 @@ async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
 async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
     let slots = match daemon.client.models_looked_up().await {
         Ok(slots) => slots,
-        Err(error) => return vec![named("models", failed(&error.into()))],
+        Err(error) => return vec![with_name("models", failed(&error.into()))],
     };
     let mut checks = Vec::new();
     for slot in slots.into_iter().filter(|slot| slot.falls_back_to.is_none()) {
         let check = if slot.model.embedded { builtin(daemon, &slot).await } else { model(daemon, &slot).await };
-        checks.push(named("model", check));
+        checks.push(with_name("model", check));
     }
     if checks.is_empty() {
-        checks
-            .push(named("models", fail("no slot has a model", "name one in models.yaml, or set MODEL_BASIC_BASE_URL")));
+        checks.push(with_name(
+            "models",
+            fail("no slot has a model", "name one in models.yaml, or set MODEL_BASIC_BASE_URL"),
+        ));
     }
     checks
 }
@@ -296,7 +298,7 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
         );
     }
     let Some(url) = &slot.model.base_url else { return ok(label) };
-    let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE);
+    let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE_FIGURE);
     let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
     match daemon.client.listed_models(slot.slot).await {
         Err(error) if matches!(error.answered(), Some(ErrorKind::Unreachable | ErrorKind::Timeout)) => fail(

@@ -25,7 +25,7 @@ use serde_json::json;
 
 use super::{
     own_file,
-    trace::{self, slim},
+    trace::{self, without_origin},
 };
 use crate::{
     daemon::{CLIENT, Daemon},
@@ -227,7 +227,7 @@ impl EventWriter for Html<'_> {
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        self.events.entry(event.session_id).or_default().push(slim(event.clone()));
+        self.events.entry(event.session_id).or_default().push(without_origin(event.clone()));
         Ok(())
     }
 

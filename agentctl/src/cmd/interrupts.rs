@@ -54,7 +54,7 @@ pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Res
         pending = vec![waiting(id, &pending)?.clone()];
     }
     report::show(global.json, &pending, || match pending.as_slice() {
-        [one] if args.id.is_some() => Ok(anstream::stdout().write_all(in_full(one, Timestamp::now()).as_bytes())?),
+        [one] if args.id.is_some() => Ok(anstream::stdout().write_all(details_text(one, Timestamp::now()).as_bytes())?),
         all => table(all),
     })
 }
@@ -80,7 +80,7 @@ fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
 }
 
 /// Describes one interrupt in full, with everything needed to decide.
-fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
+fn details_text(interrupt: &Interrupt, now: Timestamp) -> String {
     let short = report::short_id(interrupt.id);
     let mut facts = FactSheet::new(10, str::to_owned);
     facts.line("interrupt", interrupt.id.to_string());
@@ -223,9 +223,9 @@ pub(crate) fn resolve<'a>(
     if let Some(one) = list_position(text).and_then(|position| pending.get(position - 1)) {
         return Ok((one.id, Some(one)));
     }
-    let wanted = bare(text);
+    let wanted = normalize_id(text);
     let of_ids = |is_meant: fn(&str, &str) -> bool| -> Vec<&Interrupt> {
-        pending.iter().filter(|interrupt| is_meant(&bare(&interrupt.id.to_string()), &wanted)).collect()
+        pending.iter().filter(|interrupt| is_meant(&normalize_id(&interrupt.id.to_string()), &wanted)).collect()
     };
     let mut matches = of_ids(|id, start| id.starts_with(start));
     if matches.is_empty() && wanted.len() >= MIN_SUFFIX {
@@ -234,7 +234,7 @@ pub(crate) fn resolve<'a>(
     match matches.as_slice() {
         [one] if !wanted.is_empty() => Ok((one.id, Some(one))),
         [_, _, ..] => Err(Failure::usage(format!("{text:?} matches several pending interrupts"))
-            .hint(report::name_one(matches.iter().map(subject), MAX_LISTED))),
+            .hint(report::choice_hint(matches.iter().map(subject), MAX_LISTED))),
         _ => Err(nothing_waits(format!("no pending interrupt matches {text:?}"))),
     }
 }
@@ -285,7 +285,7 @@ fn nothing_waits(message: String) -> Failure {
 }
 
 /// Normalizes an id: lower case, without hyphens.
-pub(crate) fn bare(id: &str) -> String {
+pub(crate) fn normalize_id(id: &str) -> String {
     id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
 }
 
@@ -516,7 +516,7 @@ mod tests {
                 ..interrupt(samples::question("Which one?", &["This", "That \u{1b}[2J"]))
             },
         ];
-        let shown = list.map(|interrupt| in_full(&interrupt, Timestamp::UNIX_EPOCH)).join("\n");
+        let shown = list.map(|interrupt| details_text(&interrupt, Timestamp::UNIX_EPOCH)).join("\n");
         insta::assert_snapshot!(shown, @r#"
         interrupt 0193a5b2-7c1d-7000-8000-000000000001
         session   0193a5b2-7c1d-7000-8000-000000000002

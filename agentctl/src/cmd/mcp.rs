@@ -272,7 +272,7 @@ async fn write_valid(
                 found.imported.push(entry);
             }
             Err(error) if error.answered() == Some(ErrorKind::Configuration) => {
-                let (line, reason) = file.located(&error.message);
+                let (line, reason) = file.split_position(&error.message);
                 let key = line.and_then(|line| entry::key_of(with.lines().nth(line - 1)?));
                 let position = import::position(theirs, &entry.original_name, key);
                 let position = position.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
@@ -318,7 +318,7 @@ impl UserFile {
     }
 
     /// Splits a message from the daemon into its line number and the message without the position.
-    fn located<'a>(&self, message: &'a str) -> (Option<usize>, &'a str) {
+    fn split_position<'a>(&self, message: &'a str) -> (Option<usize>, &'a str) {
         let prefix = format!("{}:", self.path.display());
         let Some((position, reason)) = message.strip_prefix(&prefix).and_then(|rest| rest.split_once(": ")) else {
             return (None, message);

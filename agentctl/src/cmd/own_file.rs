@@ -10,7 +10,7 @@ use std::{
 use tempfile::NamedTempFile;
 
 /// Mode of a file that only its owner can access.
-const PRIVATE: u32 = 0o600;
+const PRIVATE_MODE: u32 = 0o600;
 
 /// Reads a file; a missing one is empty.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
@@ -34,12 +34,12 @@ pub(crate) fn draft(beside: &Path) -> io::Result<NamedTempFile> {
 
 /// Replaces a file atomically. A new file is private, because it may contain keys.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    write_new(path, text, fs::metadata(path).map_or(PRIVATE, |meta| meta.permissions().mode()))
+    write_new(path, text, fs::metadata(path).map_or(PRIVATE_MODE, |meta| meta.permissions().mode()))
 }
 
 /// Like `replace`, but the file becomes private in any case.
 pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
-    write_new(path, text, PRIVATE)
+    write_new(path, text, PRIVATE_MODE)
 }
 
 fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {

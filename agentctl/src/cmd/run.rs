@@ -256,13 +256,13 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
 
     let daemon = daemon::connect(global).await?;
     let target = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
-    let target = target.in_mode(&daemon, args.turn.mode).await?;
+    let target = target.with_mode(&daemon, args.turn.mode).await?;
     let source = if has_terminal { MentionSource::Terminal } else { MentionSource::Program };
     let mentioned = options::collect_mentions(typed.as_deref(), source, &daemon, &target).await;
     for path in &mentioned.copies {
         uploads.push(Upload::open(path)?);
     }
-    let prompt = prompt.map(|prompt| prompt.naming(&mentioned.named));
+    let prompt = prompt.map(|prompt| prompt.with_file_list(&mentioned.named));
     let typed_bytes = prompt.as_ref().and_then(|prompt| {
         // File names appended to the prompt were not typed.
         prompt.typed_bytes.or((!uploads.is_empty()).then(|| prompt.text.trim_end().len() as u64))
@@ -272,7 +272,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
         Some(ModelName::Slot(slot)) => (Some(slot), None),
         model => (None, model),
     };
-    let target = target.with_model(&daemon, model.as_ref()).await?.titled(args.title);
+    let target = target.with_model(&daemon, model.as_ref()).await?.with_title(args.title);
     if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, target.project()) {
         let folder = shown_mounts(&target.mounts()).unwrap_or_else(|| shown_mount(mount));
         note(&format!("in view: {folder}; -C none shows nothing, -C .:rw makes it writable"));
@@ -323,7 +323,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
     }
     if args.detach {
         progress.printed = true;
-        return detached(args.output, line.session(), line.turn());
+        return print_detached(args.output, line.session(), line.turn());
     }
 
     let keyboard = Keyboard::of_terminal();
@@ -366,7 +366,7 @@ async fn remove(global: &Global, session: SessionId) {
 }
 
 /// Prints the session of a detached turn.
-fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> anyhow::Result<Exit> {
+fn print_detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> anyhow::Result<Exit> {
     match output {
         Output::Text | Output::Lines => {
             writeln!(io::stdout(), "{session_id}")?;

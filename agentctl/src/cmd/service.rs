@@ -337,13 +337,13 @@ fn show_log(unit: &str, follow: bool, lines: u32) -> anyhow::Result<Exit> {
     } else if !io::stdout().is_terminal() {
         command.arg("--no-pager");
     }
-    let status = command.status().map_err(|error| missing("journalctl", &error))?;
+    let status = command.status().map_err(|error| run_error("journalctl", &error))?;
     Ok(if status.success() { Exit::Done } else { Exit::Failed })
 }
 
 fn run(program: &str, args: &[&str]) -> Result<String, Failure> {
     let Output { status, stdout, stderr } =
-        Command::new(program).args(args).output().map_err(|error| missing(program, &error))?;
+        Command::new(program).args(args).output().map_err(|error| run_error(program, &error))?;
     if status.success() {
         return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
@@ -360,7 +360,7 @@ fn run(program: &str, args: &[&str]) -> Result<String, Failure> {
     })
 }
 
-fn missing(program: &str, error: &io::Error) -> Failure {
+fn run_error(program: &str, error: &io::Error) -> Failure {
     Failure::unreachable(format!("could not run {program}: {error}"))
         .hint("a service requires systemd; without it, `agentctl start` starts the daemon")
 }

@@ -290,15 +290,15 @@ pub(super) fn marked(text: &str, marks: &[Range<usize>], color: bool) -> String 
         let (Some(before), Some(found)) = (text.get(at..mark.start), text.get(mark.clone())) else {
             continue;
         };
-        line.push_str(&in_line(before));
-        line.push_str(&paint(color, STRONG, &in_line(found)));
+        line.push_str(&sanitize_part(before));
+        line.push_str(&paint(color, STRONG, &sanitize_part(found)));
         at = mark.end;
     }
-    line.push_str(&in_line(text.get(at..).unwrap_or_default()));
+    line.push_str(&sanitize_part(text.get(at..).unwrap_or_default()));
     line
 }
 
 /// Sanitizes a part of a line. Unlike `clean_line`, it keeps spaces at the ends.
-fn in_line(part: &str) -> String {
+fn sanitize_part(part: &str) -> String {
     clean(part).replace(['\n', '\r', '\t'], " ")
 }

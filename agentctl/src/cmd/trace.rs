@@ -89,12 +89,12 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
         return tree::follow(&daemon, session_id, global.json).await;
     }
     if args.requests || args.request.is_some() || !args.diff.is_empty() {
-        return wire(&daemon, session_id, &args, global.json).await;
+        return show_requests(&daemon, session_id, &args, global.json).await;
     }
     let mut trees = turns(&events(&daemon.client, session_id).await?);
     let every = args.all || (args.html.is_some() && args.turn.is_none());
     if !every {
-        trees = vec![chosen(trees, args.turn.as_deref())?];
+        trees = vec![select_turn(trees, args.turn.as_deref())?];
     }
     with_subagents(&daemon.client, &mut trees).await?;
     if let Some(path) = &args.html {
@@ -109,9 +109,9 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
 }
 
 /// Shows requests as they were sent.
-async fn wire(daemon: &Daemon, session: SessionId, args: &TraceArgs, json: bool) -> anyhow::Result<Exit> {
+async fn show_requests(daemon: &Daemon, session: SessionId, args: &TraceArgs, json: bool) -> anyhow::Result<Exit> {
     let turn = match &args.turn {
-        Some(name) => Some(chosen(turns(&events(&daemon.client, session).await?), Some(name))?.turn_id),
+        Some(name) => Some(select_turn(turns(&events(&daemon.client, session).await?), Some(name))?.turn_id),
         None => None,
     };
     let logged = requests::LoggedRequests { client: &daemon.client, session, turn, json };
@@ -139,7 +139,7 @@ async fn write_page(
 }
 
 /// Returns the named turn, or the last one.
-fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Failure> {
+fn select_turn(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Failure> {
     let last = turns.len();
     let Some(name) = name.map(str::trim) else {
         return turns.pop().ok_or_else(|| {
@@ -176,14 +176,14 @@ async fn events(client: &Client, session: SessionId) -> Result<Vec<Event>, Clien
     while events.last().is_none_or(|event: &Event| event.seq < last) {
         let Some(event) = stream.next().await? else { break };
         if event.kind.is_stored() {
-            events.push(slim(event));
+            events.push(without_origin(event));
         }
     }
     Ok(events)
 }
 
 /// Removes the origin of an item, which no trace shows.
-pub(in crate::cmd) fn slim(mut event: Event) -> Event {
+pub(in crate::cmd) fn without_origin(mut event: Event) -> Event {
     if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
         item.origin = None;
     }

@@ -58,7 +58,7 @@ const GROUPINGS: [Choice<UsageGrouping>; 4] = [
 ];
 
 /// Default number of days.
-const LAST_DAYS: u32 = 30;
+const DEFAULT_DAYS: u32 = 30;
 
 /// Query for the last `days` days, including today.
 fn last(days: u32) -> UsageQuery {
@@ -86,7 +86,7 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
 
 /// Runs the command `agentctl usage`.
 pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
-    let default_query = if args.until.is_some() { UsageQuery::default() } else { last(LAST_DAYS) };
+    let default_query = if args.until.is_some() { UsageQuery::default() } else { last(DEFAULT_DAYS) };
     let query = UsageQuery { until: args.until, by: args.by, ..args.since.unwrap_or(default_query) };
     let report = daemon::connect(global).await?.client.usage(&query).await?;
     report::show(global.json, &report, || print(&report))

@@ -318,8 +318,8 @@ impl Daemon {
 }
 
 fn notes(shell: &BTreeMap<String, String>, known: &StartVariables, has_builtin: bool) -> Vec<ShellNote> {
-    let mut notes = differing(shell, known);
-    notes.extend(misspelt(shell, has_builtin));
+    let mut notes = differing_variables(shell, known);
+    notes.extend(misspelt_variables(shell, has_builtin));
     if notes.is_empty() && has_builtin {
         notes = keys(shell);
     }
@@ -327,7 +327,7 @@ fn notes(shell: &BTreeMap<String, String>, known: &StartVariables, has_builtin: 
 }
 
 /// Variables that the daemon was started without, or with other values.
-fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<ShellNote> {
+fn differing_variables(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<ShellNote> {
     let names: Vec<String> = known_names().collect();
     let of = |wanted: VariableMatch| -> Vec<&str> {
         let is = |name: &&str| shell.get(*name).is_some_and(|value| known.compare(name, value) == wanted);
@@ -336,7 +336,7 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
     let note = |wanted: VariableMatch, relation: &str| {
         let names = of(wanted);
         let (is, it) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
-        let message = format!("{} {is} set here, but the daemon was started {relation} {it}", listed(&names));
+        let message = format!("{} {is} set here, but the daemon was started {relation} {it}", join_names(&names));
         let note = ShellNote::new(&names, message, "agentctl stop, then start again".to_owned());
         (!names.is_empty()).then_some(note)
     };
@@ -347,7 +347,7 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
 }
 
 /// Names similar to a variable that has an effect.
-fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNote> {
+fn misspelt_variables(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNote> {
     let known: Vec<String> = known_names().collect();
     let unknown = shell.keys().filter(|name| !known.contains(name));
     let meant = unknown.filter_map(|name| Some((name, intended_variable(name, has_builtin)?)));
@@ -363,14 +363,14 @@ fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNot
 /// Returns the variable that a name was probably meant to be.
 fn intended_variable(name: &str, has_builtin: bool) -> Option<String> {
     // A short name may belong to another program.
-    let written = normalized(name);
+    let written = normalize_name(name);
     if !(written.starts_with("MOD") && written.len() > "MODEL".len() + MAX_EDITS) {
         return None;
     }
     let slots = SLOT_NAMES.iter().map(|slot| (*slot, *slot)).chain(SLOT_ALIASES);
     let mut nearest: Option<(usize, String)> = None;
     let mut consider = |form: String, edits: usize, meant: String| {
-        let distance = strsim::damerau_levenshtein(&written, &normalized(&form));
+        let distance = strsim::damerau_levenshtein(&written, &normalize_name(&form));
         if distance <= edits && nearest.as_ref().is_none_or(|(least, _)| distance < *least) {
             nearest = Some((distance, meant));
         }
@@ -414,11 +414,11 @@ fn known_names() -> impl Iterator<Item = String> {
 }
 
 /// Normalizes a name: upper case, without underscores.
-fn normalized(name: &str) -> String {
+fn normalize_name(name: &str) -> String {
     name.chars().filter(|letter| *letter != '_').map(|letter| letter.to_ascii_uppercase()).collect()
 }
 
-fn listed(names: &[&str]) -> String {
+fn join_names(names: &[&str]) -> String {
     match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => names.concat(),
@@ -478,6 +478,6 @@ mod tests {
             "with another model, the variable may belong to another program"
         );
         let shell = ["MODEL_BASIC_BASE_URL", "MODEL_BASIC_BASEURL"].map(|name| (name.to_owned(), "x".to_owned()));
-        assert!(misspelt(&shell.into(), true).is_empty(), "the correct variable is also set");
+        assert!(misspelt_variables(&shell.into(), true).is_empty(), "the correct variable is also set");
     }
 }

@@ -191,7 +191,7 @@ pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
     let mut launched = launch(&program, location.named(), log_file()?)?;
     let begun = Instant::now();
     let mut pause = RETRY_DELAYS.0;
-    let mut ended = None;
+    let mut exit_status = None;
     loop {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RETRY_DELAYS.1);
@@ -206,17 +206,17 @@ pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
             }
             _ => {}
         }
-        if ended.is_none() {
-            ended = launched.ended().map(|status| (status, Instant::now()));
+        if exit_status.is_none() {
+            exit_status = launched.exit_status().map(|status| (status, Instant::now()));
         }
-        match ended {
+        match exit_status {
             // Exit code 1 also means that another daemon holds the lock.
             Some((status, _)) if status.code() != Some(1) || begun.elapsed() > launched.race_limit() => {
                 return Err(launched.failure("the daemon failed to start", Some(status)));
             }
             Some((_, at)) if at.elapsed() > RELAUNCH_DELAY => {
                 launched = launch(&program, location.named(), log_file()?)?;
-                ended = None;
+                exit_status = None;
             }
             Some(_) => {}
             None if begun.elapsed() > START_LIMIT => {
@@ -365,14 +365,14 @@ fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launche
         .stdin(Stdio::null())
         .stdout(file)
         .stderr(copy);
-    own_session(&mut command);
+    start_session(&mut command);
     let child = command.spawn().map_err(|error| failed(&format!("could not run {}", program.display()), &error))?;
     Ok(LaunchedDaemon { child: Some(child), log, log_start })
 }
 
 /// Moves the command to a new session, so that closing the terminal or pressing Ctrl-C does not end it.
 #[allow(unsafe_code, reason = "a new session can only be made between fork and exec")]
-fn own_session(command: &mut Command) {
+fn start_session(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe functions may be called. setsid is one of them, and the
     // closure calls nothing else: it neither allocates nor locks, and its error is a number.
     unsafe {
@@ -400,7 +400,7 @@ impl Drop for LaunchedDaemon {
 
 impl LaunchedDaemon {
     /// Exit status, once the daemon has ended.
-    fn ended(&mut self) -> Option<ExitStatus> {
+    fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().ok().flatten()
     }
 
@@ -413,12 +413,12 @@ impl LaunchedDaemon {
     }
 
     /// Failure of the start, with the last lines of the log.
-    fn failure(&self, problem: &str, ended: Option<ExitStatus>) -> Failure {
+    fn failure(&self, problem: &str, exit_status: Option<ExitStatus>) -> Failure {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
         let output = if lines.is_empty() { String::new() } else { format!("; its output:\n  {}", lines.join("\n  ")) };
         let mut failure = Failure::unreachable(format!("{problem}{output}"))
             .hint(format!("the full log is in {}; `agentctl doctor` may find the cause", self.log.display()));
-        if ended.and_then(|status| status.code()) == Some(2) {
+        if exit_status.and_then(|status| status.code()) == Some(2) {
             // The daemon uses this code for invalid usage and configuration, and so do we.
             failure.exit = Exit::Usage;
             failure.kind = ErrorKind::Configuration;

@@ -169,7 +169,7 @@ fn project_files_are_named_and_other_files_copied() {
 }
 
 #[test]
-fn too_many_files_are_not_copied_and_long_lines_are_cut() {
+fn too_many_files_are_not_copied_and_long_lines_are_truncated() {
     let folder = Folder::with(&["long", "app/x"]);
     let root = folder.0.path();
     fs::create_dir(root.join("many")).unwrap();

@@ -18,7 +18,7 @@ pub(crate) use self::target::{Bundle, Mention, MentionSource};
 const MAX_PATH: usize = 1024;
 
 /// Characters that end a sentence or a parenthesis, and rarely a name.
-const CLOSING: &str = ".,;:!?()[]{}\"'…。，；：！？（）「」";
+const CLOSING_PUNCTUATION: &str = ".,;:!?()[]{}\"'…。，；：！？（）「」";
 
 /// Finds the files mentioned in a text, in order and without duplicates. Code contains no mentions. Relative paths
 /// start at `base`; an empty one is the current folder.
@@ -61,7 +61,8 @@ fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
 /// Returns the first word of a text if it looks like a path: it contains a letter, and a dot or a slash.
 fn path_like(text: &str) -> Option<String> {
     let word = text.split(char::is_whitespace).next()?;
-    let word = word.trim_end_matches(|letter: char| CLOSING.contains(letter)).trim_start_matches(['"', '\'']);
+    let word =
+        word.trim_end_matches(|letter: char| CLOSING_PUNCTUATION.contains(letter)).trim_start_matches(['"', '\'']);
     let is_path = word.chars().count() <= MAX_PATH
         && word.starts_with(|first: char| first.is_alphanumeric() || "./~_*".contains(first))
         && word.contains(['.', '/'])

@@ -17,7 +17,7 @@ use agentd_core::{
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 
-use super::{CLOSING, MAX_PATH, of_tools, typed_path};
+use super::{CLOSING_PUNCTUATION, MAX_PATH, of_tools, typed_path};
 
 /// A mention that refers to something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(super) fn at(text: &str, base: &Path) -> Option<Mention> {
 
 /// Removes trailing punctuation, or else the last word.
 fn shorter(candidate: &str) -> &str {
-    let bare = candidate.trim_end_matches(|letter: char| CLOSING.contains(letter));
+    let bare = candidate.trim_end_matches(|letter: char| CLOSING_PUNCTUATION.contains(letter));
     if bare.len() < candidate.len() {
         return bare;
     }

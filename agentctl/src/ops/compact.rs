@@ -66,7 +66,7 @@ pub(crate) async fn compact(
     };
     signals.forget();
     let mut line = SocketLine::start(daemon, request, Vec::new()).await?;
-    let mut watch = Watch { shown: shown.then(Human::stdio), report: None };
+    let mut watch = CompactionWatcher { shown: shown.then(Human::stdio), report: None };
     let (asker, attention) = (&mut NonInteractive, Attention::Off);
     let person = turn::Person { asker, signals, keyboard, may_steer: |_| false, attention, is_guest: false };
     let result = turn::drive(&mut line, &mut watch, person).await?;
@@ -142,12 +142,12 @@ pub(crate) fn report_undone(
 }
 
 /// Renderer that follows the turn and stores its compaction report.
-struct Watch {
+struct CompactionWatcher {
     shown: Option<Human<io::Stdout, io::Stderr>>,
     report: Option<CompactionReport>,
 }
 
-impl Renderer for Watch {
+impl Renderer for CompactionWatcher {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         if let EventKind::ItemCompleted { item, .. } = &event.kind
             && let ItemBody::Compaction(compaction) = &item.body

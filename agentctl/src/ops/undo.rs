@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Shown part of the diff for a file that was left unchanged. Previews are shown completely.
-const CONFLICT_DIFF: Room = Room { rows: 200, columns: usize::MAX };
+const CONFLICT_DIFF_ROOM: Room = Room { rows: 200, columns: usize::MAX };
 
 /// Parses a turn number or id.
 ///
@@ -56,7 +56,7 @@ fn lines(report: &UndoReport, color: bool) -> Vec<String> {
         lines.push(format!("{} {path}: {}", paint(color, style, mark), outcome_text(file, report.preview)));
         let is_left = matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
         if let Some(diff) = file.diff.as_deref().filter(|_| report.preview || is_left) {
-            let room = if report.preview { Room::WITHOUT_END } else { CONFLICT_DIFF };
+            let room = if report.preview { Room::WITHOUT_END } else { CONFLICT_DIFF_ROOM };
             lines.extend(diff::preview(diff, room, color).into_iter().map(|line| format!("  {line}")));
         }
     }

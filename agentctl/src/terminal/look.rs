@@ -14,11 +14,11 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 
 /// Environment variable with the terminal type.
-const KIND: &str = "TERM";
+const TERM_VARIABLE: &str = "TERM";
 /// Terminal type without control sequences.
-const DUMB: &str = "dumb";
+const DUMB_TERM: &str = "dumb";
 /// Environment variable with the original terminal type, set before switching to a plain one.
-const KIND_BEFORE: &str = "AGENTCTL_TERM";
+const ORIGINAL_TERM_VARIABLE: &str = "AGENTCTL_TERM";
 
 /// Capabilities of standard output and standard error.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ impl TerminalStyle {
 
 /// Returns true for a terminal without cursor movements.
 pub(crate) fn is_plain() -> bool {
-    env::var_os(KIND).is_none_or(|kind| kind == DUMB)
+    env::var_os(TERM_VARIABLE).is_none_or(|kind| kind == DUMB_TERM)
 }
 
 /// Replaces this process by the same program on a plain terminal. Returns only if that fails, with the error.
@@ -73,15 +73,15 @@ pub(crate) fn become_plain() -> io::Error {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    if let Some(kind) = env::var_os(KIND) {
-        command.env(KIND_BEFORE, kind);
+    if let Some(kind) = env::var_os(TERM_VARIABLE) {
+        command.env(ORIGINAL_TERM_VARIABLE, kind);
     }
-    command.args(arguments).env(KIND, DUMB).env_remove("CLICOLOR_FORCE").exec()
+    command.args(arguments).env(TERM_VARIABLE, DUMB_TERM).env_remove("CLICOLOR_FORCE").exec()
 }
 
 /// Original terminal type, for programs that take over the terminal.
 pub(crate) fn kind_for_programs() -> Option<OsString> {
-    env::var_os(KIND_BEFORE).or_else(|| env::var_os(KIND))
+    env::var_os(ORIGINAL_TERM_VARIABLE).or_else(|| env::var_os(TERM_VARIABLE))
 }
 
 fn terminal_size() -> (usize, usize) {

@@ -35,10 +35,10 @@ use crate::{
 
 /// Maximum number of queued events while the user answers a question. Beyond it, text deltas are dropped; the completed
 /// items follow later.
-const BACKLOG: usize = 10_000;
+const MAX_BACKLOG: usize = 10_000;
 
 /// Input that leaves another client's turn, if nothing else is typed.
-const LEAVE: &str = "q";
+const LEAVE_INPUT: &str = "q";
 
 /// Duration after which the user may have turned to something else.
 const LONG_TURN: Duration = Duration::from_secs(10);
@@ -87,14 +87,14 @@ pub(crate) async fn drive<L: Line>(
         may_steer,
         attention,
         begun: Instant::now(),
-        unconfirmed: is_guest,
+        confirms_cancel: is_guest,
         is_guest,
         backlog: VecDeque::new(),
         asked: HashSet::new(),
         cancelled: false,
         escape_ignored_until: None,
-        due: None,
-        leaving: None,
+        cancel_deadline: None,
+        leave_at: None,
     };
     let followed = driver.follow(renderer, asker).await;
     if followed.is_ok() {
@@ -120,7 +120,7 @@ struct Driver<'a, L> {
     begun: Instant,
     is_guest: bool,
     /// True if the next Ctrl-C only asks for confirmation.
-    unconfirmed: bool,
+    confirms_cancel: bool,
     /// Events received while the user was asked.
     backlog: VecDeque<Event>,
     /// Questions already asked, so that a reconnect does not repeat them.
@@ -130,9 +130,9 @@ struct Driver<'a, L> {
     /// Time until which Esc is ignored, because a question has just disappeared.
     escape_ignored_until: Option<Instant>,
     /// Deadline for the end of a cancelled turn.
-    due: Option<Instant>,
+    cancel_deadline: Option<Instant>,
     /// Time when the turn is left, if the typed `q` is still alone.
-    leaving: Option<Instant>,
+    leave_at: Option<Instant>,
 }
 
 impl<L: Line> Driver<'_, L> {
@@ -196,12 +196,12 @@ impl<L: Line> Driver<'_, L> {
                 // In this order, so that a busy stream starves neither Ctrl-C nor the keys.
                 biased;
                 signal = self.signals.next() => self.on_end_signal(signal, renderer).await?,
-                () = or_never(self.due.map(sleep_until)) => {
+                () = or_never(self.cancel_deadline.map(sleep_until)) => {
                     return Err(self.abandoned_error("the turn did not end in time").into());
                 }
-                () = or_never(self.leaving.map(sleep_until)) => {
-                    self.leaving = None;
-                    if self.keyboard.typed(|typed| typed.take_if(LEAVE)) {
+                () = or_never(self.leave_at.map(sleep_until)) => {
+                    self.leave_at = None;
+                    if self.keyboard.typed(|typed| typed.take_if(LEAVE_INPUT)) {
                         return self.leave(renderer);
                     }
                 }
@@ -213,7 +213,7 @@ impl<L: Line> Driver<'_, L> {
                     Key::Leave if self.is_guest && !self.keyboard.typed(|typed| typed.is_writing()) => {
                         return self.leave(renderer);
                     }
-                    Key::Enter if self.is_guest && self.keyboard.typed(|typed| typed.take_if(LEAVE)) => {
+                    Key::Enter if self.is_guest && self.keyboard.typed(|typed| typed.take_if(LEAVE_INPUT)) => {
                         return self.leave(renderer);
                     }
                     Key::Mode => self.next_mode(renderer).await?,
@@ -221,7 +221,7 @@ impl<L: Line> Driver<'_, L> {
                         let is_leave = self.is_guest && press.key == Key::Char('q');
                         let is_alone = is_leave && !self.keyboard.typed(|typed| typed.is_writing());
                         // A `q` may start a message, so wait briefly for more.
-                        self.leaving = is_alone.then(|| Instant::now() + STILLNESS);
+                        self.leave_at = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
                         self.steer(renderer).await?;
                     }
@@ -300,7 +300,7 @@ impl<L: Line> Driver<'_, L> {
         if self.cancelled {
             return Err(self.abandoned_error("left before the turn ended").into());
         }
-        if signal == EndSignal::Interrupt && std::mem::take(&mut self.unconfirmed) {
+        if signal == EndSignal::Interrupt && std::mem::take(&mut self.confirms_cancel) {
             renderer.note("Ctrl-C again cancels the turn; Ctrl-D or q leaves it running")?;
             return Ok(());
         }
@@ -317,7 +317,7 @@ impl<L: Line> Driver<'_, L> {
         renderer.note(match signal {
             EndSignal::Interrupt => "cancelling the turn; Ctrl-C again leaves at once",
             EndSignal::Terminate | EndSignal::HangUp => {
-                self.due = Some(Instant::now() + END_LIMIT);
+                self.cancel_deadline = Some(Instant::now() + END_LIMIT);
                 "ending: cancelling the turn"
             }
         })?;
@@ -406,7 +406,7 @@ impl<L: Line> Driver<'_, L> {
                     };
                     let settled = settles(&event, interrupt);
                     let elsewhere = answered_elsewhere(&event, interrupt);
-                    if self.backlog.len() < BACKLOG || event.kind.is_stored() {
+                    if self.backlog.len() < MAX_BACKLOG || event.kind.is_stored() {
                         self.backlog.push_back(*event);
                     }
                     if settled {

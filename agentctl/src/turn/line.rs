@@ -129,7 +129,7 @@ impl SocketLine {
     ///
     /// # Errors
     /// As for [`Self::start`].
-    pub(crate) async fn start_holding(
+    pub(crate) async fn start_with_files(
         daemon: &Daemon,
         request: StartRequest,
         files: Option<ClientFileAccess>,
@@ -176,7 +176,7 @@ impl SocketLine {
 
     /// Sets the client name used for answers.
     #[cfg(feature = "mcp-serve")]
-    pub(crate) fn answering_as(self, client: String) -> Self {
+    pub(crate) fn with_client_name(self, client: String) -> Self {
         Self { client_name: client, ..self }
     }
 
@@ -208,7 +208,7 @@ impl SocketLine {
                     daemon::start(self.location.clone()).await?;
                 }
                 Ok(()) => return Ok(()),
-                Err(error) if !is_break(&error) => return Err(error.into()),
+                Err(error) if !is_connection_lost(&error) => return Err(error.into()),
                 Err(_) if since.elapsed() > RECONNECT_LIMIT => {
                     return Err(self.lost_error("the daemon stopped and did not come back"));
                 }
@@ -241,7 +241,7 @@ impl SocketLine {
 }
 
 /// Returns true if the error means that the connection is lost or the daemon is stopping.
-pub(crate) fn is_break(error: &ClientError) -> bool {
+pub(crate) fn is_connection_lost(error: &ClientError) -> bool {
     use ClientErrorKind as Kind;
     matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))
 }
@@ -302,7 +302,7 @@ impl Line for SocketLine {
                     return Err(self.lost_error("the daemon did not report the end of the turn"));
                 }
                 Ok(None) => self.source = Source::Ended,
-                Err(error) if is_break(&error) => {
+                Err(error) if is_connection_lost(&error) => {
                     self.was_stopped = error.kind == ClientErrorKind::Answered(ErrorKind::ShuttingDown);
                     self.source = Source::Broken { since: Instant::now() };
                     return Ok(Some(Arrival::Lost));
@@ -322,7 +322,7 @@ impl Line for SocketLine {
 
     async fn next_mode(&mut self) -> Result<SessionMode, Failure> {
         let session = self.session.to_string();
-        let mode = self.client.session(&session).await?.session.settings.mode.following_live();
+        let mode = self.client.session(&session).await?.session.settings.mode.next_during_turn();
         self.client.set_mode(&session, mode, &self.client_name).await?;
         Ok(mode)
     }

@@ -100,7 +100,7 @@ fn overlay(
         |value: &Spanned<String>, message: String| Err(ConfigError::new(yaml::locate(file, value.defined), message));
     let mut set = |key: &str| origins.set(format!("agents.{}.{key}", card.id), &file.origin);
     if let Some(description) = overrides.description {
-        let limit = AgentCard::LONGEST_DESCRIPTION;
+        let limit = AgentCard::MAX_DESCRIPTION_CHARACTERS;
         if description.value.chars().count() > limit {
             return refuse(&description, format!("a description has at most {limit} characters"));
         }
@@ -151,7 +151,7 @@ fn check_complete(card: &AgentCard) -> Result<(), ConfigError> {
     if card.prompt.is_empty() {
         return refuse("the agent has no prompt", "set `prompt` or `prompt_file`");
     }
-    if card.prompt.len() > AgentCard::LONGEST_PROMPT {
+    if card.prompt.len() > AgentCard::MAX_PROMPT_LENGTH {
         return refuse("the prompt is longer than 32 KiB", "move long parts into a skill and refer to it");
     }
     Ok(())

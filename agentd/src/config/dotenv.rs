@@ -143,9 +143,9 @@ const MIN_SECRET_BYTES: usize = 6;
 /// Mask of a secret that is written literally.
 const MASK: &str = "[…]";
 /// Variables that never contain secrets.
-const HARMLESS: [&str; 12] =
+const NON_SECRET_VARIABLES: [&str; 12] =
     ["HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
-const HARMLESS_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
+const NON_SECRET_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
 /// Words in a variable name that mark the value as a secret.
 const SECRET_WORDS: [&str; 6] = ["APIKEY", "AUTHORIZATION", "KEY", "PASSWORD", "SECRET", "TOKEN"];
 
@@ -197,8 +197,8 @@ impl<'a> SecretFinder<'a> {
         for (name, value) in &self.named {
             if masked.shown.contains(value) {
                 masked.shown = masked.shown.replace(value, &format!("${{{name}}}"));
-                let is_harmless =
-                    HARMLESS.contains(name) || HARMLESS_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+                let is_harmless = NON_SECRET_VARIABLES.contains(name)
+                    || NON_SECRET_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
                 if !is_harmless {
                     masked.secrets.push((*value).to_owned());
                 }

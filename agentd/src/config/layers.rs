@@ -91,7 +91,7 @@ impl SourceFile {
 }
 
 /// Warnings about files that contain keys and that other users of the host can read, one sentence each.
-pub fn exposed(files: &[PathBuf]) -> Vec<String> {
+pub fn exposed_key_files(files: &[PathBuf]) -> Vec<String> {
     let contains_keys = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| {

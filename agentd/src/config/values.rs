@@ -119,15 +119,15 @@ fn is_server(key: &str) -> bool {
 /// The file of a key, and the key's possible paths in that file. There are no paths if the file is a single text.
 fn paths(key: &str) -> (Subject, Vec<String>) {
     let (group, rest) = key.split_once('.').unwrap_or((key, ""));
-    let either = || vec![format!("core.{rest}"), format!("optional.{rest}")];
+    let section_paths = || vec![format!("core.{rest}"), format!("optional.{rest}")];
     match group {
         "models" => {
             let (slot, field) = rest.split_once('.').unwrap_or((rest, ""));
             let other = if field == "api_key" { format!("{rest}_file") } else { format!("{slot}.timeouts.{field}") };
             (Subject::Models, vec![rest.to_owned(), other])
         }
-        "tools" if rest.contains('.') => (Subject::Tools, either()),
-        "skills" if rest.contains('.') => (Subject::Skills, either()),
+        "tools" if rest.contains('.') => (Subject::Tools, section_paths()),
+        "skills" if rest.contains('.') => (Subject::Skills, section_paths()),
         "agents" => (Subject::Agents, vec![key.to_owned(), format!("{key}_file")]),
         "web" => (Subject::Web, vec![rest.to_owned()]),
         "languages" => (Subject::Languages, vec![rest.to_owned()]),
@@ -200,7 +200,7 @@ impl Mask<'_> {
     /// Masks `value` if `name` is the name of a secret.
     fn mask(&self, name: &str, value: Value) -> Value {
         if is_secret(name) || are_secrets(name, &value) {
-            return hidden(value);
+            return masked(value);
         }
         match value {
             Value::String(text) => self.text(&text).into(),
@@ -211,7 +211,7 @@ impl Mask<'_> {
             }
             Value::Array(items) => items.into_iter().map(|item| self.mask("", item)).collect(),
             Value::Object(fields) if SECRET_MAPS.contains(&name) => {
-                fields.into_iter().map(|(name, value)| (name, hidden(value))).collect::<Map<_, _>>().into()
+                fields.into_iter().map(|(name, value)| (name, masked(value))).collect::<Map<_, _>>().into()
             }
             Value::Object(fields) => {
                 let fields = fields.into_iter().map(|(name, value)| {
@@ -234,7 +234,7 @@ impl Mask<'_> {
 }
 
 /// Masks a whole value, except for values that cannot be secret.
-fn hidden(value: Value) -> Value {
+fn masked(value: Value) -> Value {
     match value {
         Value::Null | Value::Bool(_) => value,
         Value::String(text) if text.is_empty() => text.into(),

@@ -103,7 +103,7 @@ fn fail(message: impl Into<String>, hint: Option<String>) -> Finding {
     (CheckState::Fail, message.into(), hint)
 }
 
-fn refused(problem: &str, error: &ModelError) -> Finding {
+fn refusal(problem: &str, error: &ModelError) -> Finding {
     fail(format!("{problem}: {error}"), error.hint().map(str::to_owned))
 }
 
@@ -195,7 +195,7 @@ impl ModelTest {
         }
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return refused("rejected", &error),
+            Err(error) => return refusal("rejected", &error),
         };
         self.calls = answer.calls.iter().any(questions::is_call);
         let native = self.probed.model.info().native_tools;
@@ -235,7 +235,7 @@ impl ModelTest {
                 ok("several calls in one answer")
             }
             Ok(_) => warn("one call per answer", "no action needed; turns take more steps"),
-            Err(error) => refused("rejected", &error),
+            Err(error) => refusal("rejected", &error),
         }
     }
 
@@ -246,7 +246,7 @@ impl ModelTest {
                 ok("earlier reasoning is sent back, as required by the server or configured")
             }
             Ok(_) => ok("a call and its result are accepted without earlier reasoning"),
-            Err(error) => refused("a call and its result were rejected", &error),
+            Err(error) => refusal("a call and its result were rejected", &error),
         }
     }
 

@@ -142,10 +142,10 @@ impl ReplayRun<'_> {
         if !matches!(self.options.play, Play::Strict | Play::Learn) {
             return;
         }
-        let is_cut = |end: &&RecordedEnd| {
+        let ended_by_itself = |end: &&RecordedEnd| {
             !matches!(end.reason, StopReason::Cancelled | StopReason::Interrupted | StopReason::Suspended)
         };
-        let Some(end) = recorded.filter(is_cut) else { return };
+        let Some(end) = recorded.filter(ended_by_itself) else { return };
         if !self.script.problems().is_empty() {
             return;
         }

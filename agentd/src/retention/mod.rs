@@ -114,7 +114,7 @@ impl Retention {
         let remaining = cleanup.sessions(sessions).await;
         cleanup.files(&remaining).await;
         cleanup.audit().await;
-        cleanup.rest(by).await;
+        cleanup.logs_and_leftovers(by).await;
         let report = cleanup.report;
         if !trial && !report.parts.is_empty() {
             let fact = AuditFact::Cleaned { parts: report.parts.clone(), by: by.to_owned() };
@@ -290,7 +290,7 @@ impl Cleanup<'_> {
     }
 
     /// Removes old logs and leftovers, and shrinks the journal file if possible.
-    async fn rest(&mut self, by: &str) {
+    async fn logs_and_leftovers(&mut self, by: &str) {
         if let Some(before) = self.due.before(self.settings.logs) {
             let (logs, trial) = (self.retention.data.join("logs"), self.trial);
             let cleaned = tokio::task::spawn_blocking(move || old_logs(&logs, before, trial)).await;

@@ -286,7 +286,7 @@ impl From<PlayError> for Refusal {
 }
 
 /// Maximum number of model exchanges in one request.
-const MAX_NUMBERS: usize = 16;
+const MAX_EXCHANGES: usize = 16;
 
 /// Hint on how to enable request logging.
 const RECORD_HINT: &str = "record future requests with `agentctl run --trace` for a session, or with \
@@ -296,8 +296,8 @@ service! { Traces:
     type ReadStream = ReplyStream<v1::TracePiece>;
 
     async fn read(&self, request: v1::ReadTraceRequest) -> Self::ReadStream {
-        if request.numbers.len() > MAX_NUMBERS {
-            return Err(Refusal::invalid(format!("at most {MAX_NUMBERS} exchanges can be read at once")).into());
+        if request.numbers.len() > MAX_EXCHANGES {
+            return Err(Refusal::invalid(format!("at most {MAX_EXCHANGES} exchanges can be read at once")).into());
         }
         let id = self.session_id(&request.session).await?;
         let view = self.engine.session(id).await?.show().await?;

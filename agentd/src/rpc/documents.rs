@@ -44,14 +44,14 @@ service! { Documents:
         let mut page = pages.next(&self.engine).await?;
         let progress = |step: DocumentProgress| part(Part::Progress((&step).into()));
         // Completely read documents stay indexed if the client disconnects.
-        Ok(self.steps(progress, async move |context, progress, cancel| {
+        Ok(self.stream_progress(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
                 let ingested = context.knowledge().ingest(documents, request.again, Arc::clone(&progress), cancel.clone());
                 states.extend(ingested.await?);
                 page = pages.next(&context.engine).await?;
             }
-            Ok(part(Part::Done(listed(&states, pages.notes))))
+            Ok(part(Part::Done(list_response(&states, pages.notes))))
         }))
     }
 
@@ -61,7 +61,7 @@ service! { Documents:
         while let Some(documents) = pages.next(&self.engine).await? {
             states.extend(self.knowledge().states(documents).await?);
         }
-        Ok(listed(&states, pages.notes))
+        Ok(list_response(&states, pages.notes))
     }
 
     async fn read(&self, request: v1::ReadDocumentRequest) -> v1::ReadDocumentResponse {
@@ -93,7 +93,7 @@ service! { Documents:
     }
 
     async fn search(&self, request: v1::SearchDocumentsRequest) -> v1::SearchDocumentsResponse {
-        let (pages, query) = self.search_of(request).await?;
+        let (pages, query) = self.parse_search(request).await?;
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let progress: OnProgress = Arc::new(|_| {});
@@ -101,10 +101,10 @@ service! { Documents:
     }
 
     async fn search_with_progress(&self, request: v1::SearchDocumentsRequest) -> Self::SearchWithProgressStream {
-        let (pages, query) = self.search_of(request).await?;
+        let (pages, query) = self.parse_search(request).await?;
         let step = |part| v1::SearchDocumentsStep { part: Some(part) };
         let progress = move |read: DocumentProgress| step(search_documents_step::Part::Progress((&read).into()));
-        Ok(self.steps(progress, async move |context, progress, cancel| {
+        Ok(self.stream_progress(progress, async move |context, progress, cancel| {
             let finds = search_all(&context.engine, context.knowledge(), pages, query, &progress, &cancel).await?;
             Ok(step(search_documents_step::Part::Done((&finds).into())))
         }))
@@ -122,7 +122,7 @@ impl Context {
 
     /// Runs work that reports progress, and streams the progress and the result. The work is cancelled when the client
     /// disconnects.
-    fn steps<T: Send + 'static, F: Future<Output = Result<T, Refusal>> + Send + 'static>(
+    fn stream_progress<T: Send + 'static, F: Future<Output = Result<T, Refusal>> + Send + 'static>(
         &self,
         step: impl Fn(DocumentProgress) -> T + Send + Sync + 'static,
         work: impl FnOnce(Self, OnProgress, CancellationToken) -> F,
@@ -155,7 +155,7 @@ impl Context {
     }
 
     /// Reads the documents and the query of a search request.
-    async fn search_of(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
+    async fn parse_search(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
         let query = DocumentQuery::from(&request);
         if query.text.trim().is_empty() || query.text.len() > MAX_QUERY_BYTES {
             let message = format!("invalid query: it must have 1 to {MAX_QUERY_BYTES} bytes and must not be blank");
@@ -251,7 +251,7 @@ async fn search_all(
     Ok(finds)
 }
 
-fn listed(states: &[DocumentState], notes: Vec<String>) -> v1::ListDocumentsResponse {
+fn list_response(states: &[DocumentState], notes: Vec<String>) -> v1::ListDocumentsResponse {
     v1::ListDocumentsResponse { notes, documents: states.iter().map(Into::into).collect() }
 }
 

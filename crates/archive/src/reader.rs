@@ -307,7 +307,7 @@ fn text(name: Vec<u8>) -> Result<String, ArchiveError> {
 /// Converts an error from the underlying readers.
 fn read_error(error: io::Error) -> ArchiveError {
     if let Some(inner) = error.get_ref()
-        && let Some(reported) = inner.downcast_ref::<SourceBroke>()
+        && let Some(reported) = inner.downcast_ref::<SourceFailure>()
     {
         return ArchiveError::Io(io::Error::new(error.kind(), reported.0.clone()));
     }
@@ -328,7 +328,7 @@ fn message_line(error: &io::Error) -> String {
 /// Failure of the source itself, as opposed to the archive.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct SourceBroke(String);
+struct SourceFailure(String);
 
 /// Marks source errors, so that they can be distinguished from archive errors.
 struct Source<R>(R);
@@ -337,7 +337,7 @@ impl<R: Read> Read for Source<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer).map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => error,
-            kind => io::Error::new(kind, SourceBroke(error.to_string())),
+            kind => io::Error::new(kind, SourceFailure(error.to_string())),
         })
     }
 }

@@ -42,7 +42,7 @@ pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
     (line, AuditHead { n, hash })
 }
 
-/// A well-formed line. [`SealedLine::holds`] checks its hash.
+/// A well-formed line. [`SealedLine::hash_matches`] checks its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedLine<'a> {
     /// Number of the line, from 1.
@@ -71,7 +71,7 @@ impl<'a> SealedLine<'a> {
     }
 
     /// Returns true if the recorded hash matches the line.
-    pub fn holds(&self) -> bool {
+    pub fn hash_matches(&self) -> bool {
         sha256(self.body) == self.hash
     }
 

@@ -266,7 +266,8 @@ impl Tail {
         let (lines, torn) = bytes.split_at(complete);
         let lines: Vec<&[u8]> =
             lines.strip_suffix(b"\n").map(|lines| lines.split(|byte| *byte == b'\n').collect()).unwrap_or_default();
-        let valid_head = |line: &&[u8]| SealedLine::read(line).filter(SealedLine::holds).map(|sealed| sealed.head());
+        let valid_head =
+            |line: &&[u8]| SealedLine::read(line).filter(SealedLine::hash_matches).map(|sealed| sealed.head());
         Self {
             complete: from + complete as u64,
             torn: (!torn.is_empty()).then(|| torn.to_vec()),
@@ -284,7 +285,7 @@ fn last_valid_line(folder: &Path) -> io::Result<Option<AuditHead>> {
         let mut lines = io::BufReader::new(file);
         while let Some(found) = read::next_line(&mut lines)? {
             let read::LogLine::Line(line) = found else { continue };
-            if let Some(sealed) = SealedLine::read(&line).filter(SealedLine::holds)
+            if let Some(sealed) = SealedLine::read(&line).filter(SealedLine::hash_matches)
                 && last.as_ref().is_none_or(|last| sealed.n > last.n)
             {
                 last = Some(sealed.head());

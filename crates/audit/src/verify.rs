@@ -146,7 +146,7 @@ impl Verifier {
             return self.find(AuditProblem::NotALine, "invalid line".to_owned());
         };
         let n = sealed.n;
-        if !sealed.holds() {
+        if !sealed.hash_matches() {
             self.find(AuditProblem::Changed, format!("line {n} was changed: its hash does not match"));
             // The next line may still link to the original version of this line.
             self.last = Some(sealed.head());

@@ -74,17 +74,17 @@ fn render(index: &CodeIndex, ranked: &[RankedDefinition], max_tokens: usize, rea
     let limit = ranked.len().min(budget / 24 + 1);
     let mut texts: HashMap<u32, Vec<String>> = HashMap::new();
     let (mut fits, mut too_many) = (0, limit + 1);
-    let mut drawn = Vec::new();
+    let mut rendered = Vec::new();
     while fits + 1 < too_many {
         let middle = fits.midpoint(too_many);
         let files = render_files(index, ranked.get(..middle).unwrap_or_default(), &mut texts, read);
         if MapFile::render(&files).len() <= budget {
-            (fits, drawn) = (middle, files);
+            (fits, rendered) = (middle, files);
         } else {
             too_many = middle;
         }
     }
-    drawn
+    rendered
 }
 
 fn render_files(
@@ -104,7 +104,7 @@ fn render_files(
         });
         lines.insert(found.first_line);
     }
-    let mut drawn = Vec::new();
+    let mut rendered = Vec::new();
     for slot in order {
         let Some(file) = index.file(slot) else { continue };
         let text = texts.entry(slot).or_insert_with(|| {
@@ -113,9 +113,9 @@ fn render_files(
         });
         let row = |line: u32| (line, text.get(line as usize - 1).cloned().unwrap_or_default());
         let lines = shown.remove(&slot).unwrap_or_default().into_iter().map(row).collect();
-        drawn.push(MapFile { path: file.path.to_string(), lines });
+        rendered.push(MapFile { path: file.path.to_string(), lines });
     }
-    drawn
+    rendered
 }
 
 /// Factor for each further file in the same group.

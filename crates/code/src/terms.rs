@@ -124,8 +124,8 @@ fn other_scripts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
             continue;
         }
         if is_spaced(first) {
-            let small: String = run.chars().take(MAX_WHOLE).flat_map(char::to_lowercase).collect();
-            emit(if small.is_ascii() { stems.stem(&small) } else { &small });
+            let lowercase: String = run.chars().take(MAX_WHOLE).flat_map(char::to_lowercase).collect();
+            emit(if lowercase.is_ascii() { stems.stem(&lowercase) } else { &lowercase });
         } else {
             pairs(run, emit);
         }
@@ -151,7 +151,7 @@ const MAX_CACHED: usize = 50_000;
 pub(crate) struct Stems {
     stemmer: Stemmer,
     cache: HashMap<Box<str>, Box<str>, hashbrown::DefaultHashBuilder>,
-    small: String,
+    lowercase: String,
     unknown: String,
 }
 
@@ -160,7 +160,7 @@ impl Default for Stems {
         Self {
             stemmer: Stemmer::new(Algorithm::English),
             cache: HashMap::default(),
-            small: String::new(),
+            lowercase: String::new(),
             unknown: String::new(),
         }
     }
@@ -169,21 +169,21 @@ impl Default for Stems {
 impl Stems {
     /// Returns the stem of an ASCII word in lower case.
     pub(crate) fn stem(&mut self, word: &str) -> &str {
-        self.small.clear();
-        self.small.push_str(word);
-        self.small.make_ascii_lowercase();
-        if self.small.len() < 4 || self.small.bytes().any(|byte| !byte.is_ascii_alphabetic()) {
-            return &self.small;
+        self.lowercase.clear();
+        self.lowercase.push_str(word);
+        self.lowercase.make_ascii_lowercase();
+        if self.lowercase.len() < 4 || self.lowercase.bytes().any(|byte| !byte.is_ascii_alphabetic()) {
+            return &self.lowercase;
         }
-        if !self.cache.contains_key(self.small.as_str()) {
-            let stem = self.stemmer.stem(&self.small).into_owned();
+        if !self.cache.contains_key(self.lowercase.as_str()) {
+            let stem = self.stemmer.stem(&self.lowercase).into_owned();
             if self.cache.len() >= MAX_CACHED {
                 self.unknown = stem;
                 return &self.unknown;
             }
-            self.cache.insert(self.small.as_str().into(), stem.into());
+            self.cache.insert(self.lowercase.as_str().into(), stem.into());
         }
-        self.cache.get(self.small.as_str()).map_or("", |stem| stem)
+        self.cache.get(self.lowercase.as_str()).map_or("", |stem| stem)
     }
 }
 

@@ -326,12 +326,12 @@ fn remove_missing(
     root: &Path,
     report: &mut RefreshReport,
 ) {
-    let there: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    let listed_paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     // Files in a folder that could not be listed may still exist.
     let is_gone = |path: &str| {
-        let may_be_there = |real_path: PathBuf| !matches!(real_path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
-        let is_hidden = || report.is_partial && absolute(root, path).is_some_and(may_be_there);
-        !there.contains(path) && !is_hidden()
+        let may_exist = |real_path: PathBuf| !matches!(real_path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
+        let is_hidden = || report.is_partial && absolute(root, path).is_some_and(may_exist);
+        !listed_paths.contains(path) && !is_hidden()
     };
     let missing: Vec<String> = index.paths().filter(|path| is_gone(path)).map(str::to_owned).collect();
     skipped.retain(|path, _| !is_gone(path));

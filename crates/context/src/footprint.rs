@@ -82,7 +82,7 @@ impl Footprint {
     }
 
     /// Estimated tokens of tools and instructions.
-    pub fn fixed(&self) -> u64 {
+    pub fn fixed_tokens(&self) -> u64 {
         let is_fixed = |(kind, _): &&(SegmentKind, Fingerprint)| *kind == SegmentKind::Instructions;
         let instructions = self.messages.iter().take_while(is_fixed).map(|(_, print)| print.tokens);
         self.tools.tokens + instructions.sum::<u64>()

@@ -108,8 +108,8 @@ impl SentRequest {
 
     /// Combines the request with the server's count.
     fn counted(&self, usage: Usage) -> CountedRequest {
-        let (guess, fixed) = (self.footprint.tokens(), self.footprint.fixed());
-        CountedRequest { guess, fresh: self.fresh, beyond_fixed: guess.saturating_sub(fixed), usage }
+        let (guess, fixed_tokens) = (self.footprint.tokens(), self.footprint.fixed_tokens());
+        CountedRequest { guess, fresh: self.fresh, beyond_fixed: guess.saturating_sub(fixed_tokens), usage }
     }
 }
 
@@ -158,7 +158,12 @@ impl ContextMeter {
     }
 
     /// Corrects the measurements of a request that was sent without its tools.
-    pub fn sent_without_tools(&self, sent: SentRequest, calibration: &TokenCalibration, model: &str) -> SentRequest {
+    pub fn correct_for_omitted_tools(
+        &self,
+        sent: SentRequest,
+        calibration: &TokenCalibration,
+        model: &str,
+    ) -> SentRequest {
         let mut footprint = sent.footprint;
         footprint.tools = Fingerprint::default();
         SentRequest { since: sent.since, ..self.sending(footprint, calibration, model) }

@@ -96,7 +96,7 @@ fn location(start: &str) -> String {
 
 /// Returns a path as displayed by tools.
 fn tool_path(shown: &str) -> String {
-    format!("`{}`", end_of(path::requoted(shown).chars().collect()))
+    format!("`{}`", end_of(path::requote(shown).chars().collect()))
 }
 
 fn quoted(text: &str) -> String {

@@ -106,8 +106,8 @@ pub fn grouped(number: impl ToString) -> String {
     grouped
 }
 
-/// Fraction of a window that one result may use: one part in `PART_OF_WINDOW`.
-const PART_OF_WINDOW: u64 = 4;
+/// Fraction of a window that one result may use: one part in `RESULT_DIVISOR`.
+const RESULT_DIVISOR: u64 = 4;
 /// Limit for a result in the smallest window, in tokens.
 const MIN_LIMIT: u64 = 256;
 /// Size in bytes above which texts are processed on a blocking thread.
@@ -125,7 +125,7 @@ pub struct ResultLimits {
 impl ResultLimits {
     /// Limits the configured values to what fits into a window of this size.
     pub fn of(large: u64, feedback: Option<u64>, window: u64) -> Self {
-        let large = (window / PART_OF_WINDOW).max(MIN_LIMIT).min(large);
+        let large = (window / RESULT_DIVISOR).max(MIN_LIMIT).min(large);
         Self { large, feedback: feedback.map(|tokens| tokens.min(large / 2)) }
     }
 }
@@ -139,7 +139,10 @@ pub fn reason(error: &WorkspaceError) -> String {
 }
 
 /// Applies `work` to `text`, on a blocking thread if the text is long.
-pub async fn aside<T: Send + 'static>(text: String, work: impl FnOnce(&str) -> T + Send + 'static) -> (String, T) {
+pub async fn run_blocking_if_long<T: Send + 'static>(
+    text: String,
+    work: impl FnOnce(&str) -> T + Send + 'static,
+) -> (String, T) {
     if text.len() <= BLOCKING_BYTES {
         let result = work(&text);
         return (text, result);

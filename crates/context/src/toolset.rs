@@ -75,7 +75,7 @@ impl ToolSet {
     /// Shortens the descriptions. Mentioned and found tools stay as they are, because they were requested explicitly.
     pub fn brief(&self) -> Self {
         let (sorted, added) = self.specs.split_at(self.sorted);
-        let set = Self::new(sorted.iter().map(in_brief).collect());
+        let set = Self::new(sorted.iter().map(with_brief_description).collect());
         Self { others: Arc::clone(&self.others), ..set.with_specs(added.to_vec()) }
     }
 
@@ -127,7 +127,7 @@ pub fn is_brief_for(window: u64) -> bool {
 
 /// Reduces each description to its first sentence. Names, types and required arguments stay, so that the same calls are
 /// valid. Boolean arguments lose their description, because their name is clear enough.
-pub fn in_brief(tool: &ToolSpec) -> ToolSpec {
+pub fn with_brief_description(tool: &ToolSpec) -> ToolSpec {
     ToolSpec { description: first_sentence(&tool.description), parameters: shortened(&tool.parameters), ..tool.clone() }
 }
 
@@ -216,7 +216,7 @@ mod tests {
             }),
             ..tool.clone()
         };
-        assert_eq!(in_brief(&tool), expected);
+        assert_eq!(with_brief_description(&tool), expected);
     }
 
     proptest! {

@@ -196,7 +196,7 @@ fn is_near(one: u64, other: u64) -> bool {
 }
 
 /// Minimum tokens of a text under any tokenizer: no token of a common vocabulary spans two words.
-pub fn least_tokens(text: &str) -> u64 {
+pub fn min_tokens(text: &str) -> u64 {
     let (mut tokens, mut narrow, mut wide) = (0u64, 0u64, 0u64);
     let mut close = |narrow: &mut u64, wide: &mut u64| {
         tokens += narrow.div_ceil(32) + *wide / 4;
@@ -373,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn least_tokens_is_a_lower_bound() {
-        let check = |text: &str, tokens: u64| assert_eq!(least_tokens(text), tokens, "{text}");
+    fn min_tokens_is_a_lower_bound() {
+        let check = |text: &str, tokens: u64| assert_eq!(min_tokens(text), tokens, "{text}");
         check("", 0);
         check("two words", 2);
         check("read_file(\"a/b.rs\")", 5);

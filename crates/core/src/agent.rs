@@ -29,7 +29,7 @@ impl Parent {
 }
 
 /// Prefix of the tools that transfer the session to another agent.
-pub const TRANSFERS: &str = "transfer_to_";
+pub const TRANSFER_PREFIX: &str = "transfer_to_";
 
 /// Agent of a session without a parent.
 pub const MAIN: &str = "main";
@@ -77,13 +77,13 @@ pub struct AgentCard {
 
 impl AgentCard {
     /// Maximum length of a name, in characters.
-    pub const LONGEST_ID: usize = 40;
+    pub const MAX_ID_CHARACTERS: usize = 40;
 
     /// Maximum prompt length, in bytes. Prompts are sent with each request.
-    pub const LONGEST_PROMPT: usize = 32 << 10;
+    pub const MAX_PROMPT_LENGTH: usize = 32 << 10;
 
     /// Maximum description length, in characters. Descriptions are sent with each request of other agents.
-    pub const LONGEST_DESCRIPTION: usize = 500;
+    pub const MAX_DESCRIPTION_CHARACTERS: usize = 500;
 
     /// Reserved names, invalid for agents.
     pub const RESERVED: [&str; 4] = [MAIN, SUBAGENT, "human", "user"];
@@ -94,7 +94,10 @@ impl AgentCard {
     /// Returns the reason, beginning in lower case.
     pub fn check_id(id: &str) -> Result<(), &'static str> {
         let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
-        if id.is_empty() || id.len() > Self::LONGEST_ID || !id.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+        if id.is_empty()
+            || id.len() > Self::MAX_ID_CHARACTERS
+            || !id.starts_with(|letter: char| letter.is_ascii_lowercase())
+        {
             return Err("a name must begin with a lower-case letter and have at most 40 characters");
         }
         if !id.chars().all(plain) {
@@ -108,7 +111,7 @@ impl AgentCard {
 
     /// Returns the tools in the agent's list, without the transfer tools.
     pub fn named_tools(&self) -> impl Iterator<Item = &String> {
-        self.tools.iter().flatten().filter(|name| !name.starts_with(TRANSFERS))
+        self.tools.iter().flatten().filter(|name| !name.starts_with(TRANSFER_PREFIX))
     }
 
     /// Creates an enabled agent with this name and nothing else.

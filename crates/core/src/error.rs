@@ -135,7 +135,7 @@ port_error!(
 impl KnowledgeError {
     /// Marks the error as caused only by a missing or wrong password.
     #[must_use]
-    pub fn needing_password(self, needs_password: bool) -> Self {
+    pub fn with_password_needed(self, needs_password: bool) -> Self {
         Self { needs_password, ..self }
     }
 

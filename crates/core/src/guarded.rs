@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn files_run_or_obeyed_by_others_are_guarded_at_any_depth() {
+    fn files_run_or_followed_by_others_are_guarded_at_any_depth() {
         let names =
             GuardedNames::with(&["Tiltfile".to_owned(), "ops/*.hcl".to_owned(), "conf[1].yml".to_owned()]).unwrap();
         for path in [

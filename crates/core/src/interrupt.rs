@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Prefix of the result of a refused call. The reason follows.
-pub const REFUSED: &str = "refused: ";
+pub const REFUSAL_PREFIX: &str = "refused: ";
 /// Suffix of the result of a refused call: advice for the model.
 pub const AFTER_REFUSAL: &str = "Do not try the same again; ask, or go another way";
 
@@ -172,7 +172,7 @@ impl Ask {
     }
 
     /// Prefix of every question from an MCP server, before the server's name.
-    pub const OF_MCP_SERVER: &str = "The MCP server ";
+    pub const MCP_SERVER_PREFIX: &str = "The MCP server ";
 
     /// Returns true if one of the broader rules can be granted for all sessions. A prefix rule matches commands in any
     /// folder of a session, so it is limited to one session.
@@ -203,7 +203,7 @@ impl Ask {
     /// answer it. If a model begins its own question with this prefix, the only effect is that no other model can
     /// answer it.
     pub fn is_from_mcp_server(&self) -> bool {
-        matches!(self, Self::Question { question, .. } if question.starts_with(Self::OF_MCP_SERVER))
+        matches!(self, Self::Question { question, .. } if question.starts_with(Self::MCP_SERVER_PREFIX))
     }
 }
 

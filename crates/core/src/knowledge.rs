@@ -97,7 +97,7 @@ fn has_documents_within(name: &str) -> bool {
 
 /// Splits a name such as `uploads/all.zip!/report.pdf` into the archive or mail and the path inside it. The slash after
 /// `!` is optional.
-pub fn in_archive(name: &str) -> Option<(&str, &str)> {
+pub fn split_archive_path(name: &str) -> Option<(&str, &str)> {
     name.match_indices('!').find_map(|(at, _)| {
         let (archive, inner) = (&name[..at], name[at + 1..].trim_start_matches('/'));
         (has_documents_within(archive) && !inner.is_empty()).then_some((archive, inner))
@@ -302,7 +302,8 @@ mod tests {
 
     #[test]
     fn archived_document_name_splits_at_its_archive() {
-        let check = |name: &str, expected: Option<(&str, &str)>| assert_eq!(in_archive(name), expected, "{name}");
+        let check =
+            |name: &str, expected: Option<(&str, &str)>| assert_eq!(split_archive_path(name), expected, "{name}");
         check("uploads/all.zip!/a/b.pdf", Some(("uploads/all.zip", "a/b.pdf")));
         check("all.TAR.GZ!b.pdf", Some(("all.TAR.GZ", "b.pdf")));
         check("a!b/all.tgz!/c!.pdf", Some(("a!b/all.tgz", "c!.pdf")));

@@ -75,7 +75,7 @@ pub struct ModelInfo {
 }
 
 /// Name of the figure with the network route to a model's server.
-pub const ROUTE: &str = "route";
+pub const ROUTE_FIGURE: &str = "route";
 
 /// A property of a model, with its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

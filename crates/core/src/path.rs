@@ -58,7 +58,7 @@ pub fn quoted(path: &str) -> String {
 }
 
 /// Same as [`quoted`], for a path that [`shown`] has escaped.
-pub fn requoted(shown: &str) -> String {
+pub fn requote(shown: &str) -> String {
     quoted(&read(shown).unwrap_or(shown.into()))
 }
 

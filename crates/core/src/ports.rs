@@ -424,7 +424,7 @@ pub trait Store: Send + Sync {
     fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>>;
 
     /// Stores a permanent grant. An existing grant stays unchanged.
-    fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn store_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Revokes a permanent grant, if it exists.
     fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>>;
@@ -440,7 +440,7 @@ pub trait Store: Send + Sync {
     fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
     /// Records that the files of these deleted sessions have been removed.
-    fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn record_files_removed(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Returns the port for imports, or `None` if the store does not support them.
     fn imports(&self) -> Option<&dyn JournalImports> {

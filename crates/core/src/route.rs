@@ -56,7 +56,7 @@ impl Routes {
     }
 
     /// Returns a proxy whose scheme is not `http`, for callers that have their own proxy client.
-    pub fn other_than_http(&self) -> Option<Route<'_>> {
+    pub fn non_http_proxy(&self) -> Option<Route<'_>> {
         let proxies = [self.plain.as_deref(), self.tls.as_deref()];
         proxies.into_iter().flatten().find(|proxy| !proxy.starts_with("http://")).map(|proxy| Route(Some(proxy)))
     }

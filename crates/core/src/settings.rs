@@ -107,7 +107,7 @@ impl SessionMode {
     /// Returns the next mode in order during a turn. Skips `auto`, because modes take effect at once and users must not
     /// pass through `auto` to reach another mode.
     #[must_use]
-    pub fn following_live(self) -> Self {
+    pub fn next_during_turn(self) -> Self {
         match self.following() {
             Self::Auto => Self::Ask,
             next => next,

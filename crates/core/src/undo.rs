@@ -147,7 +147,7 @@ impl Fold {
 }
 
 /// Returns the inverse of a change.
-pub fn reversed(change: &FileChange) -> FileChange {
+pub fn inverse_change(change: &FileChange) -> FileChange {
     use FileChangeKind::{Created, Deleted, Modified};
     FileChange {
         path: change.path.clone(),

@@ -51,7 +51,7 @@ const USER_TAG: &str = "person_says";
 const DAEMON_PREFIXES: [&str; 3] = ["<system_reminder>", "<memory>", "<skills>"];
 
 /// Returns true if a message in the user's role contains text from the daemon and no request from the user.
-pub fn is_of_daemon(text: &str) -> bool {
+pub fn is_from_daemon(text: &str) -> bool {
     DAEMON_PREFIXES.iter().any(|begin| text.starts_with(begin))
 }
 
@@ -68,7 +68,7 @@ pub fn after_result(text: &str) -> String {
 /// Frames user text that follows a tool's result in the same message, for servers that do not accept user text anywhere
 /// else. Text from the daemon is framed as by [`after_result`].
 pub fn user_text_after_result(text: &str) -> String {
-    if is_of_daemon(text) { after_result(text) } else { format!("<{USER_TAG}>\n{text}\n</{USER_TAG}>") }
+    if is_from_daemon(text) { after_result(text) } else { format!("<{USER_TAG}>\n{text}\n</{USER_TAG}>") }
 }
 
 /// Escapes text in a tool's result that imitates text from the daemon or the user after the result.
@@ -156,7 +156,7 @@ mod tests {
             after_result("<memory>\nx\n</memory>"),
             "<system_reminder>\n<memory>\nx\n</memory>\n</system_reminder>"
         );
-        assert!(is_of_daemon("<skills>\n") && !is_of_daemon("What is <memory>?"));
+        assert!(is_from_daemon("<skills>\n") && !is_from_daemon("What is <memory>?"));
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub struct WebAnswer {
 
 /// A page found by a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WebFind {
+pub struct WebSearchHit {
     /// Title of the page.
     pub title: String,
     /// URL of the page.

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Prefix of the branches that are created for worktrees.
-pub const BRANCHES: &str = "agentd/";
+pub const BRANCH_PREFIX: &str = "agentd/";
 /// Maximum length of a worktree's name, in bytes.
 pub const MAX_WORKTREE_NAME: usize = 40;
 

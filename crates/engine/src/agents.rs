@@ -14,7 +14,7 @@ use std::{
 
 use agentd_context::ToolSet;
 use agentd_core::{
-    agent::{AgentCard, Agents, MAIN, Parent, TRANSFERS as TRANSFER},
+    agent::{AgentCard, Agents, MAIN, Parent, TRANSFER_PREFIX as TRANSFER},
     catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding},
     error::ErrorKind,
     event::EventKind,

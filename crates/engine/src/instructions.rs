@@ -181,7 +181,7 @@ fn frame_file(file: &GuideFile, space: usize) -> String {
     // The daemon may have read only a part of the file, and may show only a part of what it has read.
     let is_cut = space > 0 && (space as u64) < *bytes;
     let cut = if is_cut { format!("\n(the first {space} of {bytes} bytes)") } else { String::new() };
-    format!("<file name=\"{}\" whose=\"{author}\">\n{shown}{cut}\n</file>", path::requoted(name))
+    format!("<file name=\"{}\" whose=\"{author}\">\n{shown}{cut}\n</file>", path::requote(name))
 }
 
 fn memories(preamble: &PreambleContext<'_>) -> Option<String> {

@@ -5,7 +5,7 @@
 
 use agentd_context::{
     ToolSet,
-    text::{self, Excerpt, ResultLimits, aside, at_once, grouped, lines_at_once, offset_after, sizes},
+    text::{self, Excerpt, ResultLimits, at_once, grouped, lines_at_once, offset_after, run_blocking_if_long, sizes},
     tokens::estimate,
 };
 use agentd_core::{
@@ -172,7 +172,7 @@ pub(crate) async fn spill(
         return Ok(UserInput::whole(text, typed_bytes));
     }
     let split_long = move |text: &str| (estimate(text) > budget.whole).then(|| split_input(text, typed_bytes, budget));
-    let (text, split) = aside(text, split_long).await;
+    let (text, split) = run_blocking_if_long(text, split_long).await;
     let Some(split) = split else { return Ok(UserInput::whole(text, typed_bytes)) };
     let name = if split.typed > 0 { FILE_NAMES.0 } else { FILE_NAMES.1 };
     let content = text.as_bytes()[split.file_start..].to_vec();
@@ -182,7 +182,8 @@ pub(crate) async fn spill(
 
 /// Reason why an input cannot be accepted in full; `None` if it can be accepted.
 pub(crate) async fn refusal(text: String, budget: InputBudget, model: &str, window: u64) -> Option<String> {
-    let (_, refusal) = aside(text, move |text| (estimate(text) > budget.whole).then(|| sizes(text))).await;
+    let (_, refusal) =
+        run_blocking_if_long(text, move |text| (estimate(text) > budget.whole).then(|| sizes(text))).await;
     let (free, window) = (grouped(budget.whole), grouped(window));
     refusal.map(|sizes| {
         format!(

@@ -16,7 +16,7 @@ use agentd_core::{
     ports::Store,
     state_files::{StateFileChange, StateFiles},
     tool::{FileChange, FileChangeKind, FileKind, FileState},
-    undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, inverse_change},
 };
 use sha2::{Digest as _, Sha256};
 
@@ -136,7 +136,7 @@ impl RevertPlan {
         let current = now.as_deref().map(state);
         let content_of =
             |state: &Option<FileState>| state.as_ref().and_then(|state| contents.get(&state.hash)).map(String::as_str);
-        let reverse = reversed(change);
+        let reverse = inverse_change(change);
         let (outcome, reason) = if !change.is_recorded() {
             let reason = "its earlier content was not recorded, or something else changed it in between".to_owned();
             (Failed, Some(reason))

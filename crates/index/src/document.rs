@@ -240,9 +240,9 @@ impl DocumentPlace {
     }
 
     /// Formats the location as a suffix of the document's name: `report.pdf p. 12`, `notes.md:120-134`.
-    pub fn behind(&self, name: &str) -> String {
+    pub fn citation(&self, name: &str) -> String {
         match self {
-            Self::Inner { path, place } => place.behind(&format!("{name}!/{path}")),
+            Self::Inner { path, place } => place.citation(&format!("{name}!/{path}")),
             Self::Lines { .. } => format!("{name}{self}"),
             Self::Whole => name.to_owned(),
             _ => format!("{name} {self}"),
@@ -278,7 +278,7 @@ impl fmt::Display for DocumentPlace {
             Self::Whole => Ok(()),
             Self::Lines { first, last } if first == last => write!(f, ":{first}"),
             Self::Lines { first, last } => write!(f, ":{first}-{last}"),
-            Self::Inner { .. } => f.write_str(&self.behind("")),
+            Self::Inner { .. } => f.write_str(&self.citation("")),
             Self::Sheet { name, range, .. } => {
                 let range = range.map(|range| range.to_string()).unwrap_or_default();
                 let edge = if name.is_empty() || range.is_empty() { "" } else { "!" };

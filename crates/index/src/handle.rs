@@ -111,11 +111,11 @@ impl IndexHandle {
     /// # Errors
     /// If the index was deleted and a new one cannot be created.
     pub async fn claim(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Result<Option<Claim>, IndexError> {
-        let alone = self.lock_of(id).lock_owned().await;
+        let document_lock = self.lock_of(id).lock_owned().await;
         if self.has_all(std::iter::once(id), recognition) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Claim::new(self.queue.clone(), *id, alone)))
+        Ok(Some(Claim::new(self.queue.clone(), *id, document_lock)))
     }
 
     /// Removes a document. Returns true if it was indexed.

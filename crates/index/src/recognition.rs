@@ -76,7 +76,7 @@ impl RecognitionStamp {
 }
 
 /// Identifier of this daemon run.
-static RUN: LazyLock<u64> = LazyLock::new(|| {
+static DAEMON_RUN: LazyLock<u64> = LazyLock::new(|| {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 });
@@ -123,7 +123,7 @@ impl Recognition {
             Ok((found.len(), since.as_nanos()))
         };
         let models: io::Result<Vec<_>> = RECOGNITION_MODELS.into_iter().map(of).collect();
-        let stamp = |models| RecognitionStamp { pages: budget.pages, models, late_in: Some(*RUN) };
+        let stamp = |models| RecognitionStamp { pages: budget.pages, models, late_in: Some(*DAEMON_RUN) };
         models.map(stamp).unwrap_or_default()
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Gguf {
 
 /// Dimensions of a Llama model.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Sizes {
+pub(crate) struct Dimensions {
     pub(crate) layers: usize,
     /// Width of the residual stream.
     pub(crate) embedding: usize,
@@ -77,7 +77,7 @@ impl Gguf {
     }
 
     /// Reads the dimensions, each within bounds that no real model exceeds.
-    pub(crate) fn sizes(&self) -> Result<Sizes, LoadError> {
+    pub(crate) fn sizes(&self) -> Result<Dimensions, LoadError> {
         let embedding = self.number("llama.embedding_length", 1..=65_536)?;
         let heads = self.number("llama.attention.head_count", 1..=1024)?;
         let kv_heads = self.number_or("llama.attention.head_count_kv", 1..=1024, heads)?;
@@ -93,7 +93,7 @@ impl Gguf {
         if self.content.metadata.contains_key("llama.expert_count") {
             return Err(self.unsupported("it is a mixture of experts"));
         }
-        Ok(Sizes {
+        Ok(Dimensions {
             layers: self.number("llama.block_count", 1..=512)?,
             embedding,
             feed_forward: self.number("llama.feed_forward_length", 1..=1_048_576)?,

@@ -91,13 +91,13 @@ impl Inference {
         Ok((self.llama.logits(&last)?.squeeze(0)?.to_vec1()?, reused))
     }
 
-    /// Generates an answer greedily and passes each piece of text to `say`, which returns false if the reader is gone.
+    /// Generates an answer greedily and passes each piece of text to `emit`, which returns false if the reader is gone.
     pub(crate) fn answer(
         &mut self,
         prompt: &[u32],
         max_tokens: usize,
         stop: Stop<'_>,
-        mut say: impl FnMut(String) -> bool,
+        mut emit: impl FnMut(String) -> bool,
     ) -> Result<(Finish, Usage), RunError> {
         let (mut logits, reused) = self.evaluate(prompt, stop)?;
         let mut finish = Finish::Length;
@@ -121,13 +121,13 @@ impl Inference {
                 break;
             }
             let text = joiner.push(self.vocabulary.bytes(token));
-            if stop() || (!text.is_empty() && !say(text)) {
+            if stop() || (!text.is_empty() && !emit(text)) {
                 return Err(RunError::Cancelled);
             }
             (logits, _) = self.evaluate(&tokens, stop)?;
         }
         if let Some(rest) = joiner.finish() {
-            say(rest.to_owned());
+            emit(rest.to_owned());
         }
         let usage = Usage {
             prompt_tokens: prompt.len() as u64,

@@ -11,11 +11,11 @@ use candle_nn::{
 
 use crate::{
     error::LoadError,
-    gguf::{Gguf, Sizes},
+    gguf::{Dimensions, Gguf},
 };
 
 pub(crate) struct Llama {
-    sizes: Sizes,
+    sizes: Dimensions,
     embedding: QMatMul,
     layers: Vec<Layer>,
     norm: Tensor,
@@ -58,7 +58,7 @@ impl Llama {
         Ok(Self { sizes, embedding, layers, norm, output, rotation })
     }
 
-    pub(crate) fn sizes(&self) -> &Sizes {
+    pub(crate) fn sizes(&self) -> &Dimensions {
         &self.sizes
     }
 
@@ -68,7 +68,7 @@ impl Llama {
 
     /// Evaluates tokens that follow the cached tokens, and appends them to the cache. Returns one row per token without
     /// the output matrix, which is only needed for a few rows. The caller must keep the total within
-    /// [`Sizes::context`].
+    /// [`Dimensions::context`].
     pub(crate) fn forward(&self, tokens: &[u32], cache: &mut [LayerCache]) -> Result<Tensor> {
         let (start, count) = (cache.first().map_or(0, |layer| layer.length), tokens.len());
         let rotation = (self.rotation.0.narrow(0, start, count)?, self.rotation.1.narrow(0, start, count)?);
@@ -87,7 +87,7 @@ impl Llama {
 }
 
 impl Layer {
-    fn load(gguf: &mut Gguf, sizes: &Sizes, index: usize) -> std::result::Result<Self, LoadError> {
+    fn load(gguf: &mut Gguf, sizes: &Dimensions, index: usize) -> std::result::Result<Self, LoadError> {
         let (width, inner) = (sizes.embedding, sizes.feed_forward);
         let (queries, keys) = (sizes.heads * sizes.head, sizes.kv_heads * sizes.head);
         let name = |part: &str| format!("blk.{index}.{part}.weight");
@@ -106,7 +106,7 @@ impl Layer {
 
     fn forward(
         &self,
-        sizes: &Sizes,
+        sizes: &Dimensions,
         stream: Tensor,
         rotation: &(Tensor, Tensor),
         mask: Option<&Tensor>,
@@ -121,7 +121,7 @@ impl Layer {
 
     fn attend(
         &self,
-        sizes: &Sizes,
+        sizes: &Dimensions,
         normed: &Tensor,
         rotation: &(Tensor, Tensor),
         mask: Option<&Tensor>,
@@ -164,7 +164,7 @@ fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
 
 /// Returns the cosine and sine for each position and frequency. `scaling` stretches single frequencies, as in newer
 /// Llamas.
-fn rotation(sizes: &Sizes, scaling: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+fn rotation(sizes: &Dimensions, scaling: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
     let half = sizes.head / 2;
     #[expect(clippy::cast_precision_loss, reason = "head widths and positions are far below 2^24")]
     let frequencies: Vec<f32> =

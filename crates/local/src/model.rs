@@ -26,7 +26,7 @@ use crate::{
     config::{Counters, EmbeddedConfig, EmbeddedStatus, Neighbours},
     error::LoadError,
     harness::{self, Facts, Plan},
-    worker::{self, Job, QUEUE, WriteRequest},
+    worker::{self, Job, QUEUE_CAPACITY, WriteRequest},
 };
 
 /// Maximum number of answer pieces that wait for the reader. The model pauses when the queue is full.
@@ -66,7 +66,7 @@ impl EmbeddedModel {
         let counters = Arc::new(Counters::default());
         let path = config.path.clone();
         let jobs = worker::start(config, Arc::clone(&counters)).map_err(Arc::new);
-        let slots = Arc::new(Semaphore::new(QUEUE));
+        let slots = Arc::new(Semaphore::new(QUEUE_CAPACITY));
         Arc::new(Self { info, path, facts, neighbours, counters, jobs, slots })
     }
 

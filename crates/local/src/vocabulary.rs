@@ -147,7 +147,7 @@ fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts,
         .collect::<Option<Vec<_>>>()
         .ok_or_else(|| gguf.damaged("a merge is not a pair"))?;
     let model = BPE::builder()
-        .vocab_and_merges(numbered(names), merges)
+        .vocab_and_merges(ids_by_name(names), merges)
         .build()
         .map_err(|error| gguf.damaged(format!("its merges do not match its tokens: {error}")))?;
     let mut tokenizer = Tokenizer::new(model);
@@ -194,7 +194,7 @@ fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Pa
     }
     merges.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2))));
     let merges = merges.into_iter().map(|(_, left, right)| (names[left].to_owned(), names[right].to_owned())).collect();
-    let mut builder = BPE::builder().vocab_and_merges(numbered(names), merges).byte_fallback(true).fuse_unk(true);
+    let mut builder = BPE::builder().vocab_and_merges(ids_by_name(names), merges).byte_fallback(true).fuse_unk(true);
     if let Some(unknown) = gguf.token("tokenizer.ggml.unknown_token_id", names.len())? {
         builder = builder.unk_token(names[unknown as usize].to_owned());
     }
@@ -207,7 +207,7 @@ fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Pa
     Ok((tokenizer, bytes))
 }
 
-fn numbered(names: &[&str]) -> tokenizers::models::bpe::Vocab {
+fn ids_by_name(names: &[&str]) -> tokenizers::models::bpe::Vocab {
     (0u32..).zip(names).map(|(id, name)| ((*name).to_owned(), id)).collect()
 }
 

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Capacity of the worker's queue. Further requests wait in their own streams.
-pub(crate) const QUEUE: usize = 8;
+pub(crate) const QUEUE_CAPACITY: usize = 8;
 
 pub(crate) type Reply = mpsc::Sender<Result<ModelChunk, ModelError>>;
 
@@ -48,7 +48,7 @@ pub(crate) struct Job {
 
 /// Starts the thread, which ends when the sender is dropped.
 pub(crate) fn start(config: EmbeddedConfig, counters: Arc<Counters>) -> std::io::Result<SyncSender<Job>> {
-    let (sender, jobs) = sync_channel(QUEUE);
+    let (sender, jobs) = sync_channel(QUEUE_CAPACITY);
     thread::Builder::new()
         .name("agentd-model".to_owned())
         .spawn(move || Worker { config, counters, loaded: None }.work(&jobs))?;
@@ -122,8 +122,8 @@ fn write(inference: &mut Inference, write_request: &WriteRequest, limit: usize, 
     let prompt = inference.chat_prompt(&write_request.text)?;
     let max_tokens = write_request.max_tokens.unwrap_or(limit).min(limit);
     send(ModelChunk::Text(format!("*{}*\n\n", write_request.mark)))?;
-    let (stop, say) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
-    let (finish, usage) = inference.answer(&prompt, max_tokens, &stop, say)?;
+    let (stop, emit) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
+    let (finish, usage) = inference.answer(&prompt, max_tokens, &stop, emit)?;
     // A text that loops, or that reaches the model's limit, ends as if complete, since it was never reliable.
     let is_cut = finish == Finish::Runaway || finish == Finish::Length && max_tokens == limit;
     if is_cut {

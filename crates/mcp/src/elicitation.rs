@@ -127,7 +127,7 @@ pub(crate) async fn ask_user(server: &str, call: &Call, log: &Log, message: &str
     };
     // The number makes a repeated question distinct.
     let suffix = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
-    let question = format!("{}{server} asks{suffix}: {message}", Ask::OF_MCP_SERVER);
+    let question = format!("{}{server} asks{suffix}: {message}", Ask::MCP_SERVER_PREFIX);
     let waiting = call.suspend_limits();
     let (context, choices) = (Some(context), Vec::new());
     let asked = Ask::Question { secret: false, question, context, default: None, required: true, choices };

@@ -154,11 +154,11 @@ fn bounding_box(hull: &[Point], angle: f32) -> SlantedBox {
     let (to, off) = (f32::midpoint(along.0, along.1), f32::midpoint(across.0, across.1));
     let centre = (to * cos - off * sin + 0.5, to * sin + off * cos + 0.5);
     let found = SlantedBox { centre, length: along.1 - along.0 + 1.0, height: across.1 - across.0 + 1.0, angle };
-    level(found)
+    normalise_angle(found)
 }
 
 /// Returns the same rectangle with its angle within ±45 degrees.
-fn level(of: SlantedBox) -> SlantedBox {
+fn normalise_angle(of: SlantedBox) -> SlantedBox {
     use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
     // A rectangle is symmetric under a half turn.
     let angle = (of.angle + FRAC_PI_2).rem_euclid(PI) - FRAC_PI_2;
@@ -226,9 +226,10 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
     }
     let input = NdTensor::from_data([1, 3, height, width], numbers);
     let answer = recogniser.detection.run_one(input.view().into(), Some(options))?;
-    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("expected a 4-dimensional f32 tensor"))?;
+    let map: NdTensor<f32, 4> =
+        answer.try_into().map_err(|_| OcrError::UnexpectedOutput("expected a 4-dimensional f32 tensor"))?;
     if map.shape() != [1, 1, height, width] {
-        return Err(OcrError::Form("expected one probability per input pixel"));
+        return Err(OcrError::UnexpectedOutput("expected one probability per input pixel"));
     }
     let scale = (picture.width() as f32 / full.width() as f32, picture.height() as f32 / full.height() as f32);
     Ok(find_boxes(&map.to_vec(), width, corner, scale))

@@ -54,10 +54,10 @@ pub enum OcrError {
     Run(#[from] RunError),
     /// A network returned an output with an unexpected shape.
     #[error("unexpected output of a network: {0}")]
-    Form(&'static str),
+    UnexpectedOutput(&'static str),
     /// The deadline has passed.
     #[error("timed out")]
-    Late,
+    TimedOut,
 }
 
 /// Recognises text in images.
@@ -68,7 +68,7 @@ pub struct Recogniser {
     /// Pool of all threads, for one large image.
     wide: Arc<ThreadPool>,
     /// Pools of one thread each, for lines in parallel.
-    narrow: Vec<Arc<ThreadPool>>,
+    line_pools: Vec<Arc<ThreadPool>>,
 }
 
 impl Recogniser {
@@ -81,13 +81,13 @@ impl Recogniser {
             let mut options = ModelOptions::with_all_ops();
             options.prepack_weights(true).load(bytes).map_err(|source| OcrError::Load { task, source })
         };
-        let narrow = (0..threads.get()).map(|_| Arc::new(ThreadPool::with_num_threads(1))).collect();
+        let line_pools = (0..threads.get()).map(|_| Arc::new(ThreadPool::with_num_threads(1))).collect();
         Ok(Self {
             detection: load(files.detection, "finds lines")?,
             recognition: load(files.recognition, "reads lines")?,
             alphabet: Alphabet::of(&files.letters),
             wide: Arc::new(ThreadPool::with_num_threads(threads.get())),
-            narrow,
+            line_pools,
         })
     }
 

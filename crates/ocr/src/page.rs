@@ -75,20 +75,20 @@ struct ReadBox {
 
 impl ReadBox {
     fn confidence(&self) -> f32 {
-        let scores: Vec<f32> = self.ink().map(|sign| sign.score).collect();
+        let scores: Vec<f32> = self.visible_signs().map(|sign| sign.score).collect();
         scores.iter().sum::<f32>() / scores.len().max(1) as f32
     }
 
-    fn ink(&self) -> impl Iterator<Item = &Sign> {
+    fn visible_signs(&self) -> impl Iterator<Item = &Sign> {
         self.signs.iter().filter(|sign| !sign.letter.is_whitespace())
     }
 
     /// Returns true if the box likely contains the recognised text.
     fn is_likely(&self) -> bool {
-        let count = self.ink().count();
-        let says_something = self.ink().any(|sign| sign.letter.is_alphanumeric());
+        let count = self.visible_signs().count();
+        let has_alphanumeric = self.visible_signs().any(|sign| sign.letter.is_alphanumeric());
         let fits = (count as f32) < MAX_DENSITY * (self.text_box.length / self.text_box.height.max(1.0)).max(1.0);
-        says_something
+        has_alphanumeric
             && fits
             && self.confidence() >= if count < SHORT_LINE { MIN_SHORT_CONFIDENCE } else { MIN_CONFIDENCE }
     }
@@ -97,7 +97,7 @@ impl ReadBox {
 pub(crate) fn text(recogniser: &Recogniser, picture: &Picture, deadline: Instant) -> Result<PageText, OcrError> {
     let mut upright = Cow::Borrowed(picture);
     let mut found = detection::boxes(recogniser, picture)?;
-    if lies_on_its_side(&found.boxes) {
+    if is_mostly_vertical(&found.boxes) {
         upright = Cow::Owned(picture.rotated());
         found = detection::boxes(recogniser, &upright)?;
     }
@@ -137,7 +137,7 @@ fn count_likely(read: &[ReadBox]) -> usize {
 }
 
 /// Returns true if most of the text is vertical.
-fn lies_on_its_side(boxes: &[TextBox]) -> bool {
+fn is_mostly_vertical(boxes: &[TextBox]) -> bool {
     let long = |is_tall: bool| {
         let sides = boxes.iter().map(|found| (found.text_box.length, found.text_box.height));
         let sides = sides.map(|(length, height)| if is_tall { (height, length) } else { (length, height) });

@@ -47,15 +47,15 @@ pub(crate) fn read(
         let mut lines = Vec::new();
         while let Some((number, text_box)) = longest.get(next.fetch_add(1, Ordering::Relaxed)) {
             if Instant::now() > deadline {
-                return Err(OcrError::Late);
+                return Err(OcrError::TimedOut);
             }
             lines.push((*number, line(recogniser, picture, text_box, pool)?));
         }
         Ok(lines)
     };
     let done: Vec<Result<Vec<_>, OcrError>> = thread::scope(|scope| {
-        let started: Vec<_> = recogniser.narrow.iter().map(|pool| scope.spawn(|| work(pool))).collect();
-        let failed = || Err(OcrError::Form("a thread panicked"));
+        let started: Vec<_> = recogniser.line_pools.iter().map(|pool| scope.spawn(|| work(pool))).collect();
+        let failed = || Err(OcrError::UnexpectedOutput("a thread panicked"));
         started.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
     });
     let mut lines: Vec<(usize, Vec<Sign>)> = Vec::with_capacity(text_boxes.len());
@@ -75,10 +75,12 @@ fn line(
     let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
     let answer = recogniser.recognition.run_one(cut_out(picture, text_box).view().into(), Some(options))?;
     let answer: NdTensor<f32, 3> =
-        answer.try_into().map_err(|_| OcrError::Form("expected a 3-dimensional f32 tensor"))?;
-    let [1, steps, classes] = answer.shape() else { return Err(OcrError::Form("expected a batch of one line")) };
+        answer.try_into().map_err(|_| OcrError::UnexpectedOutput("expected a 3-dimensional f32 tensor"))?;
+    let [1, steps, classes] = answer.shape() else {
+        return Err(OcrError::UnexpectedOutput("expected a batch of one line"));
+    };
     if classes != recogniser.alphabet.classes() {
-        return Err(OcrError::Form("the number of classes does not match the character set"));
+        return Err(OcrError::UnexpectedOutput("the number of classes does not match the character set"));
     }
     Ok(decode(&answer.to_vec(), steps, classes, &recogniser.alphabet))
 }
@@ -122,7 +124,7 @@ fn decode(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> 
     let mut signs: Vec<Sign> = Vec::new();
     let mut last = 0;
     for (step, probabilities) in answer.chunks_exact(classes.max(1)).enumerate() {
-        let Some((class, score)) = best(probabilities) else { continue };
+        let Some((class, score)) = most_likely_class(probabilities) else { continue };
         let middle = (step as f32 + 0.5) / steps as f32;
         match (alphabet.letter(class), signs.last_mut()) {
             (Some(_), Some(sign)) if class == last => {
@@ -140,7 +142,7 @@ fn decode(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> 
 
 /// Returns the most likely class and its probability. Thousands of classes are compared in lanes, so that the loop
 /// vectorises.
-fn best(probabilities: &[f32]) -> Option<(usize, f32)> {
+fn most_likely_class(probabilities: &[f32]) -> Option<(usize, f32)> {
     const LANES: usize = 16;
     let mut lanes = [f32::NEG_INFINITY; LANES];
     for chunk in probabilities.chunks(LANES) {

@@ -117,7 +117,7 @@ pub(crate) enum Report {
     /// The command did not run.
     Failed(String),
     /// The confinement is set up. Only sent if there is no command to run.
-    Ready(InForce),
+    Ready(ActiveConfinement),
     /// The command is about to start and may have effects from now on.
     Begun,
     /// The command and everything that it started have ended.
@@ -133,7 +133,7 @@ pub(crate) enum Report {
 
 /// Confinement that the kernel supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct InForce {
+pub(crate) struct ActiveConfinement {
     /// Version of the Landlock ABI, 0 without Landlock.
     pub(crate) landlock: u8,
     /// True if system calls are filtered.
@@ -146,7 +146,7 @@ pub(crate) struct InForce {
     pub(crate) counted: bool,
 }
 
-impl InForce {
+impl ActiveConfinement {
     /// The first requirement of `enforce` that is not met.
     pub(crate) fn gap(&self) -> Option<&'static str> {
         match self {
@@ -237,7 +237,7 @@ mod tests {
     fn enforce_mode_needs_landlock_and_seccomp() {
         #[track_caller]
         fn check(landlock: u8, seccomp: bool, namespaces: bool, is_complete: bool) {
-            let in_force = InForce { landlock, seccomp, namespaces, own_proc: false, counted: true };
+            let in_force = ActiveConfinement { landlock, seccomp, namespaces, own_proc: false, counted: true };
             assert_eq!(in_force.gap().is_none(), is_complete);
         }
         check(7, true, true, true);

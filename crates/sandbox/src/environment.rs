@@ -42,7 +42,7 @@ pub(super) const MARK: &str = "AGENTD_COMMAND";
 
 /// Builds the environment of a command in this workspace, whose folders have these names. The client's variables
 /// override `base` and the defaults; if the client sent none, the `configured` variables do.
-pub fn clean(
+pub fn build(
     workspace: &Workspace,
     names: &[Name],
     base: &BTreeMap<String, String>,
@@ -104,7 +104,7 @@ pub fn clean(
 }
 
 /// Prepends these folders to the search path.
-pub fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders: &[&Path]) {
+pub fn prepend_to_path(environment: &mut BTreeMap<OsString, OsString>, folders: &[&Path]) {
     let mut path = OsString::new();
     for folder in folders {
         path.push(folder);
@@ -115,7 +115,7 @@ pub fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders: &[&Pa
 }
 
 /// Appends the folder to the search path, unless it is already included.
-pub fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
+pub fn append_to_path(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
     let path = environment.entry("PATH".into()).or_insert_with(|| PATH.into());
     if !std::env::split_paths(path).any(|known| known == folder) {
         path.push(":");
@@ -165,7 +165,7 @@ mod tests {
         let base = of(&[("RUST_LOG", "trace"), ("CARGO_HOME", "/cargo")]);
         let check = |sent: &[(&str, &str)], expected: [Option<&str>; 3]| {
             let client = ClientEnvironment::unchecked(of(sent));
-            let clean = clean(&at(None, None), &[], &base, &configured, &client);
+            let clean = build(&at(None, None), &[], &base, &configured, &client);
             let get = |name: &str| clean.get(OsStr::new(name)).and_then(|value| value.to_str());
             assert_eq!(["PATH", "RUST_LOG", "CARGO_HOME"].map(get), expected);
             assert_eq!(["HOME", "LD_PRELOAD", "A=B", "PROJECT"].map(get), [Some("/w/temp"), None, None, None]);
@@ -181,7 +181,7 @@ mod tests {
         let value_of = |sent: &[(&str, &str)], name: &str| {
             let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let environment =
-                clean(&workspace, &[], &BTreeMap::new(), &BTreeMap::new(), &ClientEnvironment::unchecked(sent));
+                build(&workspace, &[], &BTreeMap::new(), &BTreeMap::new(), &ClientEnvironment::unchecked(sent));
             environment.get(OsStr::new(name)).map(|value| value.to_string_lossy().into_owned())
         };
         for (locale, is_accepted) in [

@@ -15,7 +15,7 @@ use agentd_core::ports::Workspace;
 
 use crate::{
     config::SandboxConfig,
-    environment::find_last,
+    environment::append_to_path,
     places::{SYSTEM, exact, linked},
 };
 
@@ -66,7 +66,7 @@ pub(super) fn find(
         }
         found.read.extend(parts);
         for programs in programs {
-            find_last(environment, &folder.join(programs));
+            append_to_path(environment, &folder.join(programs));
         }
         if programs.is_empty() {
             environment.insert(variable.into(), folder.into());

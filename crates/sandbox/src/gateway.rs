@@ -33,7 +33,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// User name that goes with the random password.
 const USER: &str = "agentd";
 /// Headers that are not passed on: hop-by-hop headers, and the host, which is written from the URL.
-const DROPPED: [&str; 9] = [
+const DROPPED_HEADERS: [&str; 9] = [
     "connection",
     "content-length",
     "host",
@@ -56,7 +56,7 @@ pub struct Gateway {
     refused: Mutex<Option<Target>>,
     failed: Mutex<Option<String>>,
     /// Cancelled when a request is refused because of its host.
-    pub strayed: CancellationToken,
+    pub host_refused: CancellationToken,
 }
 
 /// A parsed request with its destination.
@@ -79,8 +79,8 @@ impl Gateway {
     /// Creates a proxy to these hosts. The proxy is not listening yet.
     pub fn new(hosts: BTreeSet<Target>, upstream: Routes) -> Self {
         let password = uuid::Uuid::new_v4().simple().to_string();
-        let (refused, failed, strayed) = Default::default();
-        Self { hosts, upstream, password, refused, failed, strayed }
+        let (refused, failed, host_refused) = Default::default();
+        Self { hosts, upstream, password, refused, failed, host_refused }
     }
 
     /// The proxy's URL, with credentials, for the program.
@@ -110,7 +110,7 @@ impl Gateway {
                         let Ok((client, _)) = accepted else { return };
                         let gateway = Arc::clone(&gateway);
                         open.spawn(async move {
-                            if let Err(error) = gateway.pass(client).await {
+                            if let Err(error) = gateway.handle_connection(client).await {
                                 tracing::debug!("an installer's connection failed: {error}");
                             }
                         });
@@ -120,7 +120,7 @@ impl Gateway {
         }))
     }
 
-    async fn pass(&self, client: TcpStream) -> io::Result<()> {
+    async fn handle_connection(&self, client: TcpStream) -> io::Result<()> {
         let mut client = BufReader::new(client);
         let head = head_of(&mut client).await?;
         match self.request(&head) {
@@ -147,26 +147,27 @@ impl Gateway {
             let target =
                 target.rsplit_once(':').and_then(|(host, port)| Some((normalized_host(host), port.parse().ok()?)));
             let target = target.ok_or(Refusal("400 Bad Request"))?;
-            return self.allowed(target).map(Request::Tunnel);
+            return self.check_target(target).map(Request::Tunnel);
         }
         if !matches!(method, "GET" | "HEAD") {
             return Err(Refusal("405 Method Not Allowed"));
         }
         let url = Url::parse(target).ok().filter(|url| url.scheme() == "http" && url.username().is_empty());
         let url = url.ok_or(Refusal("400 Bad Request"))?;
-        self.allowed(target_of(&url).ok_or(Refusal("400 Bad Request"))?)?;
-        let passed =
-            headers.iter().filter(|(name, _)| !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped)));
+        self.check_target(target_of(&url).ok_or(Refusal("400 Bad Request"))?)?;
+        let passed = headers
+            .iter()
+            .filter(|(name, _)| !DROPPED_HEADERS.iter().any(|dropped| name.eq_ignore_ascii_case(dropped)));
         let passed = passed.map(|(name, value)| format!("{name}:{value}\r\n")).collect();
         Ok(Request::Plain(url, method.to_owned(), passed))
     }
 
-    fn allowed(&self, target: Target) -> Result<Target, Refusal> {
+    fn check_target(&self, target: Target) -> Result<Target, Refusal> {
         if self.hosts.contains(&target) {
             return Ok(target);
         }
         lock(&self.refused).get_or_insert(target);
-        self.strayed.cancel();
+        self.host_refused.cancel();
         Err(Refusal("403 Forbidden"))
     }
 
@@ -183,11 +184,11 @@ impl Gateway {
 
     async fn tunnel(&self, mut client: BufReader<TcpStream>, target: Target) -> io::Result<()> {
         let server = async {
-            let Some(proxy) = self.proxy(&format!("https://{}", written(&target))) else {
+            let Some(proxy) = self.proxy(&format!("https://{}", format_target(&target))) else {
                 return Ok(BufReader::new(connect(&target).await?));
             };
             let mut server = BufReader::new(connect(&target_of(&proxy).ok_or(io::ErrorKind::InvalidInput)?).await?);
-            let authority = written(&target);
+            let authority = format_target(&target);
             let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{}\r\n", authorization(&proxy));
             server.write_all(request.as_bytes()).await?;
             let head = head_of(&mut server).await?;
@@ -198,7 +199,7 @@ impl Gateway {
             }
         };
         let Ok::<_, io::Error>(mut server) = server.await else {
-            return self.fail(&mut client, &format!("https://{}", written(&target))).await;
+            return self.fail(&mut client, &format!("https://{}", format_target(&target))).await;
         };
         client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
         tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
@@ -233,7 +234,7 @@ pub fn target_of(url: &Url) -> Option<Target> {
 }
 
 /// The target as written in URLs.
-pub fn written((host, port): &Target) -> String {
+pub fn format_target((host, port): &Target) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
@@ -336,13 +337,13 @@ mod tests {
             let gateway = gateway();
             let head = format!("{line}\r\nProxy-Authorization: {}\r\nHost: x\r\n\r\n", basic(USER, &gateway.password));
             let result = match gateway.request(&head) {
-                Ok(Request::Tunnel(target)) => Ok(written(&target)),
+                Ok(Request::Tunnel(target)) => Ok(format_target(&target)),
                 Ok(Request::Plain(url, ..)) => Ok(url.to_string()),
                 Err(Refusal(status)) => Err(status[..3].to_owned()),
             };
             assert_eq!(result.as_deref().map_err(String::as_str), expected, "{line}");
             assert_eq!(gateway.refused().is_some(), expected == Err("403"), "{line}");
-            assert_eq!(gateway.strayed.is_cancelled(), expected == Err("403"), "{line}");
+            assert_eq!(gateway.host_refused.is_cancelled(), expected == Err("403"), "{line}");
         }
         check("CONNECT index.example:443 HTTP/1.1", Ok("index.example:443"));
         check("CONNECT INDEX.example:443 HTTP/1.1", Ok("index.example:443"));

@@ -33,7 +33,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    config::{END_REQUEST, InForce, Name, Policy, Report, SandboxConfig, SandboxLimits, SandboxMode, Tree},
+    config::{ActiveConfinement, END_REQUEST, Name, Policy, Report, SandboxConfig, SandboxLimits, SandboxMode, Tree},
     extra_reads,
     gateway::{self, Gateway},
     places::{PROJECT, access_paths, exact, names},
@@ -76,7 +76,7 @@ pub(crate) struct Isolation {
 /// Features found by the first helpers.
 #[derive(Debug, Clone)]
 struct HostFeatures {
-    force: Result<InForce, String>,
+    force: Result<ActiveConfinement, String>,
     /// Reason why namespaces are not available.
     no_namespaces: Option<String>,
     /// True if the session's folders can be mounted under their names.
@@ -90,7 +90,7 @@ impl Sandbox {
     }
 
     /// Creates a sandbox whose only way out is this proxy, on a fixed port. Nothing runs in it without namespaces.
-    pub fn behind(config: SandboxConfig, gateway: Arc<Gateway>) -> Self {
+    pub fn with_gateway(config: SandboxConfig, gateway: Arc<Gateway>) -> Self {
         Self { gateway: Some(gateway), ..Self::new(SandboxConfig { network: true, ..config }) }
     }
 
@@ -126,15 +126,15 @@ impl Sandbox {
         let (runs, force, weaknesses) = match features.map(|features| (&features.force, &features.no_namespaces)) {
             None => {
                 let reason = "the sandbox is off: commands have all your permissions";
-                (true, InForce::default(), vec![reason.to_owned()])
+                (true, ActiveConfinement::default(), vec![reason.to_owned()])
             }
-            Some((Err(reason), _)) => (false, InForce::default(), vec![reason.clone()]),
+            Some((Err(reason), _)) => (false, ActiveConfinement::default(), vec![reason.clone()]),
             Some((Ok(force), no_namespaces)) => {
                 let runs = mode != SandboxMode::Enforce || force.gap().is_none();
                 (runs, *force, weaknesses(*force, no_namespaces.as_deref()))
             }
         };
-        let InForce { landlock, seccomp, namespaces, .. } = force;
+        let ActiveConfinement { landlock, seccomp, namespaces, .. } = force;
         let network = self.allows_network() || mode == SandboxMode::Off;
         let (mode, landlock) = (mode.to_string(), u32::from(landlock));
         SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
@@ -142,7 +142,7 @@ impl Sandbox {
 
     /// Returns true if a read-only command is guaranteed to change nothing: either its access to files and the network
     /// can be restricted, or it does not run.
-    pub async fn holds(&self) -> bool {
+    pub async fn guarantees_read_only(&self) -> bool {
         match self.config.mode {
             SandboxMode::Enforce => true,
             SandboxMode::BestEffort => self.features().await.force.as_ref().is_ok_and(|force| force.gap().is_none()),
@@ -151,8 +151,8 @@ impl Sandbox {
     }
 
     /// Returns true if a command cannot change anything outside the session's folders or reach another process.
-    pub async fn contains(&self) -> bool {
-        let is_whole = |force: &InForce| force.gap().is_none() && force.namespaces;
+    pub async fn contains_commands(&self) -> bool {
+        let is_whole = |force: &ActiveConfinement| force.gap().is_none() && force.namespaces;
         self.config.mode != SandboxMode::Off && self.features().await.force.as_ref().is_ok_and(is_whole)
     }
 
@@ -188,7 +188,7 @@ impl Sandbox {
         names(workspace, &access_paths(workspace, &config.read, &config.write, &config.hidden))
     }
 
-    async fn probe_with(&self, namespaces: bool, gives_names: bool) -> Result<InForce, String> {
+    async fn probe_with(&self, namespaces: bool, gives_names: bool) -> Result<ActiveConfinement, String> {
         let policy = Policy {
             read: vec![PROBE_FOLDER.into()],
             trees: vec![Tree { path: PROBE_FOLDER.into(), writable: false }],
@@ -230,7 +230,7 @@ impl Sandbox {
         let is_writable = !read_only && workspace.project.as_ref().is_some_and(|project| project.writable);
         if let Some(worktree) = workspace.worktree.as_ref().filter(|_| is_writable) {
             // Git removes these folders together with their last branch. Without them, only commits fail.
-            let _ = crate::repository::own_folders(&worktree.common);
+            let _ = crate::repository::create_branch_folders(&worktree.common);
         }
         let mut environment = environment.clone();
         let extra_reads = extra_reads::find(&mut environment, workspace, config);
@@ -348,7 +348,7 @@ impl KillGuard {
     }
 }
 
-fn weaknesses(force: InForce, no_namespaces: Option<&str>) -> Vec<String> {
+fn weaknesses(force: ActiveConfinement, no_namespaces: Option<&str>) -> Vec<String> {
     let mut weaknesses: Vec<String> = force.gap().map(str::to_owned).into_iter().collect();
     if let Some(reason) = no_namespaces {
         weaknesses.push(format!(

@@ -11,7 +11,7 @@ use agentd_core::{
     folder::{AddedFolder, FOLDERS},
     policy::Confinement,
     ports::Workspace,
-    worktree::{BRANCHES, WorktreeAccess},
+    worktree::{BRANCH_PREFIX, WorktreeAccess},
 };
 
 use agentd_workspace::path::{AREAS, WRITABLE, read_only};
@@ -194,7 +194,7 @@ fn add_repository(paths: &mut AccessPaths, worktree: &WorktreeAccess, is_writabl
     if !is_writable {
         return;
     }
-    let branches = BRANCHES.trim_end_matches('/');
+    let branches = BRANCH_PREFIX.trim_end_matches('/');
     let changed = [
         admin.clone(),
         common.join("objects"),

@@ -10,7 +10,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use agentd_core::{error::WorkspaceError, worktree::BRANCHES};
+use agentd_core::{error::WorkspaceError, worktree::BRANCH_PREFIX};
 use agentd_workspace::failure::refused;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct Repository {
 
 impl Repository {
     /// Returns true if the tree exists, and not only its repository.
-    pub fn is_whole(&self) -> bool {
+    pub fn tree_exists(&self) -> bool {
         self.top.is_dir() && self.git_dir.join("HEAD").is_file()
     }
 }
@@ -157,11 +157,11 @@ pub fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
 /// Creates the folders in which git stores the branches of worktrees. A command may write in these folders, but not
 /// create them, and git removes them when they are empty. Also creates the folders that a command may not write to: the
 /// command could create a missing one. Nothing is created if the repository is gone.
-pub fn own_folders(common: &Path) -> io::Result<()> {
+pub fn create_branch_folders(common: &Path) -> io::Result<()> {
     if !common.join("HEAD").is_file() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let branches = BRANCHES.trim_end_matches('/');
+    let branches = BRANCH_PREFIX.trim_end_matches('/');
     for path in ["refs/heads", "logs/refs/heads"] {
         fs::create_dir_all(common.join(path).join(branches))?;
     }

@@ -76,7 +76,7 @@ const NAMES_IN_FOLDERS: &[(&str, &str)] = &[
 ];
 
 /// File extensions of key stores.
-const ENDINGS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".pfx", ".ppk"];
+const KEY_STORE_EXTENSIONS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".pfx", ".ppk"];
 
 /// Settings that may contain a password among much else. They remain useful without the lines that contain a password.
 const REDUCED: &[(&str, &str)] =
@@ -148,7 +148,11 @@ pub(super) fn classify(path: &Path, is_folder: bool) -> SecretName {
     }
     let is_history = name.starts_with('.') && name.ends_with("_history");
     let is_login = name.starts_with("id_") && !name.ends_with(".pub");
-    if is_below || is_history || FILES.contains(&name.as_str()) || ENDINGS.iter().any(|end| name.ends_with(end)) {
+    if is_below
+        || is_history
+        || FILES.contains(&name.as_str())
+        || KEY_STORE_EXTENSIONS.iter().any(|end| name.ends_with(end))
+    {
         SecretName::Secret
     } else if is_login || name.ends_with(".pem") || name.ends_with(".key") {
         SecretName::Key

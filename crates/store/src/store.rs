@@ -418,7 +418,7 @@ impl Store for SqliteStore {
         self.read("read the grants", interrupts::grants)
     }
 
-    fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn store_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
         self.writer.write(Change::AddGrant(grant), &self.path).boxed()
     }
 
@@ -438,7 +438,7 @@ impl Store for SqliteStore {
         self.read("find files of deleted sessions", upkeep::files_left)
     }
 
-    fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn record_files_removed(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {
         self.writer.write(Change::FilesGone(ids), &self.path).boxed()
     }
 

@@ -15,9 +15,9 @@ use crate::{
 const MAX_SERIES: usize = 2000;
 
 /// Histogram bounds: seconds of calls and tools, seconds of turns, and numbers of calls.
-const SHORT: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-const LONG: [f64; 13] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6];
-const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+const CALL_BOUNDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+const TURN_BOUNDS: [f64; 13] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6];
+const COUNT_BOUNDS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
 type Attributes = Vec<(&'static str, String)>;
 
@@ -40,10 +40,10 @@ impl Measures {
         let mut calls = CallCounts::default();
         self.spans(turn, &turn.spans, &mut calls);
         let mut agent = vec![(names::OPERATION, names::INVOKE_AGENT.to_owned()), (names::AGENT, turn.agent.clone())];
-        self.observe(names::AGENT_CALLS, agent.clone(), &COUNTS, calls.models);
-        self.observe(names::AGENT_TOOL_CALLS, agent.clone(), &COUNTS, calls.tools);
+        self.observe(names::AGENT_INFERENCE_CALLS, agent.clone(), &COUNT_BOUNDS, calls.models);
+        self.observe(names::AGENT_TOOL_CALLS, agent.clone(), &COUNT_BOUNDS, calls.tools);
         agent.extend(failure(turn).map(|error| (names::ERROR, error)));
-        self.observe("gen_ai.invoke_agent.duration", agent, &LONG, seconds(turn.duration_ms()));
+        self.observe("gen_ai.invoke_agent.duration", agent, &TURN_BOUNDS, seconds(turn.duration_ms()));
     }
 
     fn spans(&mut self, turn: &TurnTrace, spans: &[Span], calls: &mut CallCounts) {
@@ -68,11 +68,16 @@ impl Measures {
         let mut attributes = model_attributes(&call.model, call.server.as_deref());
         self.add_usage(&attributes, &call.usage);
         if let Some(first) = call.first_token_ms {
-            self.observe("gen_ai.client.inference.time_to_first_chunk", attributes.clone(), &SHORT, seconds(first));
+            self.observe(
+                "gen_ai.client.inference.time_to_first_chunk",
+                attributes.clone(),
+                &CALL_BOUNDS,
+                seconds(first),
+            );
         }
         attributes.extend(call_failure(span, call).map(|error| (names::ERROR, error.to_owned())));
         let duration = call.took_ms.unwrap_or_else(|| span.duration_ms());
-        self.observe("gen_ai.client.inference.duration", attributes, &SHORT, seconds(duration));
+        self.observe("gen_ai.client.inference.duration", attributes, &CALL_BOUNDS, seconds(duration));
     }
 
     fn tool(&mut self, turn: &TurnTrace, span: &Span, tool: &ToolSpan) {
@@ -84,7 +89,7 @@ impl Measures {
         attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
         // Excludes waiting for the user. A tool that never ran has no duration.
         let duration = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
-        self.observe("gen_ai.execute_tool.duration", attributes, &SHORT, seconds(duration));
+        self.observe("gen_ai.execute_tool.duration", attributes, &CALL_BOUNDS, seconds(duration));
     }
 
     fn add_usage(&mut self, model: &Attributes, usage: &Usage) {
@@ -189,7 +194,7 @@ fn empty_metric(name: &str, series_value: &SeriesValue, temporality: otlp::Tempo
     let (unit, data) = match series_value {
         SeriesValue::Count(_) => ("{token}", sum),
         SeriesValue::Amount(_) => ("USD", sum),
-        SeriesValue::Distribution { .. } if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) => {
+        SeriesValue::Distribution { .. } if [names::AGENT_INFERENCE_CALLS, names::AGENT_TOOL_CALLS].contains(&name) => {
             ("{call}", distribution)
         }
         SeriesValue::Distribution { .. } => ("s", distribution),

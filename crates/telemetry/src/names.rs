@@ -38,7 +38,7 @@ pub const STEP: &str = "agentd.step";
 /// Attribute: seconds of waiting for the user.
 pub const WAITED: &str = "agentd.waited";
 /// Metric: model calls of a turn.
-pub const AGENT_CALLS: &str = "gen_ai.invoke_agent.inference_calls";
+pub const AGENT_INFERENCE_CALLS: &str = "gen_ai.invoke_agent.inference_calls";
 /// Metric: tool calls of a turn.
 pub const AGENT_TOOL_CALLS: &str = "gen_ai.invoke_agent.tool_calls";
 /// Providers by the hosts of their servers. Subdomains are included.
@@ -68,7 +68,7 @@ pub fn provider(host: &str) -> &'static str {
 pub const TRACEPARENT: &str = "TRACEPARENT";
 
 /// Flag in a `traceparent` for a recorded trace.
-const SAMPLED: u8 = 1;
+const SAMPLED_FLAG: u8 = 1;
 
 /// Position of a turn in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl TraceContext {
         let is_known = bytes::<1>(version)? != [0xff] && (version != "00" || fields.next().is_none());
         let (trace_id, parent) = (bytes::<16>(trace)?, bytes::<8>(span)?);
         let [flags] = bytes::<1>(flags)?;
-        let context = Self { trace_id, parent: Some(parent), is_sampled: flags & SAMPLED != 0 };
+        let context = Self { trace_id, parent: Some(parent), is_sampled: flags & SAMPLED_FLAG != 0 };
         (is_known && trace_id != [0; 16] && parent != [0; 8]).then_some(context)
     }
 }

@@ -151,7 +151,7 @@ impl SpanWriter {
         (error, message): (Option<&str>, Option<&str>),
     ) -> usize {
         attributes.extend(error.map(|error| KeyValue::new(names::ERROR, error)));
-        let message = message.filter(|_| self.content).map(truncated).unwrap_or_default();
+        let message = message.filter(|_| self.content).map(truncate_text).unwrap_or_default();
         let status = error.map(|_| otlp::Status { message, code: otlp::StatusCode::Error.into() });
         self.spans.push(otlp::Span {
             trace_id: self.trace_id.to_vec(),
@@ -311,7 +311,7 @@ fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyV
     });
     let calls = turn.spans.iter().filter_map(|span| match &span.kind {
         SpanKind::Tool(tool) if is_of_turn && tool.step == call.step => {
-            let arguments = truncated(&tool.arguments);
+            let arguments = truncate_text(&tool.arguments);
             let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
             Some(json!({"type": "tool_call", "id": tool.call_id, "name": tool.name, "arguments": arguments}))
         }
@@ -330,13 +330,13 @@ fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyV
 fn tool_content(tool: &ToolSpan) -> Vec<KeyValue> {
     let arguments = tool.ran_with.as_ref().unwrap_or(&tool.arguments);
     vec![
-        KeyValue::new("gen_ai.tool.call.arguments", truncated(arguments)),
-        KeyValue::new("gen_ai.tool.call.result", truncated(&tool.text)),
+        KeyValue::new("gen_ai.tool.call.arguments", truncate_text(arguments)),
+        KeyValue::new("gen_ai.tool.call.result", truncate_text(&tool.text)),
     ]
 }
 
 /// The text, truncated to the limit.
-fn truncated(text: &str) -> String {
+fn truncate_text(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned()
 }
 
@@ -349,5 +349,5 @@ fn assistant_message(parts: Vec<Value>, finish: &str) -> Value {
 }
 
 fn part(kind: &str, text: &str) -> Value {
-    json!({"type": kind, "content": truncated(text)})
+    json!({"type": kind, "content": truncate_text(text)})
 }

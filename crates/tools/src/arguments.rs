@@ -75,7 +75,7 @@ fn check(tool: &str, mut written: Map<String, Value>, schema: &Value) -> Result<
     for (name, value) in written {
         let Some(property) = properties.get(&name) else { return Err(unknown_field(tool, &name, properties)) };
         if !value.is_null() {
-            checked.insert(name.clone(), fit(tool, &name, value, property)?);
+            checked.insert(name.clone(), coerce(tool, &name, value, property)?);
         }
     }
     for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -96,7 +96,7 @@ fn unknown_field(tool: &str, name: &str, properties: &Map<String, Value>) -> Fai
     Failure::arguments(format!("{tool} has no parameter {}; {hint}{all}", text::quoted(name)))
 }
 
-fn fit(tool: &str, name: &str, value: Value, property: &Value) -> Result<Value, Failure> {
+fn coerce(tool: &str, name: &str, value: Value, property: &Value) -> Result<Value, Failure> {
     let refused = |value: &Value| {
         let shown = match value {
             Value::String(string) => text::quoted(string),
@@ -178,22 +178,22 @@ const MILLISECONDS_FROM: u64 = 10_000;
 
 /// Converts a call to the tool's own names, units and shapes. `None` if it needs no change. `longest` is the maximum
 /// time of a command in seconds.
-pub(crate) fn adapted(tool: &str, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
+pub(crate) fn adapt_call(tool: &str, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
     let before = written.clone();
     let (mut ignored, mut unit_note) = (Vec::new(), None);
     match tool {
-        "read_file" => last_line(&mut written),
-        "grep" => context_lines(&mut written),
-        "run_bash_command" => unit_note = time_limit(&mut written, longest),
+        "read_file" => convert_last_line(&mut written),
+        "grep" => convert_context_lines(&mut written),
+        "run_bash_command" => unit_note = convert_time_limit(&mut written, longest),
         _ => {}
     }
     let mut arguments = Map::new();
     for (name, value) in &written {
         if properties.contains_key(name) {
             arguments.insert(name.clone(), value.clone());
-        } else if let Some((renamed, value)) = renamed(properties, &written, &arguments, name, value) {
+        } else if let Some((renamed, value)) = rename_argument(properties, &written, &arguments, name, value) {
             arguments.insert(renamed, value);
         } else if is_no_op(tool, &written, name, value) {
             ignored.push(name.as_str());
@@ -203,7 +203,7 @@ pub(crate) fn adapted(tool: &str, written: &str, schema: &Value, longest: u64) -
     }
     if tool == "run_bash_command"
         && let Some(Value::Array(elements)) = arguments.get("command")
-        && let Some(command) = one_line(elements)
+        && let Some(command) = join_command(elements)
     {
         arguments.insert("command".to_owned(), command.into());
     }
@@ -215,7 +215,7 @@ pub(crate) fn adapted(tool: &str, written: &str, schema: &Value, longest: u64) -
 }
 
 /// The tool's own name for an argument, and its value. `None` if the call already has an argument of that name.
-fn renamed(
+fn rename_argument(
     properties: &Map<String, Value>,
     written: &Map<String, Value>,
     adapted: &Map<String, Value>,
@@ -303,7 +303,7 @@ fn take(written: &mut Map<String, Value>, names: &[&str]) -> Option<u64> {
 }
 
 /// Converts a first and last line to a first line and a count.
-fn last_line(written: &mut Map<String, Value>) {
+fn convert_last_line(written: &mut Map<String, Value>) {
     const FIRST: [&str; 3] = ["start_line", "startLine", "offset"];
     const LAST: [&str; 2] = ["end_line", "endLine"];
     let number = |name: &&str| u64::try_from(integer(written.get(*name)?)?).ok();
@@ -320,7 +320,7 @@ fn last_line(written: &mut Map<String, Value>) {
 }
 
 /// Converts the numbers of lines before and after a hit to one number for both sides.
-fn context_lines(written: &mut Map<String, Value>) {
+fn convert_context_lines(written: &mut Map<String, Value>) {
     if written.contains_key("context") {
         return;
     }
@@ -331,7 +331,7 @@ fn context_lines(written: &mut Map<String, Value>) {
 
 /// Converts a time limit in milliseconds to seconds. Returns a note for the model if only the size of the number shows
 /// the unit.
-fn time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> {
+fn convert_time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> {
     if written.contains_key("timeout_s") {
         return None;
     }
@@ -351,7 +351,7 @@ fn time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> 
 
 /// Converts a command given as a list to an equivalent line: the script passed to a shell, or the arguments, quoted as
 /// necessary.
-fn one_line(args: &[Value]) -> Option<String> {
+fn join_command(args: &[Value]) -> Option<String> {
     let args: Vec<&str> = args.iter().map(Value::as_str).collect::<Option<_>>()?;
     match args[..] {
         [] => None,
@@ -464,7 +464,7 @@ mod adapted_tests {
 
     /// Adapted form of a call, or `None` if it stays unchanged.
     fn adapt(tool: &str, written: Value) -> Option<(Value, Option<String>)> {
-        let adapted = adapted(tool, &written.to_string(), &schema(tool), 600)?;
+        let adapted = adapt_call(tool, &written.to_string(), &schema(tool), 600)?;
         Some((serde_json::from_str(&adapted.arguments).unwrap(), adapted.note))
     }
 
@@ -540,7 +540,7 @@ mod adapted_tests {
             json!({"path": "a", "old_string": "b", "new_string": "c", "expected_replacements": 2}),
         );
         check_unchanged("http_fetch", json!({"url": "http://a/", "verb": "POST"}));
-        assert_eq!(adapted(BASH, "{", &schema(BASH), 600), None);
+        assert_eq!(adapt_call(BASH, "{", &schema(BASH), 600), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
 use agentd_core::{
     ids::SessionId,
-    knowledge::in_archive,
+    knowledge::split_archive_path,
     ports::{ToolContext, Toolbox},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     tool_table::PathUse,
@@ -88,7 +88,7 @@ impl BuiltinToolbox {
         let mut arguments: Map<String, Value> = arguments::parse(tool.name, &call.arguments, schema)?;
         let Some(written) = arguments.get(FollowedLink::PATH).and_then(Value::as_str) else { return Ok(None) };
         // For a document in an archive, only the archive's path may contain links.
-        let (written, inner) = match in_archive(written).filter(|_| reads_archives) {
+        let (written, inner) = match split_archive_path(written).filter(|_| reads_archives) {
             Some((archive, inner)) if !self.exists(context, call, written).await => (archive, format!("!/{inner}")),
             _ => (written, String::new()),
         };
@@ -170,7 +170,7 @@ impl Toolbox for BuiltinToolbox {
     fn adapt(&self, call: &ToolCall) -> Option<AdaptedCall> {
         let (tool, schema) = self.find(call).ok()?;
         let longest = run_bash_command::longest(&self.services.config).as_secs();
-        arguments::adapted(tool.name, &call.arguments, schema, longest)
+        arguments::adapt_call(tool.name, &call.arguments, schema, longest)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
@@ -207,12 +207,12 @@ impl Toolbox for BuiltinToolbox {
 
     fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
         let sandbox = self.services.config.sandbox.as_ref();
-        OptionFuture::from(sandbox.map(|sandbox| sandbox.holds())).map(Option::unwrap_or_default).boxed()
+        OptionFuture::from(sandbox.map(|sandbox| sandbox.guarantees_read_only())).map(Option::unwrap_or_default).boxed()
     }
 
     fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
         let sandbox = self.services.config.sandbox.as_ref();
-        OptionFuture::from(sandbox.map(|sandbox| sandbox.contains())).map(Option::unwrap_or_default).boxed()
+        OptionFuture::from(sandbox.map(|sandbox| sandbox.contains_commands())).map(Option::unwrap_or_default).boxed()
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {

@@ -76,7 +76,7 @@ struct TurnBuilder<'a> {
     interrupts: HashMap<InterruptId, usize>,
     subagents: HashMap<SessionId, usize>,
     /// Earliest possible start of the next model call.
-    boundary: Timestamp,
+    earliest_start: Timestamp,
     /// Latest time of an event so far.
     latest: Timestamp,
 }
@@ -116,7 +116,7 @@ impl<'a> TurnBuilder<'a> {
             items: HashMap::new(),
             interrupts: HashMap::new(),
             subagents: HashMap::new(),
-            boundary: first.at,
+            earliest_start: first.at,
             latest: first.at,
         }
     }
@@ -158,7 +158,7 @@ impl<'a> TurnBuilder<'a> {
             EventKind::TurnEnded { result } => self.turn_ended(event, result),
         }
         if !matches!(&event.kind, EventKind::Warning { code, .. } if code == RETRY) {
-            self.boundary = event.at;
+            self.earliest_start = event.at;
         }
     }
 
@@ -169,7 +169,7 @@ impl<'a> TurnBuilder<'a> {
         }
         let call = Box::new(ModelCallSpan { is_estimated: true, ..ModelCallSpan::default() });
         let kind = SpanKind::ModelCall(call);
-        let number = self.arena.open(self.compaction, format!("m{}", event.seq), self.boundary, kind);
+        let number = self.arena.open(self.compaction, format!("m{}", event.seq), self.earliest_start, kind);
         self.call = Some(number);
         number
     }
@@ -192,7 +192,7 @@ impl<'a> TurnBuilder<'a> {
         let first = self.arena.first_output(number);
         let span = self.arena.span(number);
         span.id = format!("m{}", event.seq);
-        if let Some(start) = timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
+        if let Some(start) = timing.and_then(|timing| subtract_millis(event.at, timing.duration_ms)) {
             span.at = start;
             // The question about the intent precedes everything else in its turn.
             if *step == 0 {
@@ -312,7 +312,7 @@ impl<'a> TurnBuilder<'a> {
 }
 
 /// Returns the time `milliseconds` before `at`.
-fn earlier(at: Timestamp, milliseconds: u64) -> Option<Timestamp> {
+fn subtract_millis(at: Timestamp, milliseconds: u64) -> Option<Timestamp> {
     let span = jiff::SignedDuration::from_millis(i64::try_from(milliseconds).ok()?);
     at.checked_sub(span).ok()
 }

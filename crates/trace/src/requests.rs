@@ -10,7 +10,7 @@ use similar::{ChangeTag, TextDiffConfig};
 const INDENT: usize = 2;
 
 /// Delimiter of a multi-line string.
-const QUOTES: &str = "\"\"\"";
+const BLOCK_DELIMITER: &str = "\"\"\"";
 
 /// Formats a body as lines. Text that is not JSON stays unchanged.
 pub fn readable(body: &str) -> String {
@@ -56,14 +56,14 @@ fn write_value(value: &Value, level: usize, out: &mut String) {
 
 /// Writes a multi-line string as a block, one line of text per output line.
 fn write_text(text: &str, level: usize, out: &mut String) {
-    out.push_str(QUOTES);
+    out.push_str(BLOCK_DELIMITER);
     for line in text.split('\n') {
         // No indent on empty lines: trailing spaces would be shown.
         new_line(if line.is_empty() { 0 } else { level }, out);
         out.push_str(line);
     }
     new_line(level - 1, out);
-    out.push_str(QUOTES);
+    out.push_str(BLOCK_DELIMITER);
 }
 
 fn new_line(level: usize, out: &mut String) {
@@ -103,7 +103,7 @@ pub fn unified(names: (&str, &str), before: &str, now: &str) -> String {
 const MAX_PATHS: usize = 1000;
 
 /// JSON pointers to new or changed values in `now`. List elements that only moved are not included.
-pub fn new_places(before: &Value, now: &Value) -> Vec<String> {
+pub fn new_pointers(before: &Value, now: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     compare(before, now, &mut String::new(), &mut paths);
     paths.truncate(MAX_PATHS);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn added_and_changed_values_are_listed() {
-        let check = |before: Value, now: Value, paths: &[&str]| assert_eq!(new_places(&before, &now), paths);
+        let check = |before: Value, now: Value, paths: &[&str]| assert_eq!(new_pointers(&before, &now), paths);
         check(json!({"m": [1, 2], "t": [9]}), json!({"m": [1, 2, 3, 4], "t": [9]}), &["/m/2", "/m/3"]);
         check(json!({"m": [{"a": 1}]}), json!({"m": [{"a": 2, "b/c": 1}]}), &["/m/0/a", "/m/0/b~1c"]);
         check(json!({"m": [1, 9]}), json!({"m": [1, 5, 9]}), &["/m/1"]);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agentd_core::{
     error::{ErrorKind, WebError},
     ports::{ReadRules, Web},
-    web::{WebAnswer, WebFind, WebRequest},
+    web::{WebAnswer, WebRequest, WebSearchHit},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use reqwest::{
@@ -18,7 +18,7 @@ use crate::{
     client::{Clients, Lookup, SystemLookup},
     config::WebConfig,
     failure,
-    hop::{Hop, redirected},
+    hop::{Hop, next_hop},
     search,
     target::{self, OwnAddresses},
 };
@@ -67,7 +67,7 @@ impl Fetcher {
             let response = self.send(&hop).await?;
             let status = response.status().as_u16();
             let location = response.headers().get(LOCATION).map(HeaderValue::as_bytes);
-            let Some(next) = redirected(&hop, status, location)? else {
+            let Some(next) = next_hop(&hop, status, location)? else {
                 return self.answer(hop, passed, response).await;
             };
             self.may_follow(&next, passed.len(), rules)?;
@@ -143,7 +143,7 @@ impl Web for Fetcher {
         async move { within(self.config.timeout, self.follow(request, &rules)).await }.boxed()
     }
 
-    fn search(&self, query: String, limit: usize) -> BoxFuture<'_, Result<Vec<WebFind>, WebError>> {
+    fn search(&self, query: String, limit: usize) -> BoxFuture<'_, Result<Vec<WebSearchHit>, WebError>> {
         async move {
             let engine = self.config.search.as_ref().ok_or_else(search::not_configured)?;
             let finding = search::find(engine, &self.clients, &query, limit, self.config.max_bytes);

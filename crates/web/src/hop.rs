@@ -80,7 +80,7 @@ fn hop_error(message: impl Into<String>, hint: &str) -> WebError {
 }
 
 /// Returns the next request if the response is a redirect, or an error if the redirect must not be followed.
-pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Result<Option<Hop>, WebError> {
+pub(crate) fn next_hop(hop: &Hop, status: u16, location: Option<&[u8]>) -> Result<Option<Hop>, WebError> {
     let (301..=303 | 307 | 308, Some(location)) = (status, location) else { return Ok(None) };
     let location = String::from_utf8_lossy(location);
     let not_followed = |reason: &str| {
@@ -148,7 +148,7 @@ mod tests {
 
     /// The next request as `METHOD url [headers] body`, or the error.
     fn next_request(method: WebMethod, from: &str, status: u16, location: &str) -> String {
-        match redirected(&hop(method, from), status, Some(location.as_bytes())) {
+        match next_hop(&hop(method, from), status, Some(location.as_bytes())) {
             Ok(None) => "answer".to_owned(),
             Ok(Some(next)) => {
                 let names: Vec<&str> = next.headers.keys().map(|name| name.as_str()).collect();
@@ -199,6 +199,6 @@ mod tests {
         assert!(
             next_request(Get, "http://a/", 302, &format!("/{}", "a".repeat(8 * 1024))).contains("longer than 8 KB")
         );
-        assert!(redirected(&hop(Get, "http://a/"), 302, None).unwrap().is_none());
+        assert!(next_hop(&hop(Get, "http://a/"), 302, None).unwrap().is_none());
     }
 }

@@ -7,7 +7,7 @@ use agentd_core::{
     Timestamp,
     error::WorkspaceError,
     files::SessionTree,
-    knowledge::{DocumentPage, OpenDocument, has_archive_name, has_document_name, in_archive},
+    knowledge::{DocumentPage, OpenDocument, has_archive_name, has_document_name, split_archive_path},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +75,7 @@ pub fn open(
         let documents = if skip == 0 && limit > 0 { vec![document(files, path)?] } else { Vec::new() };
         Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None })
     };
-    if let Some((archive, inner)) = in_archive(path)
+    if let Some((archive, inner)) = split_archive_path(path)
         && !browse::locate(files, path).is_ok_and(|whole| files.open_file(&whole).is_ok())
     {
         let mut page = single(&browse::locate(files, archive)?)?;

@@ -10,7 +10,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    worktree::{BRANCHES, WorktreeDiff, WorktreeReport},
+    worktree::{BRANCH_PREFIX, WorktreeDiff, WorktreeReport},
 };
 use agentd_sandbox::repository;
 use agentd_workspace::failure::refused;
@@ -143,7 +143,7 @@ impl Inner {
     /// newer.
     async fn common_base(&self, record: &WorktreeRecord, place: &GitPlace, head: &str) -> Result<String> {
         let repository = &record.repository;
-        if !repository.is_whole() {
+        if !repository.tree_exists() {
             return Ok(record.base.clone());
         }
         let git = &self.git;
@@ -200,7 +200,7 @@ impl Inner {
     /// would soon be lost. Symbolic names are ignored, and branches of worktrees belong to sessions.
     async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
         let repository = &record.repository;
-        if repository.is_whole() {
+        if repository.tree_exists() {
             let main = GitPlace::main(repository);
             let on = self.git.run(&main, &["symbolic-ref", "--quiet", "HEAD"]).await?;
             let is_other = on.code == 0 && on.line() != record.reference();
@@ -213,7 +213,7 @@ impl Inner {
         let format = "--format=%(if)%(symref)%(then)%(else)%(refname)%(end)";
         let args = ["for-each-ref", &contains, format, "refs/heads", "refs/tags", "refs/remotes"];
         let holders = self.git.succeeds(&GitPlace::branches(repository), &args, "look for branches").await?;
-        let own = format!("refs/heads/{BRANCHES}").into_bytes();
+        let own = format!("refs/heads/{BRANCH_PREFIX}").into_bytes();
         Ok(holders.bytes.split(|byte| *byte == b'\n').any(|holder| !holder.is_empty() && !holder.starts_with(&own)))
     }
 

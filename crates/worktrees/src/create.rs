@@ -10,9 +10,9 @@ use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
     mutex::lock,
-    worktree::{BRANCHES, MadeWorktree, NewWorktree, SessionWorktree, check_name},
+    worktree::{BRANCH_PREFIX, MadeWorktree, NewWorktree, SessionWorktree, check_name},
 };
-use agentd_sandbox::repository::{self, Repository, own_folders};
+use agentd_sandbox::repository::{self, Repository, create_branch_folders};
 use agentd_workspace::failure::refused;
 
 use crate::{
@@ -75,7 +75,7 @@ impl Inner {
         }
         match self.check_out(record, &main, &top).await {
             Ok(folder) => {
-                let branch = format!("{BRANCHES}{name}");
+                let branch = format!("{BRANCH_PREFIX}{name}");
                 Ok(MadeWorktree { worktree: SessionWorktree { name, branch, project, left_out }, folder })
             }
             Err(error) => {
@@ -113,7 +113,7 @@ impl Inner {
             let message = format!("the last commit of {} has no folder {}", main_top.display(), below.display());
             return Err(refused(message, "commit the folder first, or choose another one with -C"));
         }
-        own_folders(&common).map_err(|error| storage("create the folders of branches", error))?;
+        create_branch_folders(&common).map_err(|error| storage("create the folders of branches", error))?;
         record.stage = Stage::Ready;
         self.records.store(&record)?;
         Ok(folder)
@@ -145,9 +145,9 @@ impl Inner {
         if self.records.top(name).symlink_metadata().is_ok() {
             return Ok(Some(format!("there is a folder {}", self.records.top(name).display())));
         }
-        let branch = format!("{BRANCHES}{name}");
+        let branch = format!("{BRANCH_PREFIX}{name}");
         // Branches above or below this name conflict as well.
-        let above = BRANCHES.trim_end_matches('/');
+        let above = BRANCH_PREFIX.trim_end_matches('/');
         let found =
             self.git.run(main, &["show-ref", "--verify", "--quiet", "--", &format!("refs/heads/{above}")]).await?;
         if found.code == 0 {

@@ -13,9 +13,9 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    worktree::{BRANCHES, WorktreeApplied},
+    worktree::{BRANCH_PREFIX, WorktreeApplied},
 };
-use agentd_sandbox::repository::{self, Repository, own_folders};
+use agentd_sandbox::repository::{self, Repository, create_branch_folders};
 use agentd_workspace::failure::refused;
 
 use crate::{
@@ -128,7 +128,7 @@ impl Inner {
         let _ = fs::remove_file(record.admin()?.join("index.lock"));
         // Git may only write the worktree's own branch and index, wherever links in them lead.
         let common = &record.repository.common;
-        own_folders(common).map_err(|error| storage("create the folders of branches", error))?;
+        create_branch_folders(common).map_err(|error| storage("create the folders of branches", error))?;
         let top = self.real_top(&record)?;
         let place = git.override_programs(GitPlace::worktree(&record, &top)?).await?;
         let [branches, logs] = own_branches(common);
@@ -272,5 +272,5 @@ pub(super) fn now() -> i64 {
 
 /// Folders for the branches of worktrees, and for their logs.
 fn own_branches(common: &Path) -> [PathBuf; 2] {
-    ["refs/heads", "logs/refs/heads"].map(|folder| common.join(folder).join(BRANCHES.trim_end_matches('/')))
+    ["refs/heads", "logs/refs/heads"].map(|folder| common.join(folder).join(BRANCH_PREFIX.trim_end_matches('/')))
 }

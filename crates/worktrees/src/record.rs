@@ -12,7 +12,7 @@ use agentd_core::{
     folder::{AddedFolder, FOLDERS},
     ids::SessionId,
     ports::Workspace,
-    worktree::{BRANCHES, WorktreeAccess, check_name},
+    worktree::{BRANCH_PREFIX, WorktreeAccess, check_name},
 };
 use agentd_sandbox::repository::Repository;
 use agentd_workspace::{failure::if_there, private, remove::ignore_missing};
@@ -72,7 +72,7 @@ pub(super) enum Stage {
 
 impl WorktreeRecord {
     pub(super) fn branch(&self) -> String {
-        format!("{BRANCHES}{}", self.name)
+        format!("{BRANCH_PREFIX}{}", self.name)
     }
 
     /// Full name of the branch.

@@ -26,20 +26,20 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Interval between attempts to reach a starting daemon. Measured start times may be too long by this interval.
-const PAUSE: Duration = Duration::from_micros(500);
+const RETRY_INTERVAL: Duration = Duration::from_micros(500);
 
 /// Time after which a daemon without work counts as idle. The daemon returns memory to the system five to six seconds
 /// after its last turn.
-const REST: Duration = Duration::from_secs(7);
+const IDLE_DELAY: Duration = Duration::from_secs(7);
 
 /// Sampling interval for the memory of a daemon that becomes idle.
-const LOOK: Duration = Duration::from_millis(100);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum number of samples before the memory is considered stable.
-const LOOKS: usize = 30;
+const MAX_SAMPLES: usize = 30;
 
 /// Maximum difference between two equal samples, in bytes.
-const STILL: u64 = 128 << 10;
+const STABLE_BYTES: u64 = 128 << 10;
 
 /// Length of a kernel clock tick in milliseconds, as reported by every current Linux.
 const TICK_MS: u64 = 10;
@@ -196,7 +196,7 @@ impl Home {
             if let Some(status) = child.try_wait()? {
                 bail!("the daemon exited with {status}: {}", fs::read_to_string(log_path).unwrap_or_default());
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         };
         Ok(Daemon { child, client, ready_after: begun.elapsed() })
     }
@@ -223,12 +223,12 @@ impl Daemon {
 
     /// Memory of the idle daemon: sampled after some time without work, until two samples agree.
     pub(crate) async fn memory_at_rest(&self) -> io::Result<u64> {
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(IDLE_DELAY).await;
         let mut before = self.memory()?.resident;
-        for _ in 0..LOOKS {
-            tokio::time::sleep(LOOK).await;
+        for _ in 0..MAX_SAMPLES {
+            tokio::time::sleep(SAMPLE_INTERVAL).await;
             let now = self.memory()?.resident;
-            if now.abs_diff(before) <= STILL {
+            if now.abs_diff(before) <= STABLE_BYTES {
                 return Ok(now);
             }
             before = now;

@@ -212,11 +212,7 @@ async fn session_rule_of_an_added_folder_is_dropped_with_the_folder() {
     let world = with_folders().await;
     let (project, lib) = (world.at("project"), world.at("my lib"));
     let call = json!({"command": "sed -i s/a/b/ none.txt", "directory": "/folders/my-lib"});
-    works_through(
-        &world.model,
-        vec![(&["none.txt"], Reply::tool_call("run_bash_command", call))],
-        Reply::text("Done."),
-    );
+    script_steps(&world.model, vec![(&["none.txt"], Reply::tool_call("run_bash_command", call))], Reply::text("Done."));
     world.ok(["run", "Go.", "-C", &project, "--add-dir", &lib, "--on-interrupt", "wait", "--detach"]).await;
     let waiting = world.first_question().await;
     let question = waiting.to_string();
@@ -309,7 +305,7 @@ async fn undo_after_kill_covers_all_added_folders() {
     world.write("project/a.txt", "old\n");
     let script = "cd /project && echo new > a.txt && echo new > /folders/notes/todo.md && echo made > /folders/notes/b.md && sleep 60";
     let call = Reply::tool_call("run_bash_command", json!({"command": script, "timeout_s": 60}));
-    works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
+    script_steps(&world.model, vec![(&["never"], call)], Reply::text("?"));
     let [project, notes, lib] = ["project", "notes", "my lib"].map(|name| format!("{}:rw", world.at(name)));
     let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--add-dir", &lib, "--on-interrupt", "approve"];
     let running = world.spawn_agentctl(args);

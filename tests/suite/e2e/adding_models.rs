@@ -14,11 +14,11 @@ fn read(daemon: &TempDaemon, name: &str) -> String {
 }
 
 /// An existing configuration file.
-const MINE: &str = "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n";
+const EXISTING_CONFIG: &str = "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n";
 
 async fn configured() -> TempDaemon {
     let home = TempHome::new();
-    home.write("config/models.yaml", MINE);
+    home.write("config/models.yaml", EXISTING_CONFIG);
     TempDaemon::start_in(home).await
 }
 
@@ -41,7 +41,7 @@ async fn models_add_asks_for_provider_key_and_model() {
     terminal.says("2");
     has_all(&terminal.ends(), &["base is now second"]);
     let text = read(&daemon, "models.yaml");
-    assert!(text.starts_with(&format!("{MINE}base:\n")), "{text}");
+    assert!(text.starts_with(&format!("{EXISTING_CONFIG}base:\n")), "{text}");
     assert!(!text.contains("sk-typed") && text.contains("keys/base.key"), "{text}");
     let key = daemon.path().join("config/keys/base.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
@@ -60,7 +60,7 @@ async fn aborted_models_add_changes_nothing() {
         terminal.control(key);
         has_all(&terminal.ends(), &["nothing was changed"]);
         let config = daemon.path().join("config");
-        assert_eq!(read(&daemon, "models.yaml"), MINE);
+        assert_eq!(read(&daemon, "models.yaml"), EXISTING_CONFIG);
         assert!(!config.join("keys/base.key").exists() && !config.join("models.yaml.before").exists());
     }
 }

@@ -40,7 +40,7 @@ fn transfer(to: &str) -> Reply {
 }
 
 /// Changes to the agent stack in these lines.
-fn stacks(lines: &[Value]) -> Vec<Value> {
+fn stack_changes(lines: &[Value]) -> Vec<Value> {
     lines.iter().filter(|line| line["change"]["state"] == "agent").map(|line| line["change"]["stack"].clone()).collect()
 }
 
@@ -70,7 +70,7 @@ async fn handoff_switches_prompt_tools_and_slot_until_the_answer() {
     let output = world.ok(["run", "Write a poem", "--output", "stream-json"]).await;
     let lines = output.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Roses are red.");
-    assert_eq!(stacks(&lines), [json!(["poet"]), json!([])]);
+    assert_eq!(stack_changes(&lines), [json!(["poet"]), json!([])]);
     let ended = lines.iter().position(|line| line["type"] == "turn_ended").unwrap();
     assert_eq!(lines[ended - 1]["change"]["stack"], json!([]), "the main agent is active before the turn ends");
 
@@ -113,7 +113,7 @@ async fn handoff_ring_is_refused_and_handing_back_is_allowed() {
     let output = world.ok(["run", "Write a poem", "--output", "stream-json"]).await;
     let lines = output.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Judged and done.");
-    assert_eq!(stacks(&lines), [json!(["poet"]), json!(["poet", "critic"]), json!([])]);
+    assert_eq!(stack_changes(&lines), [json!(["poet"]), json!(["poet", "critic"]), json!([])]);
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("main → poet → critic"));
 }
 
@@ -193,7 +193,7 @@ fn context_id(result: &str) -> Option<&str> {
 }
 
 /// A reply that is long enough to be accepted without a request for more detail.
-fn long(text: &str) -> Reply {
+fn long_report(text: &str) -> Reply {
     Reply::text(format!("{text} {}", "Roses are red, and violets are blue, and so the day goes on. ".repeat(5)))
 }
 
@@ -203,7 +203,7 @@ async fn agent_gains_no_tools_through_subagents() {
     world.model.respond_with(|request| {
         let result = tool_texts(request);
         match (is_subagent(request), agent_of(request)) {
-            (true, _) => long("A part."),
+            (true, _) => long_report("A part."),
             (false, "main") if result.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Do all"})),
             (false, "main") => transfer("clerk"),
             (false, _) if result.contains("can do more than") && result.matches("A part.").count() > 1 => {
@@ -234,7 +234,7 @@ async fn subagent_without_its_definition_cannot_continue() {
     world.model.respond_with(|request| {
         let result = tool_texts(request);
         match (agent_of(request), request.last_role(), context_id(&result)) {
-            ("poet", ..) => long("A verse."),
+            ("poet", ..) => long_report("A verse."),
             (_, "tool", _) => Reply::text("Done."),
             (_, _, None) => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "poet"})),
             (_, _, Some(id)) => Reply::tool_call("delegate_task", json!({"task": "Rhyme on", "context_id": id})),
@@ -269,7 +269,7 @@ async fn reach_step_limit(world: &World, project: &str) -> String {
     });
     let args = ["run", "Write a poem", "-C", project, "--max-steps", "2", "--output", "stream-json"];
     let lines = world.agentctl(args).await.exits(6).json_lines();
-    assert_eq!(stacks(&lines), [json!(["poet"])]);
+    assert_eq!(stack_changes(&lines), [json!(["poet"])]);
     lines[0]["session_id"].as_str().unwrap().to_owned()
 }
 
@@ -288,7 +288,7 @@ async fn turn_that_fails_to_start_changes_no_agent() {
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     let lines = world.ok(["run", "--session", &session, "And now?", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "main");
-    assert_eq!(stacks(&lines), [json!([])], "the active agent is restored from the journal");
+    assert_eq!(stack_changes(&lines), [json!([])], "the active agent is restored from the journal");
     assert!(world.client().await.session(&session).await.unwrap().session.agents.is_empty());
 }
 
@@ -305,7 +305,7 @@ async fn active_agent_and_its_slot_survive_a_compaction() {
     });
     let lines = world.ok(["run", "--session", &session, "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "I am back.");
-    assert_eq!(stacks(&lines), [json!([])]);
+    assert_eq!(stack_changes(&lines), [json!([])]);
     let slots: Vec<&Value> =
         lines.iter().filter(|line| line["type"] == "usage_updated").map(|line| &line["slot"]).collect();
     assert_eq!(slots, [&json!("code"), &json!("base")]);
@@ -358,7 +358,7 @@ async fn handoff_depth_and_count_are_limited() {
     });
     let lines = world.ok(["run", "Go", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Five.");
-    assert_eq!(stacks(&lines)[4], json!(["a", "b", "c", "d", "e"]));
+    assert_eq!(stack_changes(&lines)[4], json!(["a", "b", "c", "d", "e"]));
     // Back and forth, until the limit is reached.
     world.model.respond_with(move |request| match index(request) {
         _ if tool_texts(request).contains("changed 10 times") => Reply::text("Ten."),
@@ -367,7 +367,7 @@ async fn handoff_depth_and_count_are_limited() {
     });
     let lines = world.ok(["run", "Go", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Ten.");
-    assert_eq!(stacks(&lines).len(), 10);
+    assert_eq!(stack_changes(&lines).len(), 10);
 }
 
 /// `clerk` may hand over to `poet` only. `critic` has all tools.
@@ -383,7 +383,7 @@ fn leave_attempts(request: &Recorded) -> Reply {
     let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
     match (is_subagent(request), agent_of(request), result.matches("this agent cannot transfer to that one").count()) {
         (true, ..) if result.is_empty() => write("outputs/of-subagent"),
-        (true, ..) => long("A part."),
+        (true, ..) => long_report("A part."),
         (_, "clerk", 0) => transfer("main"),
         (_, "clerk", 1) => transfer("critic"),
         (_, "clerk", _) if !result.contains("A part.") => {
@@ -405,7 +405,7 @@ async fn user_selected_agent_cannot_be_left_by_a_model() {
     let args = ["run", "File it", "--agent", "clerk", "--on-interrupt", "approve", "--output", "stream-json"];
     let lines = world.ok(args).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "It is filed.");
-    assert_eq!(stacks(&lines), [json!(["clerk"]), json!(["clerk", "poet"]), json!(["clerk"])]);
+    assert_eq!(stack_changes(&lines), [json!(["clerk"]), json!(["clerk", "poet"]), json!(["clerk"])]);
     let requests = world.model.requests();
     let transfers = |request: &Recorded| {
         let tools = tools_of(request).into_iter().filter(|tool| tool.starts_with("transfer_to_"));

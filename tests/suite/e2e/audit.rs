@@ -34,7 +34,7 @@ async fn asked() -> (World, String) {
             Reply::tool_call("write_file", json!({"path": "outputs/notes.txt", "content": "password: hunter2hunter2"})),
         ),
     ];
-    works_through(&world.model, steps, Reply::text("All done."));
+    script_steps(&world.model, steps, Reply::text("All done."));
     let client = world.client().await;
     let session = SessionChoice::New(NewSession::default());
     let mut events = client.turn(turn(session, "Work!")).await.unwrap();
@@ -148,11 +148,11 @@ async fn audit_prints_one_line_per_call_and_filters() {
 #[tokio::test]
 async fn command_interrupted_by_a_crash_has_unknown_outcome() {
     let mut world = World::start().await;
-    works_through(&world.model, vec![(&["taken effect"][..], command("sleep 300"))], Reply::text("Hm."));
+    script_steps(&world.model, vec![(&["taken effect"][..], command("sleep 300"))], Reply::text("Hm."));
     let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
     let client = world.client().await;
-    let _events = client.turn(turn(trusting(&project), "Sleep!")).await.unwrap();
+    let _events = client.turn(turn(trusting_session(&project), "Sleep!")).await.unwrap();
     let record =
         until("the decision is recorded", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() })
             .await;
@@ -204,7 +204,7 @@ async fn unwritable_log_blocks_commands_and_is_reported() {
         (&["audit log"][..], command("touch /project/made")),
         (&["notes say"][..], Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}))),
     ];
-    works_through(&world.model, steps, Reply::text("I could only look."));
+    script_steps(&world.model, steps, Reply::text("I could only look."));
     world.write("project/notes.txt", "the notes say so\n");
     let project = world.mount();
     // No user, not even root, can write to a folder as if it were a file.
@@ -256,7 +256,7 @@ async fn full_log_file_is_rotated_and_the_chain_continues() {
     let mut world = World::configured("audit: {max_file_bytes: 4096}").await;
     world.model.respond_with(|request| {
         let count = tool_texts(request).lines().filter(|line| line.contains("20")).count();
-        if count < 12 { super::another_call(request) } else { Reply::text("It is late.") }
+        if count < 12 { super::unique_call(request) } else { Reply::text("It is late.") }
     });
     world.ok(["run", "What time is it?"]).await;
     world.daemon.crash().await;

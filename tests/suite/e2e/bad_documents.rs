@@ -220,7 +220,7 @@ async fn waiting_tool_streams_indexing_progress() {
         true => Reply::tool_call("search_file", json!({"path": "uploads/latin.pdf", "query": FIND.0})),
         false => Reply::text("over"),
     });
-    let args = ["run", "--file", &fixture("latin.pdf"), ALL_OF_IT, "--output", "stream-json"];
+    let args = ["run", "--file", &fixture("latin.pdf"), CALL_ALL_INPUT, "--output", "stream-json"];
     let events = world.ok(args).await.json_lines();
     let deltas: Vec<&Value> = events.iter().filter(|event| event["type"] == "item_delta").collect();
     let of_tools: Vec<&Value> = events

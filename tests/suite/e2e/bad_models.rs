@@ -100,7 +100,7 @@ async fn answer_received_while_the_daemon_was_stopped_is_used() {
         running.event("item_delta").await;
         daemon.signal(Signal::SIGSTOP);
         let stopped = tokio::time::Instant::now();
-        model.go_on();
+        model.release_held_reply();
         model.wait_until(|counts| counts.finished > before.finished).await;
         // The elapsed time is itself the condition.
         tokio::time::sleep_until(stopped + std::time::Duration::from_secs(3)).await;

@@ -4,7 +4,7 @@
 use super::{travel::events_of, *};
 
 /// A host without a model, for imported sessions.
-async fn empty_machine() -> TempDaemon {
+async fn host_without_model() -> TempDaemon {
     TempDaemon::start("http://127.0.0.1:9/v1").await
 }
 
@@ -80,17 +80,17 @@ fn is_repeated(event: &Value) -> bool {
 fn normalized(value: &Value, ids: &mut Vec<String>) -> Value {
     match value {
         Value::Object(fields) => {
-            let fields_left = fields.iter().filter(|(name, _)| !TIMES.contains(&name.as_str()));
+            let fields_left = fields.iter().filter(|(name, _)| !VARYING_FIELDS.contains(&name.as_str()));
             fields_left.map(|(name, value)| (name.clone(), normalized(value, ids))).collect()
         }
         Value::Array(values) => values.iter().map(|value| normalized(value, ids)).collect(),
-        Value::String(text) => json!(with_places(text, ids)),
+        Value::String(text) => json!(with_indices(text, ids)),
         other => other.clone(),
     }
 }
 
 /// Event fields with times, sequence numbers, facts about the host, or the reason for a slot, which a replay replaces.
-const TIMES: [&str; 17] = [
+const VARYING_FIELDS: [&str; 17] = [
     "at",
     "seq",
     "raised_at",
@@ -111,11 +111,11 @@ const TIMES: [&str; 17] = [
 ];
 
 /// The text with every ID replaced by its index.
-fn with_places(text: &str, ids: &mut Vec<String>) -> String {
-    let is_of_id = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-    let pieces = text.split_inclusive(|letter| !is_of_id(letter));
+fn with_indices(text: &str, ids: &mut Vec<String>) -> String {
+    let is_id_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    let pieces = text.split_inclusive(|letter| !is_id_letter(letter));
     let mut named = |word: &str| {
-        let id = word.trim_end_matches(|letter| !is_of_id(letter));
+        let id = word.trim_end_matches(|letter| !is_id_letter(letter));
         if !is_id(id) {
             return word.to_owned();
         }
@@ -138,7 +138,7 @@ async fn exported_session_replays_on_another_machine() {
     let world = World::start().await;
     let id = recorded_session(&world).await;
     let (events, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
-    let other = empty_machine().await;
+    let other = host_without_model().await;
     let report = move_session(&world, &id, &other).await;
     holds(&report, json!({"turns": 3, "subagents": 1}));
     let [page, traced] = ["page.html", "trace.html"].map(|name| world.path().join(name).display().to_string());
@@ -200,7 +200,7 @@ async fn reimported_usage_counts_once_and_imports_are_audited() {
     world.ok(["run", "And then?", "--session", &id]).await;
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
-    let other = empty_machine().await;
+    let other = host_without_model().await;
     move_session(&world, &id, &other).await;
     assert_eq!(other.json(["usage"]).await["total"], grown);
 }

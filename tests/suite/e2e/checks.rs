@@ -12,7 +12,7 @@ async fn calls_in_audit(world: &World) -> Vec<Value> {
 }
 
 /// A daemon with an additional check that panics.
-async fn with_a_broken_check() -> World {
+async fn world_with_failing_check() -> World {
     let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", TRUSTING);
     fs::create_dir(home.path().join("project")).unwrap();
@@ -22,7 +22,7 @@ async fn with_a_broken_check() -> World {
 
 #[tokio::test]
 async fn failing_check_denies_the_call_and_the_daemon_survives() {
-    let world = with_a_broken_check().await;
+    let world = world_with_failing_check().await;
     for rule in ["write_file", "run_bash_command: touch *"] {
         world.ok(["grants", "add", rule]).await;
     }

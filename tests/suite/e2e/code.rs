@@ -41,7 +41,7 @@ impl World {
     }
 
     /// Runs these calls in the project `shop`, and returns their results.
-    async fn looks(&self, calls: Vec<(&'static str, Value)>) -> Vec<String> {
+    async fn call_in_shop(&self, calls: Vec<(&'static str, Value)>) -> Vec<String> {
         let (results, output) = self.call_all(calls, &["-C", &self.shop()]).await;
         output.exits(0);
         results
@@ -79,7 +79,7 @@ fn kill(pid: u32) {
 async fn code_is_found_by_meaning_name_and_structure() {
     let world = shop().await;
     let results = world
-        .looks(vec![
+        .call_in_shop(vec![
             search("how is an item added to the cart"),
             ("search_semantic", json!({"query": "pay a bill", "max_results": 1})),
             ("find_symbol", json!({"name": "ShoppingCart"})),
@@ -129,7 +129,7 @@ async fn code_that_may_not_be_read_is_not_found() {
     world.configure("hitl_rules.yaml", rules);
     world.ok(["reload"]).await;
     let results = world
-        .looks(vec![
+        .call_in_shop(vec![
             search("settle_invoice hunter"),
             ("find_symbol", json!({"name": "settle_invoice_in_secret"})),
             ("outline", json!({"path": "/project"})),
@@ -176,18 +176,18 @@ async fn changes_by_tools_and_other_programs_are_found_at_once() {
     assert!(results[7].contains("Not found: "), "{}", results[7]);
     // Another process changes the file while no process of the daemon is watching.
     world.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
-    let results = world.looks(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
+    let results = world.call_in_shop(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
     assert!(results[0].contains("/project/src/later.rs:1"), "{}", results[0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_reader_is_replaced_and_stops_with_the_daemon() {
     let mut world = shop().await;
-    world.looks(vec![search("cart")]).await;
+    world.call_in_shop(vec![search("cart")]).await;
     let first = world.readers();
     kill(first[0]);
     until_true("the reader has exited", || world.readers().is_empty()).await;
-    let results = world.looks(vec![search("cart")]).await;
+    let results = world.call_in_shop(vec![search("cart")]).await;
     assert!(results[0].contains("/project/src/cart.rs"), "{}", results[0]);
     let second = world.readers();
     assert_ne!(first, second);
@@ -216,7 +216,7 @@ async fn code_map_is_sent_once_without_withheld_files() {
     world.configure("hitl_rules.yaml", rules);
     world.ok(["reload"]).await;
     // A turn may give up waiting for the index; the tool does not.
-    world.looks(vec![("repo_map", json!({}))]).await;
+    world.call_in_shop(vec![("repo_map", json!({}))]).await;
     world.model.reply(Reply::text("Hello."));
     let session = world.ok(["run", "-C", &world.shop(), "--output", "json", "Hi"]).await.session();
     world.model.reply(Reply::text("Again."));
@@ -240,22 +240,22 @@ async fn code_map_is_sent_once_without_withheld_files() {
 async fn replaced_folder_is_indexed_again() {
     let world = shop().await;
     let symbol = |name: &str| ("find_symbol", json!({ "name": name }));
-    world.looks(vec![symbol("empty_cart")]).await;
+    world.call_in_shop(vec![symbol("empty_cart")]).await;
     let (at, aside) = (world.path().join("shop"), world.path().join("old"));
     fs::rename(&at, &aside).unwrap();
     world.write("shop/other.rs", "pub fn wholly_different() {}\n");
-    let results = world.looks(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
+    let results = world.call_in_shop(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
     assert!(results[0].contains("/project/other.rs:1"), "{}", results[0]);
     assert!(results[1].contains("Not found: "), "{}", results[1]);
     // From then on, a replaced subfolder is also detected.
     world.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
-    world.looks(vec![symbol("first_of_it")]).await;
+    world.call_in_shop(vec![symbol("first_of_it")]).await;
     fs::rename(at.join("src"), world.path().join("src-aside")).unwrap();
     world.write("shop/src/two.rs", "pub fn second_of_it() {}\n");
-    let results = world.looks(vec![symbol("second_of_it"), symbol("first_of_it")]).await;
+    let results = world.call_in_shop(vec![symbol("second_of_it"), symbol("first_of_it")]).await;
     assert!(results[0].contains("/project/src/two.rs:1") && results[1].contains("Not found: "), "{results:?}");
     world.write("shop/src/three.rs", "pub fn third_of_it() {}\n");
-    let results = world.looks(vec![symbol("third_of_it")]).await;
+    let results = world.call_in_shop(vec![symbol("third_of_it")]).await;
     assert!(results[0].contains("/project/src/three.rs:1"), "{}", results[0]);
 }
 

@@ -5,7 +5,7 @@ use super::*;
 /// Ctrl-X Ctrl-E, as a terminal sends it.
 const OPEN_EDITOR: &str = "\u{18}\u{5}";
 
-fn last_words(world: &World) -> String {
+fn last_user_text(world: &World) -> String {
     world.model.requests().last().unwrap().last_user().to_owned()
 }
 
@@ -23,7 +23,7 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     terminal.hears("!", "! needs a command");
     world.model.reply(says("It failed."));
     terminal.hears("Why?", "It failed.");
-    let input = last_words(&world);
+    let input = last_user_text(&world);
     let ran = input.split_once("Why?\n\nThe person ran this command in their own shell, in ").expect(&input).1;
     assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{input}");
     assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{input}");
@@ -33,7 +33,7 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     assert!(!request.contains("web_search"), "shell output contains no mention");
     world.model.reply(says("Fine."));
     terminal.hears("And now?", "Fine.");
-    assert_eq!(last_words(&world), "And now?");
+    assert_eq!(last_user_text(&world), "And now?");
     assert_eq!(world.json(["sessions", "list"]).await[0]["title"], "Why?");
     terminal.leaves();
 
@@ -97,7 +97,7 @@ async fn user_and_trusted_project_commands_expand() {
     world.model.reply(says("Bonjour."));
     terminal.presses_for("/gre\t", "/greet ");
     terminal.presses_last("'Ada Lovelace' x\r", "Bonjour.");
-    assert_eq!(last_words(&world), "Greet Ada Lovelace in French, and use 'Ada Lovelace' x.");
+    assert_eq!(last_user_text(&world), "Greet Ada Lovelace in French, and use 'Ada Lovelace' x.");
     terminal.says("/help");
     let help = terminal.prompt();
     for text in
@@ -113,7 +113,7 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.says("/ship-it now");
     terminal.sees_all(&["/ship-it comes from this project (.agentd/commands/ship-it.md)", "Ship it."]);
     terminal.sees_last("Shipped.");
-    let input = last_words(&world);
+    let input = last_user_text(&world);
     assert!(input.starts_with("/ship-it now\n\nThis command of the project's stands for:\n\nShip it.\n"), "{input}");
     assert!(input.ends_with("\n\nnow"), "{input}");
     let request = world.model.requests().last().unwrap().body.to_string();
@@ -215,7 +215,7 @@ async fn init_asks_the_model_to_write_agents_md() {
     let mut terminal = Terminal::ready(&world.daemon, &["-C", &view]);
     world.model.reply(says("Looked at."));
     terminal.hears("/init", "Looked at.");
-    assert!(last_words(&world).contains("write /project/AGENTS.md"));
+    assert!(last_user_text(&world).contains("write /project/AGENTS.md"));
     terminal.leaves();
 }
 
@@ -230,15 +230,18 @@ async fn mentioned_files_are_named_by_their_session_paths() {
     world.model.default_reply(says("Understood."));
     terminal.says_for("Fix #app/src/x.rs like #nope/x.rs", "#nope/x.rs names no file");
     terminal.sees_last("Understood.");
-    assert_eq!(last_words(&world), "Fix #app/src/x.rs like #nope/x.rs\n\nFiles: #app/src/x.rs is /project/src/x.rs");
+    assert_eq!(
+        last_user_text(&world),
+        "Fix #app/src/x.rs like #nope/x.rs\n\nFiles: #app/src/x.rs is /project/src/x.rs"
+    );
     let request = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(!request.contains("uploads/x.rs"), "the file was uploaded: {request}");
     terminal.hears("Compare #a/mod.rs and #b/mod.rs", "Understood.");
-    let input = last_words(&world);
+    let input = last_user_text(&world);
     assert!(input.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{input}");
     terminal.leaves();
     world.ok(["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"]).await;
-    let input = last_words(&world);
+    let input = last_user_text(&world);
     assert!(input.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{input}");
     let sessions = world.json(["sessions", "list"]).await;
     assert_eq!(
@@ -258,16 +261,16 @@ async fn editor_multiline_and_pasted_input_are_sent() {
     terminal.prompt();
     terminal.answers("hello indeed", "\r");
     terminal.sees_last("Heard.");
-    assert_eq!(last_words(&world), "hello indeed");
+    assert_eq!(last_user_text(&world), "hello indeed");
     terminal.presses_for("one\ntwo", "two");
     terminal.presses_last("\r", "Heard.");
-    assert_eq!(last_words(&world), "one\ntwo");
+    assert_eq!(last_user_text(&world), "one\ntwo");
 
     let pasted: Vec<String> = (1..=30).map(|number| format!("pasted {number}")).collect();
     terminal.presses(&format!("Look: \u{1b}[200~{}\u{1b}[201~", pasted.join("\r")));
     let shown = terminal.sees("[30 lines pasted]");
     assert!(!shown.contains("pasted 7"), "{shown:?}");
     terminal.presses_last("\r", "Heard.");
-    assert_eq!(last_words(&world), format!("Look: {}", pasted.join("\n")));
+    assert_eq!(last_user_text(&world), format!("Look: {}", pasted.join("\n")));
     terminal.leaves();
 }

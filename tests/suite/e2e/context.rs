@@ -100,7 +100,7 @@ fn mark(turn: usize) -> String {
 }
 
 /// A model that does one thing per turn, and searches the history for forgotten facts.
-fn works(request: &Recorded) -> Reply {
+fn model_reply(request: &Recorded) -> Reply {
     if is_summary(request) {
         return Reply::text(SUMMARY);
     }
@@ -181,7 +181,7 @@ async fn three_hundred_turns_fit_into_a_small_window() {
     let refused = Arc::new(AtomicUsize::new(0));
     let seen_refused = Arc::clone(&refused);
     world.model.respond_with(move |request| {
-        let reply = counted(request, works(request));
+        let reply = counted(request, model_reply(request));
         seen_refused.fetch_add(usize::from(reply.status != 200), Ordering::Relaxed);
         reply
     });
@@ -196,7 +196,7 @@ async fn three_hundred_turns_fit_into_a_small_window() {
         }
     }
     let client = world.client().await;
-    let mut session = trusting(&world.daemon.path().join("project"));
+    let mut session = trusting_session(&world.daemon.path().join("project"));
     let mut done = Vec::new();
     for number in 1..=TURNS {
         let text = match number {
@@ -247,7 +247,7 @@ async fn three_hundred_turns_fit_into_a_small_window() {
 }
 
 /// A session with several turns and enough text for a summary.
-async fn talked(client: &Client, turns: usize) -> String {
+async fn session_with_turns(client: &Client, turns: usize) -> String {
     let mut session = SessionChoice::New(Default::default());
     let mut id = String::new();
     for number in 0..turns {
@@ -264,7 +264,7 @@ async fn kill_during_compaction_keeps_the_whole_history() {
         true => Reply::text(SUMMARY).hang_after_text("What"),
         false => Reply::text("Done."),
     });
-    let session = talked(&world.client().await, 10).await;
+    let session = session_with_turns(&world.client().await, 10).await;
     let compaction = world.spawn_agentctl(["compact", &session]);
     world.model.wait_until(|counts| counts.requests == 11).await;
     world.daemon.signal(Signal::SIGKILL);
@@ -317,7 +317,7 @@ async fn kill_between_history_file_and_journal_repeats_nothing() {
         }
         false => Reply::text("Done."),
     });
-    let session = talked(&world.client().await, 10).await;
+    let session = session_with_turns(&world.client().await, 10).await;
     let compaction = world.spawn_agentctl(["compact", &session]);
     let file = world.data().join(format!("workspace/{session}/conversation_history/{session}.md"));
     until_true("the file is written", || {
@@ -333,8 +333,8 @@ async fn kill_between_history_file_and_journal_repeats_nothing() {
 
     let view = world.client().await.context(&session).await.unwrap();
     // The interrupted compaction may also be reported.
-    let summed_up = view.segments.iter().any(|segment| segment.kind == SegmentKind::Summary);
-    assert!(!summed_up && view.messages >= 20, "the compaction did not end: {view:#?}");
+    let is_summarised = view.segments.iter().any(|segment| segment.kind == SegmentKind::Summary);
+    assert!(!is_summarised && view.messages >= 20, "the compaction did not end: {view:#?}");
     let done = world.json(["compact", &session]).await;
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
     let text = fs::read_to_string(&file).unwrap();
@@ -400,7 +400,7 @@ async fn failed_summary_falls_back_to_user_messages_with_a_warning() {
         true => Reply::refusal(500, "out of order"),
         false => Reply::text("Done."),
     });
-    let session = talked(&world.client().await, 10).await;
+    let session = session_with_turns(&world.client().await, 10).await;
     let output = world.ok(["compact", &session]).await;
     has_all(
         &output.stdout,
@@ -419,7 +419,7 @@ async fn compaction_can_be_requested_inspected_and_undone() {
         counted(request, if is_summary(request) { Reply::text(SUMMARY) } else { Reply::text("Done. ".repeat(100)) })
     });
     let client = world.client().await;
-    let session = talked(&client, 2).await;
+    let session = session_with_turns(&client, 2).await;
     world.ok(["compact", &session]).await.shows(&["nothing to compact"]);
     world.agentctl(["compact", &session, "--undo"]).await.exits(1).says(&["no compaction to undo", "hint:"]);
     for number in 2..12 {
@@ -501,7 +501,7 @@ async fn cancelled_compaction_changes_nothing() {
     let world = world().await;
     world.model.respond_with(|request| if is_summary(request) { Reply::never() } else { Reply::text("Done.") });
     let client = world.client().await;
-    let session = talked(&client, 10).await;
+    let session = session_with_turns(&client, 10).await;
     let compaction = world.spawn_agentctl(["compact", &session]);
     world.model.wait_until(|counts| counts.requests == 11).await;
     compaction.signal(Signal::SIGINT);

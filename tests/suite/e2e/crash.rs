@@ -31,7 +31,7 @@ async fn daemon(model: &ModelServer) -> TempDaemon {
 /// Runs the turn, kills the daemon at the event with that number, and returns the events up to the kill.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
     let client = Client::connect(&daemon.socket()).await.unwrap();
-    let mut start = turn(trusting(&daemon.path().join("project")), "Do it");
+    let mut start = turn(trusting_session(&daemon.path().join("project")), "Do it");
     // The target of the turn's command is only known at run time, so the command has to be approved in advance.
     start.start.on_interrupt = OnInterrupt::Approve;
     let mut events = client.turn(start).await.unwrap();

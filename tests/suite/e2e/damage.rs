@@ -6,7 +6,7 @@ mod lost;
 use super::*;
 
 /// Damages the journal as a bad disk would. The daemon must be stopped.
-pub(super) fn spoil(world: &World, sql: &str) {
+pub(super) fn damage_journal(world: &World, sql: &str) {
     let run = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])";
     let journal = world.data().join("agentd.db");
     let output = Command::new("python3").args(["-c", run]).arg(journal).arg(sql).output().unwrap();
@@ -15,7 +15,7 @@ pub(super) fn spoil(world: &World, sql: &str) {
 
 fn damage(world: &World, session: &str, seq: u64) {
     let id = session.replace('-', "");
-    spoil(
+    damage_journal(
         world,
         &format!(
             "UPDATE events SET payload = substr(payload, 1, 20)
@@ -25,7 +25,7 @@ fn damage(world: &World, session: &str, seq: u64) {
 }
 
 /// A turn with a call that changes the session's own state.
-async fn worked(world: &World) -> (String, u64) {
+async fn run_state_turn(world: &World) -> (String, u64) {
     world.model.reply(Reply::tool_call("todo_write", json!({"todos": [{"content": "Tidy", "status": "pending"}]})));
     world.model.reply(Reply::text("It is noted."));
     let session = world.ok(["run", "Note it", "--output", "json"]).await.session();
@@ -37,9 +37,9 @@ async fn worked(world: &World) -> (String, u64) {
 async fn damaged_event_is_marked_and_its_session_stays_usable() {
     let mut world = World::start().await;
     // Some sessions have more text than the first.
-    let mut sessions = vec![worked(&world).await];
+    let mut sessions = vec![run_state_turn(&world).await];
     while (sessions.len() as u64) < sessions[0].1 {
-        sessions.push(worked(&world).await);
+        sessions.push(run_state_turn(&world).await);
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
     for ((session, _), seq) in sessions.iter().zip(1..) {
@@ -88,7 +88,7 @@ async fn turn_with_a_damaged_event_ends_and_runs_nothing() {
         }
         world.daemon.kill9().await;
         drop(running);
-        spoil(&world, &format!("UPDATE events SET payload = substr(payload, 1, 20) WHERE kind = '{kind}'"));
+        damage_journal(&world, &format!("UPDATE events SET payload = substr(payload, 1, 20) WHERE kind = '{kind}'"));
         world.daemon.restart().await;
         assert_ne!(world.agentctl(["answer", &interrupt, "approve"]).await.code, Some(0), "{kind}");
         assert_eq!(world.json(["interrupts"]).await, json!([]), "{kind}");
@@ -123,7 +123,7 @@ async fn removed_or_replaced_journal_refuses_turns() {
 async fn lost_journal_is_reported_at_start() {
     for is_removed in [true, false] {
         let mut world = World::start().await;
-        worked(&world).await;
+        run_state_turn(&world).await;
         assert_eq!(world.daemon.sigterm().await, Some(0));
         let journal = world.data().join("agentd.db");
         if is_removed { fs::remove_file(&journal) } else { fs::write(&journal, "") }.unwrap();
@@ -146,7 +146,7 @@ async fn deleted_session_that_cannot_be_erased_is_reported() {
     let session = world.ok(["run", &long_text, "--output", "json"]).await.session();
     // Keeps content of the other session off the damaged page.
     world.ok(["run", &long_text, "--session", &session]).await;
-    let (other, _) = worked(&world).await;
+    let (other, _) = run_state_turn(&world).await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let journal = world.data().join("agentd.db");
     let mut bytes = fs::read(&journal).unwrap();

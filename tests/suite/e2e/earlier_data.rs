@@ -28,7 +28,7 @@ fn run_tar(args: &[&str]) {
 
 impl World {
     /// ID of the session with this title.
-    async fn titled(&self, title: &str) -> String {
+    async fn session_titled(&self, title: &str) -> String {
         let listed = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
         let session = listed.as_array().unwrap().iter().find(|session| session["title"] == title);
         let id = session.map(|session| session["id"].as_str().unwrap().to_owned());
@@ -53,7 +53,7 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     let world = World { daemon: TempDaemon::start_in(home).await, model };
 
     // The turn that was running when the daemon was killed has an accurate end, and its session can be continued.
-    let cut = world.titled("Tell me everything").await;
+    let cut = world.session_titled("Tell me everything").await;
     let events = world.daemon.agentctl(["sessions", "show", &cut, "--json"]).await.exits(0).stdout;
     assert!(events.contains("interrupted"), "{events}");
     let result = world.continues(&cut, "And now?", Reply::text("Now I can.")).await;
@@ -64,7 +64,7 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
     assert_eq!(waiting.as_array().unwrap().len(), 1, "{waiting:#}");
     assert!(waiting[0].to_string().contains("touch outputs/asked"), "{waiting:#}");
-    let asking = world.titled("Make the other one").await;
+    let asking = world.session_titled("Make the other one").await;
     world.model.reply(Reply::text("Made it."));
     world.daemon.agentctl(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await.exits(0);
     until("the turn has ended", || async {
@@ -76,7 +76,7 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     assert_eq!(result["text"], "Yes.");
 
     // The fork has the content before its cut, the origin has all content, and undo still has the earlier contents.
-    let (origin, fork) = (world.titled("Plan the garden").await, world.titled("Another way").await);
+    let (origin, fork) = (world.session_titled("Plan the garden").await, world.session_titled("Another way").await);
     assert_eq!((world.plan_of(&fork).await, world.plan_of(&origin).await), ("dig\n".into(), "dig, then sow\n".into()));
     world.continues(&fork, "Go on", Reply::text("Going.")).await;
     let request = world.model.requests().last().unwrap().body.to_string();

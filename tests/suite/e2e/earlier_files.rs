@@ -41,7 +41,7 @@ fn home(model: &ModelServer) -> TempHome {
     home
 }
 
-fn shown(request: &Recorded) -> Vec<String> {
+fn offered_tools(request: &Recorded) -> Vec<String> {
     let tools = request.body["tools"].as_array().unwrap().iter();
     tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -82,7 +82,7 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     );
     assert!(!results[3].contains("E_UNKNOWN_TOOL") && results[4].contains("E_UNKNOWN_TOOL"), "{results:#?}");
     let first = world.model.requests()[before].clone();
-    let names = shown(&first);
+    let names = offered_tools(&first);
     for name in [
         "read_url",
         "mcp_echo",
@@ -122,7 +122,7 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     });
     world.agentctl(["run", "@run_bash_command @mcp_echo @fs_read", "--on-interrupt", "approve"]).await;
     let last = world.model.requests().last().unwrap().clone();
-    assert!(["fs_read", "run_bash_command"].iter().all(|name| shown(&last).contains(&(*name).to_owned())));
+    assert!(["fs_read", "run_bash_command"].iter().all(|name| offered_tools(&last).contains(&(*name).to_owned())));
     let results: Vec<&str> = last
         .messages()
         .iter()

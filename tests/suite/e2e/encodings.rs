@@ -24,11 +24,11 @@ fn bytes(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
 
-fn little(text: &str) -> Vec<u8> {
+fn utf16le(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-fn big(text: &str) -> Vec<u8> {
+fn utf16be(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
 
@@ -54,8 +54,8 @@ fn scripts() -> Vec<Script> {
     vec![
         plain.clone(),
         wide("utf-8-bom", b"\xef\xbb\xbf", bytes),
-        wide("utf-16le", b"\xff\xfe", little),
-        wide("utf-16be", b"\xfe\xff", big),
+        wide("utf-16le", b"\xff\xfe", utf16le),
+        wide("utf-16be", b"\xfe\xff", utf16be),
         Script {
             name: "gbk",
             line: "请在修改之前先阅读说明，然后再提交。",

@@ -17,12 +17,12 @@ async fn outputs(world: &World, running: &mut Running) -> (String, std::path::Pa
 }
 
 /// A client that handles a hang-up, even if the tests run under `nohup`.
-fn heeding(world: &World, args: &[&str]) -> Running {
+fn spawn_with_hangup_handling(world: &World, args: &[&str]) -> Running {
     let client = world.agentctl_command(args);
     let mut command = world.daemon.command("python3");
-    let heed =
+    let restore_hangup =
         "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])";
-    command.args(["-c", heed]).arg(client.get_program()).args(client.get_args());
+    command.args(["-c", restore_hangup]).arg(client.get_program()).args(client.get_args());
     let mut running = Running::spawn(command);
     running.end_input();
     running
@@ -38,7 +38,7 @@ async fn signal_cancels_the_command_and_prints_the_result() {
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
         world.model.reply(run("touch outputs/begun; sleep 50; touch outputs/late"));
         let args = ["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"];
-        let mut running = heeding(&world, &args);
+        let mut running = spawn_with_hangup_handling(&world, &args);
         let (session, outputs) = outputs(&world, &mut running).await;
         wait_for_file(&outputs.join("begun")).await;
         running.signal(signal);
@@ -94,7 +94,7 @@ async fn killed_client_approves_nothing() {
     let first = "touch outputs/one; until [ -e outputs/go ]; do sleep 0.1; done; echo first";
     let steps: Vec<(&[&str], Reply)> =
         vec![(&["first"], run(first)), (&["second"], run("touch outputs/two; echo second"))];
-    works_through(&world.model, steps, Reply::text("Both."));
+    script_steps(&world.model, steps, Reply::text("Both."));
     let mut running = world.spawn_agentctl(["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"]);
     let (session, outputs) = outputs(&world, &mut running).await;
     wait_for_file(&outputs.join("one")).await;
@@ -114,7 +114,7 @@ async fn killed_client_approves_nothing() {
 async fn detached_run_continues_with_its_interrupt_policy() {
     let world = World::start().await;
     let steps: Vec<(&[&str], Reply)> = vec![(&["done"], run("touch outputs/a; echo done"))];
-    works_through(&world.model, steps, Reply::text("It is done."));
+    script_steps(&world.model, steps, Reply::text("It is done."));
     let output = world.ok(["run", "Go!", "--detach", "--on-interrupt", "approve"]).await;
     let session: SessionId = output.stdout.trim().parse().unwrap();
     output.says(&["agentctl attach"]);
@@ -214,7 +214,12 @@ print("code", code, flush=True)
 "#;
 
 /// Makes a client lose its terminal, and waits until the client ends.
-async fn loses(world: &World, [before, typed, after, ignored]: [&str; 4], stopped: &str, args: &[&str]) {
+async fn assert_ends_without_terminal(
+    world: &World,
+    [before, typed, after, ignored]: [&str; 4],
+    stopped: &str,
+    args: &[&str],
+) {
     let client = world.agentctl_command(args);
     let mut command = world.daemon.command("python3");
     command.env("TERM", "xterm-256color").env("NO_COLOR", "1").env("STOPPED", stopped);
@@ -231,7 +236,7 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
     let stopped = world.daemon.pid().to_string();
     for ignored in ["heeded", "ignored"] {
         world.model.reply(Reply::deltas(std::iter::repeat_n("And more.\n\n", 50)).delay_ms(200));
-        loses(&world, ["› ", "Go on!", "And more.", ignored], &stopped, &["chat"]).await;
+        assert_ends_without_terminal(&world, ["› ", "Go on!", "And more.", ignored], &stopped, &["chat"]).await;
     }
     let time = Reply::tool_call("current_time", json!({}));
     world.model.reply(time).reply(Reply::text("It is late."));
@@ -240,7 +245,8 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
         // The last message is shown with the same marker as the prompt, so the prompt is recognised by the start of
         // bracketed paste mode.
         let prompt = "\x1b[?2004h";
-        loses(&world, [prompt, "/show", "paged", ignored], "", &["chat", "--session", session]).await;
+        assert_ends_without_terminal(&world, [prompt, "/show", "paged", ignored], "", &["chat", "--session", session])
+            .await;
     }
     world.still_serves().await;
 }
@@ -287,7 +293,7 @@ async fn lost_terminal_ends_the_client_in_any_state() {
     let world = World::start().await;
     for ignored in ["heeded", "ignored"] {
         let lose = async |before: &str, typed: &str, after: &str, args: &[&str]| {
-            loses(&world, [before, typed, after, ignored], "", args).await;
+            assert_ends_without_terminal(&world, [before, typed, after, ignored], "", args).await;
         };
         // At the prompt, in a stream, and at a question.
         lose("› ", "", "", &["chat"]).await;

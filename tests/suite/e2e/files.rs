@@ -58,7 +58,7 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),
         (&["never"][..], Reply::tool_call("run_bash_command", json!({"command": "sleep 60", "timeout_s": 60}))),
     ];
-    works_through(&world.model, steps, Reply::text("?"));
+    script_steps(&world.model, steps, Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Go on", "--continue", "--on-interrupt", "approve"]);
     let is_reported = || async { tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
     until("the edit is in the next request", is_reported).await;

@@ -63,7 +63,7 @@ impl Person {
     }
 
     /// Removes everything by which clients find the daemon.
-    fn hide(&self) {
+    fn remove_socket_traces(&self) {
         fs::remove_file(self.lock()).unwrap();
         fs::remove_dir_all(self.runtime()).unwrap();
         self.make_runtime();
@@ -186,11 +186,11 @@ async fn removed_lock_file_is_recreated_and_admits_no_second_daemon() {
 
     // If the socket is missing, only the lock on the folder leads to the daemon for some seconds.
     for command in [&["status"][..], &["run", "Hi"], &["sessions", "list"], &["audit", "verify"]] {
-        person.hide();
+        person.remove_socket_traces();
         person.desk(command).await.exits(0);
         assert_eq!(person.status(None).await["pid"], pid);
     }
-    person.hide();
+    person.remove_socket_traces();
     person.cron(&["stop"]).await.exits(0).says(&["the daemon has stopped"]);
     person.desk(&["status"]).await.exits(3);
 }

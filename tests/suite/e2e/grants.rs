@@ -32,7 +32,7 @@ async fn grants(world: &World, more: &[&str]) -> Vec<Value> {
 }
 
 /// Runs a turn without a user: calls that require approval are denied.
-async fn unattended(world: &World, more: &[&str]) -> Value {
+async fn run_unattended(world: &World, more: &[&str]) -> Value {
     let args = ["run", "Do it", "--on-interrupt", "deny", "--output", "json"];
     world.agentctl(args.iter().chain(more)).await.json()
 }
@@ -55,12 +55,12 @@ async fn session_rule_applies_only_to_its_session_after_a_restart() {
 
     let session = interrupt["session_id"].as_str().unwrap();
     world.model.reply(touch("a")).reply(Reply::text("Again."));
-    assert_eq!(denials(&unattended(&world, &["--session", session]).await), 0);
+    assert_eq!(denials(&run_unattended(&world, &["--session", session]).await), 0);
     // The grant applies to no other command, and to no other session.
     world.model.reply(touch("b")).reply(Reply::text("No."));
-    assert_eq!(denials(&unattended(&world, &["--session", session]).await), 1);
+    assert_eq!(denials(&run_unattended(&world, &["--session", session]).await), 1);
     world.model.reply(touch("a")).reply(Reply::text("No."));
-    assert_eq!(denials(&unattended(&world, &[]).await), 1);
+    assert_eq!(denials(&run_unattended(&world, &[]).await), 1);
 
     let [stored] = grants(&world, &[]).await.try_into().unwrap();
     assert_eq!((&stored["scope"], &stored["session_id"]), (&json!("session"), &interrupt["session_id"]));
@@ -80,14 +80,14 @@ async fn permanent_rule_applies_everywhere_until_revoked() {
     world.daemon.crash().await;
 
     world.model.reply(touch("a")).reply(Reply::text("Again."));
-    assert_eq!(denials(&unattended(&world, &[]).await), 0);
+    assert_eq!(denials(&run_unattended(&world, &[]).await), 0);
     agentctl(&world, &["grants", "list"]).await.exits(0).shows(&["permanent", "run_bash_command: [in /] touch a"]);
     agentctl(&world, &["grants", "revoke", "2"]).await.exits(2).says(&["1 rule", "hint:"]);
     agentctl(&world, &["grants", "revoke", "1"]).await.exits(0).says(&["run_bash_command: [in /] touch a"]);
     agentctl(&world, &["grants", "revoke", "run_bash_command: [in /] touch a"]).await.exits(2).says(&["hint:"]);
     assert!(grants(&world, &[]).await.is_empty());
     world.model.reply(touch("a")).reply(Reply::text("No."));
-    assert_eq!(denials(&unattended(&world, &[]).await), 1);
+    assert_eq!(denials(&run_unattended(&world, &[]).await), 1);
 }
 
 #[tokio::test]
@@ -189,9 +189,9 @@ async fn in_project(rule: &str) -> (World, String) {
 }
 
 /// Number of denials of a command without a user.
-async fn refusals(world: &World, session: &str, arguments: Value) -> usize {
+async fn denial_count(world: &World, session: &str, arguments: Value) -> usize {
     world.model.reply(Reply::tool_call("run_bash_command", arguments)).reply(Reply::text("Done."));
-    denials(&unattended(world, &["--session", session]).await)
+    denials(&run_unattended(world, &["--session", session]).await)
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn project_rule_applies_in_no_other_folder() {
     let skill = root.join("skills/report");
     fs::create_dir_all(&skill).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();
-    let run = async |arguments: Value| refusals(&world, &session, arguments).await;
+    let run = async |arguments: Value| denial_count(&world, &session, arguments).await;
     let mount = project(&world).display().to_string();
     for command in ["touch a", format!("cd {mount} && touch a").as_str(), "touch a && ls skills/other"] {
         assert_eq!(run(json!({ "command": command })).await, 0, "{command}");
@@ -250,11 +250,11 @@ async fn permanent_rule_is_bound_to_its_folder() {
     let seeing = ask("touch a", &["-C", &world.mount()], &rule).await;
     // The workspace is a different folder, which the user was never asked about.
     let alone = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
-    let run = async |session: &str, line: &str| refusals(&world, session, json!({ "command": line })).await;
+    let run = async |session: &str, line: &str| denial_count(&world, session, json!({ "command": line })).await;
     assert_eq!((run(&seeing, "touch a").await, run(&seeing, "touch b").await), (0, 1));
     assert_eq!((run(&alone, "touch a").await, run(&alone, "touch b").await), (1, 0));
     let named = json!({"command": "touch b", "directory": "/"});
-    assert_eq!(refusals(&world, &seeing, named).await, 0);
+    assert_eq!(denial_count(&world, &seeing, named).await, 0);
 }
 
 #[tokio::test]
@@ -269,13 +269,13 @@ async fn repository_programs_do_not_run_beside_a_granted_command() {
     assert!(done.unwrap().success());
     fs::remove_file(&ran).unwrap_or_default();
     for command in ["git diff; touch a", "touch a && git status"] {
-        assert_eq!(refusals(&world, &session, json!({ "command": command })).await, 1, "{command}");
+        assert_eq!(denial_count(&world, &session, json!({ "command": command })).await, 1, "{command}");
     }
     assert!(!project(&world).join("a").exists());
     // Git commands alone are kept read-only, so they run. Next to a granted command, parts that cannot be made to run
     // other programs still run.
-    assert_eq!(refusals(&world, &session, json!({"command": "git diff; git status"})).await, 0);
-    assert_eq!(refusals(&world, &session, json!({"command": "touch a && cat b | head -3"})).await, 0);
+    assert_eq!(denial_count(&world, &session, json!({"command": "git diff; git status"})).await, 0);
+    assert_eq!(denial_count(&world, &session, json!({"command": "touch a && cat b | head -3"})).await, 0);
     assert!(project(&world).join("a").exists() && !ran.exists());
 }
 
@@ -287,7 +287,7 @@ async fn reading_a_secrets_folder_asks_despite_a_grant() {
     symlink(".aws", project(&world).join("cloud")).unwrap();
     for (folder, refused) in [("/project/.aws", 1), (".aws", 1), ("cloud", 1), ("sub", 0)] {
         let arguments = json!({"command": "cat config", "directory": folder});
-        assert_eq!(refusals(&world, &session, arguments).await, refused, "{folder}");
+        assert_eq!(denial_count(&world, &session, arguments).await, refused, "{folder}");
     }
     assert!(!tool_texts(world.model.requests().last().unwrap()).contains("launch code"));
 }

@@ -13,7 +13,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{World, works_through};
+use super::{World, script_steps};
 
 pub(super) const HOOK: &str = "#!/bin/sh\ntouch ran\n";
 
@@ -45,24 +45,24 @@ pub(super) fn content(world: &World, name: &str) -> Option<String> {
 }
 
 /// The writable project, as an argument.
-pub(super) fn mounted(world: &World) -> String {
+pub(super) fn project_argument(world: &World) -> String {
     format!("{}:rw", world.daemon.path().join("project").display())
 }
 
 /// Runs one turn in the mode `auto` in which the model runs this script, without a user.
-pub(super) async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
-    let project = mounted(world);
+pub(super) async fn run_unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
+    let project = project_argument(world);
     let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let (results, output) =
         world.call_all(vec![("run_bash_command", script(world, text))], &[&usual[..], args].concat()).await;
     (results.into_iter().next().unwrap(), output)
 }
 
-/// Like [`unattended`], but with a client that can answer. Returns the client and the question.
+/// Like [`run_unattended`], but with a client that can answer. Returns the client and the question.
 pub(super) async fn asked(world: &World, text: &str) -> (Running, Value) {
     let call = Reply::tool_call("run_bash_command", script(world, text));
-    works_through(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
-    world.run_until_question(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
+    script_steps(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
+    world.run_until_question(&["Go.", "-C", &project_argument(world), "--mode", "auto"]).await
 }
 
 pub(super) async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {
@@ -134,7 +134,7 @@ async fn unreviewed_command_cannot_plant_a_guarded_file() {
     for (before, text, planted) in cases {
         let world = World::start().await;
         prepare(&world, before);
-        let (tool_result, output) = unattended(&world, &format!("{text}; echo over > done.txt"), &[]).await;
+        let (tool_result, output) = run_unattended(&world, &format!("{text}; echo over > done.txt"), &[]).await;
         let result = output.exits(5).json();
         let denials = result["denials"].to_string();
         assert!(denials.contains(planted), "{planted}: {denials}\n{tool_result}");
@@ -203,7 +203,7 @@ async fn unreviewed_command_cannot_change_an_existing_guarded_file() {
         let name = format!("project/{guarded}");
         let was = content(&world, &name);
         assert!(was.is_some(), "{guarded}");
-        unattended(&world, text, &[]).await;
+        run_unattended(&world, text, &[]).await;
         assert_eq!(content(&world, &name), was, "{guarded}: {text}");
     }
     // Files in an added folder are guarded as well.
@@ -212,7 +212,7 @@ async fn unreviewed_command_cannot_change_an_existing_guarded_file() {
     let lib = format!("{}:rw", world.daemon.path().join("lib").display());
     let text =
         "echo x > /folders/lib/.git/hooks/pre-commit; mkdir /folders/lib/.zed; echo x > /folders/lib/.zed/tasks.json";
-    let (result, output) = unattended(&world, text, &["--add-dir", &lib]).await;
+    let (result, output) = run_unattended(&world, text, &["--add-dir", &lib]).await;
     output.exits(5);
     assert!(result.contains("/folders/lib/.zed/tasks.json"), "{result}");
     assert!(content(&world, "lib/.git/hooks/pre-commit").is_none() && content(&world, "lib/.zed/tasks.json").is_none());
@@ -263,7 +263,7 @@ async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
          echo a > a.txt; echo be kind > AGENTS.md; git add .; git commit -qm first; git branch other
          git clone -q . ../far; git remote add far ../far",
     );
-    let project = mounted(&world);
+    let project = project_argument(&world);
     world.model.reply(Reply::text("Hello."));
     let hello = ["run", "Hi", "-C", &project, "--output", "json"];
     let session = world.daemon.agentctl(hello).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
@@ -313,7 +313,7 @@ async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
          git commit -q --allow-empty -m first; git worktree add -q ../project
          printf \"#!/bin/sh\\necho x > $PWD/.git/hooks/post-commit\\n\" > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit",
     );
-    let (project, main) = (mounted(&world), world.daemon.path().join("main"));
+    let (project, main) = (project_argument(&world), world.daemon.path().join("main"));
     let commit = || vec![("run_bash_command", json!({ "command": "git commit --allow-empty -m second" }))];
     let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
     let (results, _) = world.call_all(commit(), &args).await;
@@ -353,7 +353,7 @@ async fn undo_keeps_the_data_of_a_bare_repository_in_the_project() {
          git --git-dir repo.git config user.name a; git --git-dir repo.git worktree add -q --orphan main
          cd main; echo a > a.txt; git add a.txt; git commit -qm first",
     );
-    let project = mounted(&world);
+    let project = project_argument(&world);
     let calls = vec![(
         "run_bash_command",
         json!({"command": "cd main && echo x > x.txt && git add . && git commit -qm second; rm ../repo.git/HEAD"}),
@@ -381,8 +381,8 @@ async fn cleanup_leaves_files_approved_in_another_session() {
         "touch begun.txt; until [ -e go.txt ]; do sleep 0.1; done; mkdir .zed; echo x > .zed/tasks.json\n",
     );
     let waits = Reply::tool_call("run_bash_command", json!({ "command": "cd \"$PROJECT\"; sh waits.sh" }));
-    works_through(&world.model, vec![(&["command also wrote"], waits)], Reply::text("Over."));
-    let project = mounted(&world);
+    script_steps(&world.model, vec![(&["command also wrote"], waits)], Reply::text("Over."));
+    let project = project_argument(&world);
     let first = world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
     until("the command is running", || async { content(&world, "project/begun.txt").map(drop) }).await;
     let (second, question) = asked(&world, "echo export A=1 > .envrc").await;
@@ -400,12 +400,12 @@ async fn start_after_a_kill_removes_planted_files() {
     let mut world = World::start().await;
     prepare(&world, "true");
     let text = "mkdir -p app/.git/hooks; echo x > app/.git/hooks/pre-commit; echo over > done.txt; sleep 60";
-    works_through(
+    script_steps(
         &world.model,
         vec![(&["never"], Reply::tool_call("run_bash_command", script(&world, text)))],
         Reply::text("?"),
     );
-    let project = mounted(&world);
+    let project = project_argument(&world);
     let running =
         world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
     until("the command has written the file", || async { content(&world, "project/done.txt").map(drop) }).await;

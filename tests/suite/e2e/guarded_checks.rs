@@ -2,7 +2,7 @@
 //! reverted.
 
 use super::{
-    guarded::{answer, asked, content, mounted, prepare, script, unattended},
+    guarded::{answer, asked, content, prepare, project_argument, run_unattended, script},
     *,
 };
 
@@ -12,7 +12,7 @@ async fn failed_check_is_reported() {
     let world = World::start().await;
     prepare(&world, "true");
     let deep = "d=$(printf 'd/%.0s' $(seq 110)); mkdir -p \"$d.zed\"; echo x > \"$d.zed/tasks.json\"";
-    let args = ["-C", &mounted(&world), "--mode", "auto", "--on-interrupt", "deny", "--output", "stream-json"];
+    let args = ["-C", &project_argument(&world), "--mode", "auto", "--on-interrupt", "deny", "--output", "stream-json"];
     let (results, output) = world.call_all(vec![("run_bash_command", script(&world, deep))], &args).await;
     let output = output.exits(5);
     let denials = output.json_lines().pop().unwrap()["denials"].to_string();
@@ -55,7 +55,7 @@ async fn topmost_2000_guarded_paths_are_read_only_and_deeper_ones_are_reverted()
     let (closed, open) = ([".rc", "many/.f1999"], ["many/.f2000", "many/deep/.rc"]);
     let all = [closed, open].concat();
     let text = format!("for f in {}; do (echo y > $f) && echo \"wrote $f;\"; done", all.join(" "));
-    let (result, output) = unattended(&world, &text, &[]).await;
+    let (result, output) = run_unattended(&world, &text, &[]).await;
     let denials = output.exits(5).json()["denials"].to_string();
     for name in closed {
         has_none(&result, &[&format!("wrote {name};")]);

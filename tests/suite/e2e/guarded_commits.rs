@@ -2,7 +2,7 @@
 
 use super::{
     World,
-    guarded::{HOOK, answer, asked, content, prepare, unattended},
+    guarded::{HOOK, answer, asked, content, prepare, run_unattended},
 };
 
 /// Script that plants a hook, and creates the repository first if it is missing.
@@ -37,7 +37,7 @@ async fn commit_after_a_denied_question_runs_no_planted_hook() {
     for (before, repository, hooks) in cases {
         let world = World::start().await;
         prepare(&world, before);
-        let (tool_result, _) = unattended(&world, &plants(repository, hooks), &[]).await;
+        let (tool_result, _) = run_unattended(&world, &plants(repository, hooks), &[]).await;
         assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "{hooks}: {tool_result}");
         assert!(!commit_runs_hook(&world, repository), "{hooks}: {tool_result}");
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     World,
-    guarded::{answer, content, mounted, prepare, unattended},
+    guarded::{answer, content, prepare, project_argument, run_unattended},
 };
 
 const REASON: &str = "its changes cannot be checked completely: the project has too many or too deep folders";
@@ -24,14 +24,14 @@ async fn command_asks_before_it_runs_in_a_project_with_too_many_levels() {
         if is_ignored {
             world.write("project/.gitignore", "d/\n");
         }
-        let (tool_result, output) = unattended(&world, "echo over > done.txt", &[]).await;
+        let (tool_result, output) = run_unattended(&world, "echo over > done.txt", &[]).await;
         output.exits(5);
         assert!(tool_result.contains(REASON), "ignored: {is_ignored}: {tool_result}");
         assert!(content(&world, "project/done.txt").is_none(), "ignored: {is_ignored}: the command ran");
 
         // A user who sees the reason can let it run.
         world.script_reply(Reply::tool_call("run_bash_command", json!({"command": "cd \"$PROJECT\"; sh run.sh"})));
-        world.ok(["run", "Go.", "-C", &mounted(&world), "--mode", "auto", "--detach"]).await;
+        world.ok(["run", "Go.", "-C", &project_argument(&world), "--mode", "auto", "--detach"]).await;
         let question = world.first_question().await;
         for field in ["reason", "preview"] {
             assert!(question[field].as_str().unwrap().contains(REASON), "ignored: {is_ignored}: {question:#}");
@@ -45,7 +45,7 @@ async fn command_asks_before_it_runs_in_a_project_with_too_many_levels() {
 
         // With one level less, everything is checked, and no question is asked.
         prepare(&world, &format!("rm done.txt; rmdir {}", nested(101)));
-        let (tool_result, output) = unattended(&world, "echo over > done.txt", &[]).await;
+        let (tool_result, output) = run_unattended(&world, "echo over > done.txt", &[]).await;
         output.exits(0);
         assert!(content(&world, "project/done.txt").is_some(), "ignored: {is_ignored}: {tool_result}");
     }

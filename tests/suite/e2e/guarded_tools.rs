@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     World,
-    guarded::{PROGRAM, SUBMODULE, content, mounted, prepare},
+    guarded::{PROGRAM, SUBMODULE, content, prepare, project_argument},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +44,7 @@ async fn guarded_names_are_written_only_with_consent() {
     let runs = [".gitignore", "a/.editorconfig", "src/main.rs", "Makefile"];
     let write = |path: &&str| ("write_file", json!({"path": format!("/project/{path}"), "content": "x"}));
     let calls: Vec<_> = asks.iter().chain(&runs).map(write).collect();
-    let project = mounted(&world);
+    let project = project_argument(&world);
     let args = ["-C", &project, "--mode", "accept-edits", "--on-interrupt", "deny", "--output", "json"];
     let (results, output) = world.call_all(calls, &args).await;
     output.exits(5);
@@ -103,7 +103,7 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
         let parts =
             ["HEAD", "config", "objects/x", "refs/x"].map(|part| format!("*** Add File: /project/all/{part}\n+x\n"));
         calls.push(("apply_patch", json!({"patch": format!("*** Begin Patch\n{}*** End Patch\n", parts.concat())})));
-        let (project, lib) = (mounted(&world), format!("{}:rw", world.daemon.path().join("lib").display()));
+        let (project, lib) = (project_argument(&world), format!("{}:rw", world.daemon.path().join("lib").display()));
         let args = ["-C", &project, "--add-dir", &lib, "--mode", mode, "--on-interrupt", "deny", "--output", "json"];
         let (results, output) = world.call_all(calls, &args).await;
         output.exits(5);
@@ -132,7 +132,7 @@ async fn read_only_link_and_undo_still_ask_for_a_guarded_file() {
     assert!(results[0].starts_with("E_DENIED") && !results[1].starts_with("E_"), "{results:?}");
 
     let hook = "/project/gh/pre-commit";
-    let project = mounted(&world);
+    let project = project_argument(&world);
     let (results, _) =
         world.call_all(vec![write(hook, "one"), write(hook, "two")], &[&["-C", &project][..], &usual].concat()).await;
     assert!(results.iter().all(|result| !result.starts_with("E_")), "{results:?}");

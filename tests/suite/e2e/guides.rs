@@ -3,7 +3,7 @@
 use super::*;
 
 /// The messages in a request that contain guides.
-fn memory(request: &Recorded) -> Vec<String> {
+fn guide_messages(request: &Recorded) -> Vec<String> {
     let texts = request.messages().iter().filter_map(|message| message["content"].as_str());
     texts.filter(|text| text.starts_with("<memory>")).map(str::to_owned).collect()
 }
@@ -15,12 +15,12 @@ fn notes(request: &Recorded) -> Vec<String> {
     notes.map(|rest| rest.split("\n</memory>").next().unwrap().to_owned()).collect()
 }
 
-fn before(text: &str, first: &str, second: &str) {
+fn assert_order(text: &str, first: &str, second: &str) {
     let at = |phrase: &str| text.find(phrase).unwrap_or_else(|| panic!("{phrase:?} is not in {text}"));
     assert!(at(first) < at(second), "{text}");
 }
 
-fn breaks(lines: &[Value]) -> Vec<&Value> {
+fn prefix_breaks(lines: &[Value]) -> Vec<&Value> {
     let reports = lines.iter().filter(|line| line["type"] == "usage_updated").map(|line| &line["prompt"]);
     reports.map(|report| &report["broken_by"]).filter(|by| !by.is_null()).collect()
 }
@@ -35,31 +35,31 @@ async fn guides_reach_the_model_in_order_and_survive_a_restart() {
     let project = project.to_str().unwrap();
     let first = world.ok(["run", "One.", "-C", project, "--output", "stream-json"]).await;
     let session = first.json_lines()[0]["session_id"].as_str().unwrap().to_owned();
-    let memory_texts = memory(&world.model.requests()[0]);
+    let memory_texts = guide_messages(&world.model.requests()[0]);
     assert_eq!(memory_texts.len(), 1);
-    before(&memory_texts[0], "Speak plainly.", "Run make check.");
+    assert_order(&memory_texts[0], "Speak plainly.", "Run make check.");
     assert_eq!(memory_texts[0].matches("</memory>").count(), 1, "{}", memory_texts[0]);
     assert!(!memory_texts[0].contains("<system_reminder>"), "{}", memory_texts[0]);
     let all = world.model.requests()[0].body.to_string();
-    before(&all, "Run make check.", "pdf: Fill in forms");
-    before(&all, "pdf: Fill in forms", "One.");
+    assert_order(&all, "Run make check.", "pdf: Fill in forms");
+    assert_order(&all, "pdf: Fill in forms", "One.");
 
     // Edited between two turns: sent again, after everything that was sent before, also by the next daemon.
     world.write("project/AGENTS.md", "Run make test.");
     world.daemon.crash().await;
     for text in ["Two.", "Three."] {
         let lines = world.ok(["run", text, "--session", &session, "--output", "stream-json"]).await.json_lines();
-        assert_eq!(breaks(&lines), Vec::<&Value>::new());
+        assert_eq!(prefix_breaks(&lines), Vec::<&Value>::new());
     }
     let requests = world.model.requests();
     let [second, third] = &requests[1..] else { panic!("{}", requests.len()) };
-    assert_eq!((memory(second).len(), memory(third).len()), (2, 2));
-    before(&second.body.to_string(), "Run make test.", "Two.");
-    before(&second.body.to_string(), "One.", "Run make test.");
+    assert_eq!((guide_messages(second).len(), guide_messages(third).len()), (2, 2));
+    assert_order(&second.body.to_string(), "Run make test.", "Two.");
+    assert_order(&second.body.to_string(), "One.", "Run make test.");
 
     // Another session gets the current version, and the list of files is shown to the user.
     world.ok(["run", "Other."]).await;
-    let other = memory(world.model.requests().last().unwrap());
+    let other = guide_messages(world.model.requests().last().unwrap());
     assert!(other.len() == 1 && other[0].contains("Speak plainly.") && !other[0].contains("Run make"), "{other:?}");
     let output = world.ok(["run", "Shown.", "-C", project]).await;
     let line = output.stderr.lines().find(|line| line.starts_with("memory: ")).unwrap_or(&output.stderr);

@@ -8,7 +8,8 @@ use agentd_testkit::hostile::{self, CANARY, Class, SECRET, Trap, state};
 use super::*;
 
 /// Grants that a user might have accumulated over time, none of which is intended for these calls.
-const KEPT: [&str; 8] = ["git status", "git log *", "cargo test *", "make", "ls *", "cat *", "echo *", "npm run build"];
+const EXISTING_GRANTS: [&str; 8] =
+    ["git status", "git log *", "cargo test *", "make", "ls *", "cat *", "echo *", "npm run build"];
 
 /// Settings that fully trust the model, so that only built-in rules stop the commands.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
@@ -45,11 +46,11 @@ async fn audited(world: &World) -> (usize, Vec<Value>) {
 /// State that must not change. The calls fill the window, so the daemon itself stores compacted messages.
 fn folders(world: &World, trap: &Trap) -> [BTreeMap<String, String>; 3] {
     let history = trap.root.join("conversation_history");
-    [state(&trap.root, &[&history]), state(&trap.project, &[]), outside(world, trap)]
+    [state(&trap.root, &[&history]), state(&trap.project, &[]), outside_state(world, trap)]
 }
 
 /// Makes the model call all of these tools. Each call is denied with this text and runs nothing.
-async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], text: &str) -> Value {
+async fn assert_all_denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], text: &str) -> Value {
     let args = ["--session", session, "--on-interrupt", on_interrupt, "--output", "json"];
     let (results, output) = world.call_all(all.to_vec(), &args).await;
     for ((_, call), result) in all.iter().zip(&results) {
@@ -62,14 +63,14 @@ async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], 
 #[tokio::test]
 async fn hostile_command_never_runs_without_permission() {
     let (world, session, trap) = session(TRUSTING).await;
-    for rule in KEPT {
+    for rule in EXISTING_GRANTS {
         world.ok(["grants", "add", &format!("run_bash_command: {rule}")]).await;
     }
-    trap.lay();
+    trap.create_entries();
     let all = commands(&trap, |_| true);
     assert!(all.len() >= 900, "{}", all.len());
     let before = folders(&world, &trap);
-    let result = denied(&world, &session, "deny", &all, "").await;
+    let result = assert_all_denied(&world, &session, "deny", &all, "").await;
     assert_eq!(result["denials"].as_array().unwrap().len(), all.len(), "every denial is listed");
     let after = folders(&world, &trap);
     let new = after.iter().zip(&before).flat_map(|(after, before)| {
@@ -83,12 +84,12 @@ async fn hostile_command_never_runs_without_permission() {
 #[tokio::test]
 async fn command_with_effects_never_runs_without_asking() {
     let (world, session, trap) = session("").await;
-    trap.lay();
+    trap.create_entries();
     let before = folders(&world, &trap);
     let all = hostile::asking_commands().into_iter().map(|(_, line)| ("run_bash_command", json!({ "command": line })));
     let all: Vec<Call> = all.collect();
     assert!(all.len() >= 150, "{}", all.len());
-    denied(&world, &session, "deny", &all, "").await;
+    assert_all_denied(&world, &session, "deny", &all, "").await;
     assert!(folders(&world, &trap) == before, "files outside have changed");
 }
 
@@ -97,11 +98,11 @@ async fn denied_command_never_runs_even_if_approved() {
     let (world, session, trap) = session(TRUSTING).await;
     let all = commands(&trap, |mark| mark == "deny");
     assert!(all.len() >= 100, "{}", all.len());
-    denied(&world, &session, "approve", &all, "on the deny list").await;
+    assert_all_denied(&world, &session, "approve", &all, "on the deny list").await;
 }
 
 /// State that must not change: the secrets, and the names of everything next to the workspaces and the project.
-fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
+fn outside_state(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let others = trap.root.parent().unwrap().join("other");
     for around in trap.around() {
@@ -173,8 +174,8 @@ fn assert_no_secrets_sent(world: &World) {
 #[tokio::test]
 async fn model_path_cannot_read_outside_the_workspace() {
     let (world, session, trap) = session("").await;
-    trap.lay();
-    let before = outside(&world, &trap);
+    trap.create_entries();
+    let before = outside_state(&world, &trap);
     let (paths, calls) = calls(&trap, |path| {
         vec![
             ("read_file", json!({ "path": path })),
@@ -190,14 +191,14 @@ async fn model_path_cannot_read_outside_the_workspace() {
         assert!(*class != Class::Refused || result.starts_with("E_PATH: "), "{tool} {path:?}: {result}");
     }
     assert_no_secrets_sent(&world);
-    assert_eq!(outside(&world, &trap), before);
+    assert_eq!(outside_state(&world, &trap), before);
 }
 
 #[tokio::test]
 async fn model_path_cannot_write_outside_the_workspace() {
     let (world, session, trap) = session("").await;
-    trap.lay();
-    let before = outside(&world, &trap);
+    trap.create_entries();
+    let before = outside_state(&world, &trap);
     let number = Cell::new(0);
     let (paths, calls) = calls(&trap, |path| {
         let mut calls = vec![
@@ -220,8 +221,8 @@ async fn model_path_cannot_write_outside_the_workspace() {
     for (((class, path), (tool, _)), result) in paths.iter().zip(&calls).zip(&results) {
         let is_refused =
             result.starts_with("E_PATH: ") || (*tool == "apply_patch" && result.starts_with("E_INVALID_ARGS: "));
-        let is_fine = *class == Class::Contained || (*class == Class::Unwritable && is_project_relative(path));
-        assert!(is_fine || is_refused, "{tool} {path:?}: {result}");
+        let is_accepted = *class == Class::Contained || (*class == Class::Unwritable && is_project_relative(path));
+        assert!(is_accepted || is_refused, "{tool} {path:?}: {result}");
         used += usize::from(!result.starts_with("E_"));
         applied += usize::from(result.starts_with("Applied the patch"));
     }
@@ -232,7 +233,7 @@ async fn model_path_cannot_write_outside_the_workspace() {
     assert_eq!(beside.count(), applied);
     assert!(used > 50, "too few of the unusual names were accepted: {used}");
     assert_no_secrets_sent(&world);
-    assert_eq!(outside(&world, &trap), before);
+    assert_eq!(outside_state(&world, &trap), before);
     assert_eq!(fs::read_to_string(trap.real("skills/known/SKILL.md")).unwrap(), "code\n");
     world.ok(["audit", "verify"]).await;
     world.still_serves().await;

@@ -67,7 +67,7 @@ async fn stored_input_is_durable_before_the_turn_is_acknowledged() {
     let world_client = agentd_proto::client::Client::connect(&daemon.socket()).await.unwrap();
     let project = daemon.path().join("project");
     fs::create_dir_all(&project).unwrap();
-    let mut start = turn(trusting(&project), &format!("Review this\n\n{}", diff()));
+    let mut start = turn(trusting_session(&project), &format!("Review this\n\n{}", diff()));
     start.start.typed_bytes = Some("Review this".len() as u64);
     let mut events = world_client.turn(start).await.unwrap();
     let is_input = |kind: &EventKind| {

@@ -24,7 +24,7 @@ fn written(world: &World, session: &Value) -> String {
 #[tokio::test]
 async fn answer_from_another_client_works_after_a_crash() {
     let mut world = World::start().await;
-    works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
+    script_steps(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
     let (client, interrupt) = waiting(&world).await;
     drop(client);
     world.daemon.crash().await;
@@ -57,7 +57,7 @@ async fn answer_from_another_client_works_after_a_crash() {
 async fn file_changed_during_a_question_is_not_overwritten() {
     for restarts in [false, true] {
         let mut world = World::start().await;
-        works_through(&world.model, vec![(&["has changed since"], write("ours"))], Reply::text("Then not."));
+        script_steps(&world.model, vec![(&["has changed since"], write("ours"))], Reply::text("Then not."));
         let (client, interrupt) = waiting(&world).await;
         drop(client);
         let session = interrupt["session_id"].as_str().unwrap();
@@ -112,7 +112,7 @@ async fn rejection_and_edited_arguments_reach_the_model() {
 async fn question_can_be_answered_after_a_restart() {
     let mut world = World::start().await;
     let ask = Reply::tool_call("ask_human", json!({"question": "Which colour?", "context": "For the wall."}));
-    works_through(&world.model, vec![(&["green"], ask)], Reply::text("Green it is."));
+    script_steps(&world.model, vec![(&["green"], ask)], Reply::text("Green it is."));
     let (client, interrupt) = waiting(&world).await;
     drop(client);
     holds(&interrupt, json!({"kind": "question", "question": "Which colour?"}));
@@ -150,8 +150,8 @@ async fn two_clients_see_the_same_events_and_one_answers_for_both() {
     let mut refused = false;
     while let Some(event) = first.event().await {
         refused |= matches!(&event.kind, EventKind::Warning { code, .. } if code == "command_refused");
-        let ours_alone = matches!(&event.kind, EventKind::Warning { code, .. } if code == "command_refused");
-        if event.kind.is_stored() && !ours_alone {
+        let is_refusal = matches!(&event.kind, EventKind::Warning { code, .. } if code == "command_refused");
+        if event.kind.is_stored() && !is_refusal {
             seen_by_one.push(event);
         }
     }
@@ -225,7 +225,7 @@ async fn questions_are_listed_by_session_and_answered_in_any_order() {
 #[tokio::test]
 async fn two_clients_follow_a_turn_across_a_restart() {
     let mut world = World::start().await;
-    works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
+    script_steps(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
     let (one, interrupt) = waiting(&world).await;
     let session = interrupt["session_id"].as_str().unwrap();
     let mut other = world.spawn_agentctl(["attach", session, "--after", "0", "--output", "stream-json"]);

@@ -28,7 +28,7 @@ impl World {
         (output.json(), output_text)
     }
 
-    fn holds(&self, path: &str) -> bool {
+    fn has_file(&self, path: &str) -> bool {
         self.daemon.path().join("project").join(path).exists()
     }
 }
@@ -90,19 +90,19 @@ async fn concurrent_deletions_in_one_project_are_all_recorded() {
         world.ok(args).await.json()
     };
     let go = async {
-        let all_run = || (0..SESSIONS).all(|number| world.holds(&format!("begun-{number}")));
+        let all_run = || (0..SESSIONS).all(|number| world.has_file(&format!("begun-{number}")));
         until_true("all commands are running", all_run).await;
         world.write("project/go", "");
     };
     let (results, ()) = tokio::join!(join_all((0..SESSIONS).map(turn)), go);
     for (number, result) in results.iter().enumerate() {
         let own = format!("/project/thesis-{number}.txt");
-        assert!(paths(result).contains(&own.as_str()) && !world.holds(&own["/project/".len()..]), "{result:#}");
+        assert!(paths(result).contains(&own.as_str()) && !world.has_file(&own["/project/".len()..]), "{result:#}");
     }
 }
 
 /// A daemon that cannot store anything for undo.
-async fn without_room() -> World {
+async fn world_without_undo() -> World {
     let world = World::with_files(&[("data/undo", "a file in the place of the folder")]).await;
     world.write("project/a.txt", "one\n");
     world
@@ -110,7 +110,7 @@ async fn without_room() -> World {
 
 #[tokio::test]
 async fn unrecordable_command_asks_before_it_runs() {
-    let world = without_room().await;
+    let world = world_without_undo().await;
     let changes = "echo two > a.txt; echo changed";
     let (result, text) = world.commands(changes, &["--mode", "auto", "--on-interrupt", "deny"]).await;
     assert!(text.contains("its changes cannot be undone: could not record"), "{text}");
@@ -157,14 +157,14 @@ async fn oversized_trees_and_files_ask_before_a_change() {
     }
     let auto = ["--mode", "auto", "--on-interrupt", "deny"];
     let (_, text) = world.commands("rm 1", &auto).await;
-    assert!(text.contains("because it has more than 100 files") && world.holds("1"), "{text}");
+    assert!(text.contains("because it has more than 100 files") && world.has_file("1"), "{text}");
 
     let world = World::start().await;
     world.write("project/large.bin", vec![1; 11 << 20]);
     world.write("project/small.txt", "x");
     let (_, text) = world.commands("rm large.bin", &auto).await;
     assert!(
-        text.contains("the earlier content of /project/large.bin is not stored") && world.holds("large.bin"),
+        text.contains("the earlier content of /project/large.bin is not stored") && world.has_file("large.bin"),
         "{text}"
     );
     let (result, _) = world.commands("rm small.txt", &auto).await;
@@ -182,7 +182,7 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     let (_, text) = world.commands("rm data/a.csv", &auto).await;
     let irreversible = "its changes cannot be undone: the earlier content of /project/data/ is not stored";
     assert!(text.contains(irreversible) && !text.contains("node_modules"), "{text}");
-    assert!(world.holds("data/a.csv"), "the command ran");
+    assert!(world.has_file("data/a.csv"), "the command ran");
 
     // The question to the user shows the same reason.
     world.script_reply(run("rm data/a.csv"));
@@ -198,7 +198,7 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
         sessions.as_array().unwrap().iter().all(|session| session["status"] == "idle").then_some(())
     })
     .await;
-    assert!(world.holds("data/a.csv"), "the command ran");
+    assert!(world.has_file("data/a.csv"), "the command ran");
 
     let approve = ["--on-interrupt", "approve"];
     // The command deletes a folder in a form that no rule can recognise.
@@ -209,7 +209,7 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     let undone = world.agentctl(["undo", session, "--json"]).await.exits(1).json();
     let failed = undone["files"].as_array().unwrap().iter().find(|file| file["outcome"] == "failed").unwrap();
     assert_eq!(failed["path"], "/project/data/", "{undone:#}");
-    assert!(!world.holds("made.txt"));
+    assert!(!world.has_file("made.txt"));
 
     let (result, text) = world.commands("rm node_modules/x/*; mkdir node_modules/y", &approve).await;
     assert!(text.contains("1 file in /project/node_modules/") && paths(&result).is_empty(), "{text}\n{result:#}");
@@ -246,7 +246,7 @@ async fn command_with_a_killed_sandbox_has_unknown_outcome() {
     world.script_reply(run("echo printed; rm a.txt; touch begun; sleep 600"));
     let args = ["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
     let running = world.spawn_agentctl(args);
-    until_true("the command is running", || world.holds("begun")).await;
+    until_true("the command is running", || world.has_file("begun")).await;
     let is_helper = |pid: &u32| {
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split('\0').nth(1) == Some("sandbox-exec")

@@ -9,7 +9,7 @@ mod timing;
 use super::*;
 
 /// Beginning of the message to the model.
-const BROUGHT: &str = "Your last edits introduced these errors";
+const DIAGNOSTICS_HEADING: &str = "Your last edits introduced these errors";
 
 /// Folder that contains the fake server.
 fn folder() -> PathBuf {

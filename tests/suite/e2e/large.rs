@@ -36,27 +36,27 @@ fn home(model: &ModelServer, agentd_yaml: &str) -> TempHome {
     home
 }
 
-fn careful(daemon: &TempDaemon) -> StartRequest {
-    let mut start = turn(trusting(&daemon.path().join("project")), "Find the walrus");
+fn approving_start(daemon: &TempDaemon) -> StartRequest {
+    let mut start = turn(trusting_session(&daemon.path().join("project")), "Find the walrus");
     start.start.on_interrupt = OnInterrupt::Approve;
     start
 }
 
 /// Checks that no request exceeds the window, by any token count.
 #[track_caller]
-fn fits_the_window(model: &ModelServer) {
+fn assert_requests_fit(model: &ModelServer) {
     for request in model.requests() {
         let bytes = request.body["messages"].to_string().len();
         assert!(bytes < 16_384 * 3, "request {} has {bytes} bytes", request.number);
     }
 }
 
-async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
+async fn assert_line_found_despite_kill(agentd_yaml: &str, shown: &[&str]) {
     let model = ModelServer::start().await;
     model.respond_with(reads_on);
     let mut daemon = TempDaemon::start_in(home(&model, agentd_yaml)).await;
     let client = Client::connect(&daemon.socket()).await.unwrap();
-    let mut events = client.turn(careful(&daemon)).await.unwrap();
+    let mut events = client.turn(approving_start(&daemon)).await.unwrap();
     let is_result = |kind: &EventKind| matches!(kind, EventKind::ItemCompleted { item, .. } if matches!(item.body, ItemBody::ToolResult(_)));
     let seen = events.stored_until(is_result).await;
     daemon.signal(Signal::SIGKILL);
@@ -75,17 +75,17 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     let text = tool_texts(model.requests().last().unwrap());
     assert_eq!(ended["text"], "The walrus is gone.", "{text}");
     has_all(&text, &["this is line 040000\nerror: the walrus is gone\nthis is line 040001\n", "this is line 077777"]);
-    fits_the_window(&model);
+    assert_requests_fit(&model);
 }
 
 #[tokio::test]
 async fn large_output_shows_the_decisive_lines_at_once() {
     let decides =
         ["exit code 0", "040000\nerror: the walrus is gone\nthis is line 040001\n", "line 080000", "left out"];
-    finds_it_through_a_kill("", &decides).await;
+    assert_line_found_despite_kill("", &decides).await;
     // Without feedback, only a head and a tail are shown.
     let parts = ["exit code 0", "this is line 000010\n", "this is line 080000\n", "80,003 lines", "offset="];
-    finds_it_through_a_kill("tools: {feedback_tokens: never}\n", &parts).await;
+    assert_line_found_despite_kill("tools: {feedback_tokens: never}\n", &parts).await;
 }
 
 /// The workspaces are on a nearly full disk.
@@ -100,7 +100,7 @@ async fn turn_continues_with_lost_output_on_a_full_disk() {
         false => Reply::tool_call("run_bash_command", json!({"command": COMMAND})),
     });
     let client = world.client().await;
-    let mut events = client.turn(careful(&world.daemon)).await.unwrap();
+    let mut events = client.turn(approving_start(&world.daemon)).await.unwrap();
     let seen = events.to_the_end().await;
     let result = tool_texts(world.model.requests().last().unwrap());
     has_all(
@@ -110,7 +110,7 @@ async fn turn_continues_with_lost_output_on_a_full_disk() {
     let warned =
         seen.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == "result_lost"));
     assert!(warned, "{seen:#?}");
-    fits_the_window(&world.model);
+    assert_requests_fit(&world.model);
     world.still_serves().await;
 }
 
@@ -138,7 +138,7 @@ async fn image_output_of_a_command_is_stored_and_named() {
         }
         Reply::text("It is all there.")
     });
-    let mut events = world.client().await.turn(turn(trusting(&project), "Show me the logo")).await.unwrap();
+    let mut events = world.client().await.turn(turn(trusting_session(&project), "Show me the logo")).await.unwrap();
     events.to_the_end().await;
     let result = tool_texts(world.model.requests().last().unwrap());
     assert!(result.contains("[stdout, a PNG image of 40,008 bytes, is not shown: it is stored in "), "{result}");

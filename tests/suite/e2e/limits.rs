@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::{
-    sandbox::{children, named, project, world},
+    sandbox::{children, process_count, project, world},
     *,
 };
 
@@ -25,18 +25,18 @@ async fn configured_limits_apply_to_each_process() {
         &["\n1024 64 262144 1 0"],
     );
     for limit in ["-f 2048", "-n 128", "-d unlimited", "-t 60", "-c 1"] {
-        world.barred(&format!("ulimit {limit}")).await;
+        world.assert_fails(&format!("ulimit {limit}")).await;
     }
     // Files above the limit are truncated.
-    world.barred("head -c 3000000 /dev/zero > \"$PROJECT/large\"").await;
+    world.assert_fails("head -c 3000000 /dev/zero > \"$PROJECT/large\"").await;
     assert_eq!(fs::metadata(project(&world).join("large")).unwrap().len(), 1 << 20);
     // A descriptor below the limit can be opened, and a descriptor above it cannot.
     world.allowed("for n in {10..60}; do eval \"exec $n</dev/null\" || exit 1; done").await;
-    world.barred("for n in {10..90}; do eval \"exec $n</dev/null\" || exit 1; done").await;
+    world.assert_fails("for n in {10..90}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     // Without line ends, `tail` buffers all of its input.
     let script = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
     world.allowed(&script(40_000_000)).await;
-    has_all(&world.barred(&script(400_000_000)).await, &["the sandbox limits memory"]);
+    has_all(&world.assert_fails(&script(400_000_000)).await, &["the sandbox limits memory"]);
     let result = world.sh("while :; do :; done").await;
     assert!(result.starts_with("ended by signal"), "{result}");
     world.still_serves().await;
@@ -57,12 +57,12 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     world.script_call(json!({"command": bomb, "timeout_s": 2}));
     let peak = Cell::new(0);
     let look = async {
-        until_true("the processes have multiplied", || named(&bomb) > 30).await;
+        until_true("the processes have multiplied", || process_count(&bomb) > 30).await;
         // The daemon serves other clients in the meantime.
         world.ok(["status"]).await;
         world.ok(["sessions", "list"]).await;
         until("all processes have exited", || async {
-            let now = named(&bomb);
+            let now = process_count(&bomb);
             peak.set(peak.get().max(now));
             (now == 0).then_some(())
         })
@@ -72,7 +72,7 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     assert!((1..=310).contains(&peak.get()), "{} concurrent processes", peak.get());
     let result = world.last_result();
     assert!(result.contains("fork: retry"), "{result}");
-    assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "processes are left: {result}");
+    assert_eq!((process_count(&bomb), children(world.daemon.pid())), (0, before), "processes are left: {result}");
     // The next command has its full limits again.
     world.allowed("for n in {1..50}; do true & done; wait").await;
     world.still_serves().await;

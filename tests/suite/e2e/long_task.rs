@@ -33,7 +33,7 @@ fn todos(done: usize) -> Reply {
 }
 
 /// Reads, edits, tests and completes one function.
-fn mends(n: usize) -> Vec<Reply> {
+fn fix_function(n: usize) -> Vec<Reply> {
     let edit = json!({"path": "/project/parts.rs", "old_string": format!("    {n} + {n}\n"), "new_string": format!("    {n} * {n}\n")});
     vec![
         Reply::tool_call("grep", json!({"pattern": format!("part_{n}\\b"), "path": "/project"}))
@@ -50,7 +50,7 @@ fn mends(n: usize) -> Vec<Reply> {
 }
 
 impl World {
-    async fn goes(&self, args: &[&str], steps: Vec<Reply>) -> Value {
+    async fn run_long_turn(&self, args: &[&str], steps: Vec<Reply>) -> Value {
         let asked = self.model.requests().len();
         let count = steps.len();
         for step in steps {
@@ -75,22 +75,22 @@ async fn each_of_sixty_steps_extends_the_previous_request() {
     let (project, red) = (format!("{home}/project"), format!("{home}/red.png"));
     let first = format!("Square the parts as in the picture, see #{project}/notes.md. If in doubt use @web_search.");
     let mut steps = vec![Reply::tool_call("list_workspace_files", json!({})), todos(0)];
-    steps.extend((0..6).flat_map(mends));
+    steps.extend((0..6).flat_map(fix_function));
     steps.push(Reply::text("Half of it is done; shall I go on?"));
-    let result = world.goes(&[&first, "-C", &format!("{project}:rw"), "--file", &red], steps).await;
+    let result = world.run_long_turn(&[&first, "-C", &format!("{project}:rw"), "--file", &red], steps).await;
     let session = result["session_id"].as_str().unwrap().to_owned();
 
     world.daemon.crash().await;
-    let mut steps: Vec<Reply> = (6..FUNCTIONS).flat_map(mends).collect();
+    let mut steps: Vec<Reply> = (6..FUNCTIONS).flat_map(fix_function).collect();
     steps.push(Reply::text("All parts are squared."));
-    world.goes(&["Go on.", "--session", &session], steps).await;
+    world.run_long_turn(&["Go on.", "--session", &session], steps).await;
 
     let look = || Reply::tool_call("read_file", json!({"path": "/project/parts.rs"}));
     let write = Reply::tool_call("write_file", json!({"path": "outputs/review.md", "content": "All good.\n"}));
     let mut steps: Vec<Reply> = (0..4).map(|_| look()).collect();
     steps.push(Reply::tool_call("search_history", json!({"query": "doubt"})));
     steps.extend([Reply::tool_call("no_such_tool", json!({})), look(), write, Reply::text("Reviewed.")]);
-    world.goes(&["Now @review it.", "--session", &session], steps).await;
+    world.run_long_turn(&["Now @review it.", "--session", &session], steps).await;
 
     let squared: String = (0..FUNCTIONS).map(|n| format!("fn part_{n}() -> u32 {{\n    {n} * {n}\n}}\n")).collect();
     let requests = world.model.requests();

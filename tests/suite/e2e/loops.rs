@@ -4,17 +4,17 @@
 use super::*;
 
 /// Calls by index, from 0.
-type Circle = fn(usize) -> Reply;
+type CallSequence = fn(usize) -> Reply;
 
 fn results(request: &Recorded) -> usize {
     request.messages().iter().filter(|message| message["role"] == "tool").count()
 }
 
 /// Repeats these calls until no more tools can be called.
-fn circles(world: &World, circle: Circle) {
+fn repeat_calls(world: &World, call_at: CallSequence) {
     world.model.respond_with(move |request| match request.text.contains("Do not call any more tools") {
         true => Reply::text("I went in circles."),
-        false => circle(results(request)),
+        false => call_at(results(request)),
     });
 }
 
@@ -49,7 +49,7 @@ fn note(world: &World) -> (String, String) {
 async fn repeated_calls_warn_at_three_and_end_the_turn_at_six() {
     let world = World::start().await;
     let (file, _) = note(&world);
-    let cases: [(&str, Circle, usize); 7] = [
+    let cases: [(&str, CallSequence, usize); 7] = [
         ("one", |_| read(), 1),
         ("two", |n| if n % 2 == 0 { read() } else { list(".") }, 2),
         ("three", |n| [read(), list("."), list("uploads")].into_iter().nth(n % 3).unwrap(), 3),
@@ -58,8 +58,8 @@ async fn repeated_calls_warn_at_three_and_end_the_turn_at_six() {
         ("slow", |_| bash("sleep 0.$((RANDOM % 3)); cat uploads/notes.txt"), 1),
         ("at once", |_| read().and_call("list_dir", json!({"path": "."})), 1),
     ];
-    for (name, circle, period) in cases {
-        circles(&world, circle);
+    for (name, call_at, period) in cases {
+        repeat_calls(&world, call_at);
         let before = world.model.requests().len();
         let lines = run(&world, &["--file", &file], 6).await;
         let result = lines.last().unwrap();
@@ -78,7 +78,7 @@ async fn repeated_calls_warn_at_three_and_end_the_turn_at_six() {
 #[tokio::test]
 async fn calls_with_changing_results_are_not_a_loop() {
     let world = World::start().await;
-    let polls: [Circle; 3] = [
+    let polls: [CallSequence; 3] = [
         |n| if n < 9 { bash("echo built >> log.txt") } else { Reply::text("Built.") },
         |n| if n < 9 { bash("echo built >> log.txt; wc -l < log.txt") } else { Reply::text("Built.") },
         |n| match n {
@@ -88,7 +88,7 @@ async fn calls_with_changing_results_are_not_a_loop() {
         },
     ];
     for poll in polls {
-        circles(&world, poll);
+        repeat_calls(&world, poll);
         let lines = run(&world, &[], 0).await;
         assert_eq!(lines.last().unwrap()["text"], "Built.");
         assert_eq!(warnings(&lines, "repeated_call"), 0);

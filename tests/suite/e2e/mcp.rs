@@ -65,12 +65,12 @@ fn peak_memory(pid: u32) -> u64 {
 impl World {
     /// Server processes: all except the daemon, and the process that probes the sandbox at its start.
     fn server_processes(&self) -> Vec<u32> {
-        let is_of_walls = |pid: &u32| {
+        let is_sandbox_probe = |pid: &u32| {
             let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             command.split(|byte| *byte == 0).any(|word| word == b"sandbox-exec")
         };
         let all = self.daemon.processes().into_iter();
-        all.filter(|pid| *pid != self.daemon.pid() && !is_of_walls(pid)).collect()
+        all.filter(|pid| *pid != self.daemon.pid() && !is_sandbox_probe(pid)).collect()
     }
 
     /// Stops all servers while the daemon keeps running, and asserts that nothing is left: no process, and no waiting

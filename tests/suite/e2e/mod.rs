@@ -338,7 +338,7 @@ impl World {
             let reply = next.fold(Reply::default(), |reply, (tool, args)| reply.and_call(*tool, args.clone()));
             if reply.tool_calls.is_empty() { Reply::text("over") } else { reply }
         });
-        let output = self.daemon.agentctl(["run", ALL_OF_IT].iter().chain(args)).await;
+        let output = self.daemon.agentctl(["run", CALL_ALL_INPUT].iter().chain(args)).await;
         let results = results_since_input(self.model.requests().last().unwrap());
         assert_eq!(results.len(), count, "{}\n{}", output.stderr, self.daemon.log());
         (results, output)
@@ -393,7 +393,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
 }
 
 /// A new session with this folder as `/project` that runs commands without asking.
-fn trusting(project: &Path) -> SessionChoice {
+fn trusting_session(project: &Path) -> SessionChoice {
     SessionChoice::New(NewSession {
         confirm_write: Some(false),
         confirm_exec: Some(false),
@@ -442,7 +442,7 @@ impl Events for TurnStream {
 
 /// Makes the model send the first reply whose texts are not yet in a tool result, as if it were working through a list.
 /// A crash or restart in between makes no difference.
-fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply)>, last: Reply) {
+fn script_steps(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply)>, last: Reply) {
     let steps = Arc::new(steps);
     model.respond_with(move |request| {
         let result = tool_texts(request);
@@ -458,19 +458,19 @@ fn tool_texts(request: &Recorded) -> String {
 }
 
 /// A call that differs from the previous calls.
-fn another_call(request: &Recorded) -> Reply {
+fn unique_call(request: &Recorded) -> Reply {
     let called = request.messages().iter().filter(|message| message["role"] == "tool").count();
     let zone = ["UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York"][called % 4];
     Reply::tool_call("now", json!({ "timezone": zone }))
 }
 
 /// Input that starts the calls in [`World::call_all`].
-const ALL_OF_IT: &str = "Do all of it.";
+const CALL_ALL_INPUT: &str = "Do all of it.";
 
-/// Results of all calls since the last [`ALL_OF_IT`], in call order.
+/// Results of all calls since the last [`CALL_ALL_INPUT`], in call order.
 fn results_since_input(request: &Recorded) -> Vec<String> {
     let messages = request.messages();
-    let is_input = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(ALL_OF_IT));
+    let is_input = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(CALL_ALL_INPUT));
     let begin = messages.iter().rposition(|message| message["role"] == "user" && is_input(message)).unwrap();
     let turn = || messages[begin..].iter();
     // Read-only calls run concurrently, and end in any order.

@@ -18,7 +18,7 @@ async fn world() -> World {
     World { model, daemon }
 }
 
-fn asked(world: &World) -> Vec<String> {
+fn requested_models(world: &World) -> Vec<String> {
     let model = |request: agentd_testkit::model_server::Recorded| request.body["model"].as_str().unwrap().to_owned();
     world.model.requests().into_iter().map(model).collect()
 }
@@ -26,7 +26,7 @@ fn asked(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn models_and_windows_are_listed_with_their_source() {
     let world = world().await;
-    assert_eq!(world.model.documents_asked(), [""; 0], "a starting daemon sends no request");
+    assert_eq!(world.model.requested_documents(), [""; 0], "a starting daemon sends no request");
     let slots = world.json(["models"]).await;
     let base = &slots[0]["model"];
     holds(base, json!({"id": "first", "context_window": 65_536, "window_source": "server"}));
@@ -79,12 +79,12 @@ async fn model_option_selects_a_model_for_the_session() {
     world.ok(["sessions", "show", session.as_str()]).await.shows(&["model     lab/second-large (slot base)"]);
     run(&[&options[..], &["--model", "=elsewhere/own"]].concat()).await;
     run(&[&options[..], &["--model", "default"]].concat()).await;
-    assert_eq!(asked(&world), ["lab/second-large", "lab/second-large", "elsewhere/own", "first"]);
+    assert_eq!(requested_models(&world), ["lab/second-large", "lab/second-large", "elsewhere/own", "first"]);
 
     let output = world.agentctl(["run", "Hi", "--model", "lab/secnd-large"]).await.exits(2);
     output.says(&["lists no model \"lab/secnd-large\"", "did you mean lab/second-large?", "=lab/secnd-large"]);
     world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["matches several models"]);
-    assert_eq!(asked(&world).len(), 4, "no model was called");
+    assert_eq!(requested_models(&world).len(), 4, "no model was called");
 
     // A script lists the models, one per line.
     let listed = world.agentctl_with(["chat"], b"/model\n/model second\n/model\n").await.exits(0);
@@ -129,7 +129,7 @@ async fn model_can_be_chosen_from_a_list_at_the_terminal() {
     terminal.hears("And now?", "Here I am.");
     terminal.hears("/model default", "model: first");
     terminal.leaves();
-    assert_eq!(asked(&world), ["lab/second-large", "lab/fourth"]);
+    assert_eq!(requested_models(&world), ["lab/second-large", "lab/fourth"]);
 }
 
 #[tokio::test]
@@ -139,5 +139,5 @@ async fn model_choice_survives_a_restart() {
     let session = world.ok(["run", "Hi", "--output", "json", "--model", "fourth"]).await.session();
     world.daemon.restart().await;
     world.ok(["run", "Hi again", "--session", &session]).await;
-    assert_eq!(asked(&world), ["lab/fourth", "lab/fourth"]);
+    assert_eq!(requested_models(&world), ["lab/fourth", "lab/fourth"]);
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Mutex;
 
-use agentd_testkit::proxy::{ProxyMood, TestProxy};
+use agentd_testkit::proxy::{ProxyBehaviour, TestProxy};
 
 use super::*;
 
 /// Prices per token in micro-dollars: input, cache read, cache write, cache write for an hour, output.
-const USUAL: [u64; 5] = [10, 1, 12, 25, 50];
+const BASE_PRICES: [u64; 5] = [10, 1, 12, 25, 50];
 /// Prices for requests above the threshold.
-const LONG: [u64; 5] = [20, 2, 24, 50, 75];
-const BORDER: u64 = 200_000;
+const LONG_PRICES: [u64; 5] = [20, 2, 24, 50, 75];
+const LONG_THRESHOLD: u64 = 200_000;
 
 /// Token counts of one request, as reported by the server.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ impl Counts {
     }
 
     fn charge(self) -> u64 {
-        let prices = if self.prompt() > BORDER { LONG } else { USUAL };
+        let prices = if self.prompt() > LONG_THRESHOLD { LONG_PRICES } else { BASE_PRICES };
         let tokens = [self.fresh, self.cached, self.written, self.hour, self.answer];
         tokens.iter().zip(prices).map(|(tokens, price)| tokens * price).sum()
     }
@@ -80,7 +80,7 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
         ("plain", Reply::text("Done."))
     };
     // The count exceeds any estimate, so that no server appears to have truncated a request.
-    let fresh = if kind == "long" { BORDER } else { 30_000 + 70 * number };
+    let fresh = if kind == "long" { LONG_THRESHOLD } else { 30_000 + 70 * number };
     // Only Messages counts cache writes for an hour, and the initial count over Messages includes one output token.
     let hour = if wire == "anthropic" { 30 + number } else { 0 };
     let answer = if wire == "anthropic" && kind == "broken" { 1 } else { 20 + number };
@@ -93,8 +93,8 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
 
 fn prices() -> Value {
     let of = |[input, cached, written, hour, output]: [u64; 5]| json!({"input": input, "cached_input": cached, "cache_write": written, "cache_write_1h": hour, "output": output});
-    let (mut prices, mut tier) = (of(USUAL), of(LONG));
-    tier["above"] = BORDER.into();
+    let (mut prices, mut tier) = (of(BASE_PRICES), of(LONG_PRICES));
+    tier["above"] = LONG_THRESHOLD.into();
     prices["tiers"] = json!([tier]);
     prices
 }
@@ -155,7 +155,7 @@ async fn session_cost_equals_the_servers_charge_on_every_wire() {
 }
 
 #[tokio::test]
-async fn cancelled_answer_is_charged_as_far_as_counted() {
+async fn cancelled_answer_is_charged_for_its_counted_tokens() {
     let model = ModelServer::start().await;
     let counts = Counts { fresh: 9000, cached: 300, written: 200, hour: 100, answer: 1 };
     model.reply(
@@ -199,7 +199,7 @@ async fn openrouter_gets_cache_marks_for_claude_and_its_charge_counts() {
         reply.with_usage(UsagePlace::LastChunk, usage.clone())
     });
     let proxy =
-        TestProxy::start(ProxyMood::Leads(model.root_url().trim_start_matches("http://").parse().unwrap())).await;
+        TestProxy::start(ProxyBehaviour::Leads(model.root_url().trim_start_matches("http://").parse().unwrap())).await;
     let mut home = TempHome::new();
     home.set("http_proxy", format!("http://{}", proxy.place()));
     let slot = |id: &str| json!({"base_url": "http://openrouter.ai/api/v1", "id": id});

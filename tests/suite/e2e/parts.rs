@@ -15,7 +15,7 @@ use super::{Events as _, *};
 pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 
 /// A daemon with a separate model in the slot `vision`.
-pub(super) async fn with_eyes() -> World {
+pub(super) async fn with_vision_model() -> World {
     World::prepared(|home| home.set("MODEL_MULTIMODAL_ID", "eyes")).await
 }
 
@@ -42,7 +42,7 @@ fn new() -> SessionChoice {
 
 #[tokio::test]
 async fn picture_file_and_selection_reach_the_model_and_persist() {
-    let mut world = with_eyes().await;
+    let mut world = with_vision_model().await;
     world.model.default_reply(Reply::text("Red."));
     let parts = vec![
         picture("image/png", RED),
@@ -99,7 +99,7 @@ async fn refused_start_leaves_no_uploaded_files() {
 
 #[tokio::test]
 async fn invalid_parts_are_refused_with_a_hint() {
-    let world = with_eyes().await;
+    let world = with_vision_model().await;
     let check = async |parts: Vec<InputPart>, phrase: &str| {
         let error = start(&world, new(), parts).await.unwrap_err();
         assert_eq!(error.answered(), Some(ErrorKind::InvalidInput), "{error}");

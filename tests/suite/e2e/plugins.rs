@@ -6,7 +6,7 @@ const TAX: &str = "---\nname: tax\ndescription: Works out taxes\n---\nRun sh ski
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
 
 /// A plugin with one part of each kind.
-fn kit(home: &TempHome, version: &str) -> String {
+fn write_plugin(home: &TempHome, version: &str) -> String {
     let server = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py")).unwrap();
     home.write("kit/servers/fake.py", server);
     home.write("kit/plugin.json", json!({"name": "kit", "version": version, "description": "All of it"}).to_string());
@@ -90,7 +90,7 @@ async fn audited(world: &World) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
     let mut world = World::start().await;
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     // There is no terminal to give consent.
     let refused = plugin(&world, &["add", &folder]).await.exits(2);
     refused.says(&[
@@ -119,7 +119,7 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
     let skills = world.json(["skills", "show", "tax"]).await;
     holds(&skills, json!({"origin": "plugin", "plugin": "kit"}));
 
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is already installed, unchanged"]);
     assert_eq!(copies(&world).len(), 2, "expected one copy and the list: {:?}", copies(&world));
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["removed kit 1.0"]);
@@ -136,7 +136,7 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
 #[tokio::test(flavor = "multi_thread")]
 async fn edited_plugin_is_not_used_until_approved() {
     let world = World::start().await;
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     assert_parts_used(&world).await;
     world.ok(["mcp", "stop", "fake"]).await;
@@ -157,7 +157,7 @@ async fn edited_plugin_is_not_used_until_approved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn new_version_replaces_the_plugin_and_shows_the_difference() {
     let world = World::start().await;
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     world.write("kit/skills/tax/SKILL.md", TAX.replace("Works out taxes", "Works out all taxes"));
     world.write("kit/plugin.json", json!({"name": "kit", "version": "2.0"}).to_string());
@@ -174,7 +174,7 @@ async fn new_version_replaces_the_plugin_and_shows_the_difference() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consent_at_the_terminal_adds_the_plugins_commands() {
     let world = World::start().await;
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     let mut terminal =
         Terminal::around(&world.daemon, "\"$@\"; echo ended with $?", &["plugin", "add", folder.as_str()]);
     terminal.sees("Add kit 1.0 as shown? [y/N]");
@@ -251,7 +251,7 @@ async fn hostile_plugin_folders_are_refused_without_a_trace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_part_is_reported_and_the_rest_works() {
     let world = World::start().await;
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     let manifest = json!({"name": "kit", "version": "1.0", "colour": "blue", "author": {"name": "x"}});
     world.write("kit/plugin.json", manifest.to_string());
     world.write("kit/skills/mute/SKILL.md", "---\nname: mute\n---\nNothing.\n");
@@ -292,7 +292,7 @@ async fn name_conflicts_are_reported_with_their_owner() {
         home.write("config/mcp_servers.yaml", "servers:\n  fake: {url: 'http://127.0.0.1:9/mine'}\n");
     })
     .await;
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0).says(&["3 parts not used"]);
     let shown = plugin(&world, &["list"]).await.exits(0);
     shown.says(&[
@@ -333,7 +333,7 @@ async fn name_conflicts_are_reported_with_their_owner() {
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_during_add_leaves_a_whole_plugin_or_none() {
     let mut world = World::start().await;
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     for number in 0..400 {
         world.write(&format!("kit/skills/tax/data/{number}.bin"), vec![7; 40_000]);
     }
@@ -363,7 +363,7 @@ async fn kill_during_add_leaves_a_whole_plugin_or_none() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_adds_leave_one_copy_of_each_plugin() {
     let world = World::start().await;
-    let folder = kit(&world.daemon, "1.0");
+    let folder = write_plugin(&world.daemon, "1.0");
     world.write("other/plugin.json", json!({"name": "other"}).to_string());
     world.write("other/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies\n---\nx\n");
     let other = world.path().join("other").display().to_string();
@@ -381,7 +381,7 @@ async fn concurrent_adds_leave_one_copy_of_each_plugin() {
 #[tokio::test(flavor = "multi_thread")]
 async fn plugin_from_a_repository_is_fetched_with_git() {
     let world = World::start().await;
-    kit(&world.daemon, "1.0");
+    write_plugin(&world.daemon, "1.0");
     let git = |args: &[&str]| {
         let made = world.daemon.command("git").current_dir(world.path().join("kit")).args(args).output().unwrap();
         assert!(made.status.success(), "{made:?}");

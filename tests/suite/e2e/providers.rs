@@ -72,7 +72,7 @@ pub(super) fn messages(request: &Recorded) -> String {
 
 /// Asserts that each request begins with the whole previous request.
 #[track_caller]
-pub(super) fn only_grows(server: &ModelServer) {
+pub(super) fn assert_requests_grow(server: &ModelServer) {
     let requests = server.requests();
     for pair in requests.windows(2) {
         let [before, next] = [messages(&pair[0]), messages(&pair[1])];
@@ -115,7 +115,7 @@ async fn each_provider_gets_back_its_own_data_across_a_restart() {
         talk.daemon.restart().await;
         let second = vec![reads(&["e"]), reads(&["f", "g"]), reads(&["a"])];
         talk.turn(&server, "base", "Read the others.", [second, done()].concat()).await;
-        only_grows(&server);
+        assert_requests_grow(&server);
         let requests = server.requests();
         assert_eq!(requests.len(), 8, "{provider:?}");
         for (asked, result) in answered(requests.last().unwrap()) {
@@ -141,8 +141,8 @@ async fn both_providers_accept_a_switch_to_the_other_and_back() {
         talk.turn(&other, "code", "Read the next.", turn(&["c", "d", "e"])).await;
         talk.turn(&one, "base", "Read the rest.", turn(&["f", "g", "h"])).await;
         talk.turn(&other, "code", "Read the last.", turn(&["i"])).await;
-        only_grows(&one);
-        only_grows(&other);
+        assert_requests_grow(&one);
+        assert_requests_grow(&other);
     }
 }
 
@@ -176,7 +176,7 @@ async fn fork_and_interrupted_turn_continue_with_the_same_bytes() {
         let fork = talk.daemon.ok(["sessions", "fork", &session]).await;
         talk.session = Some(fork.stdout.trim().to_owned());
         talk.turn(&server, "base", "Read on.", vec![reads(&["c"]), Reply::text("Done.")]).await;
-        only_grows(&server);
+        assert_requests_grow(&server);
 
         talk.session = Some(session.clone());
         server.reply(reads(&["d"])).reply(Reply::never());

@@ -64,7 +64,7 @@ async fn acknowledged_data_survives_random_kills() {
             daemon.signal(nix::sys::signal::Signal::SIGKILL);
         });
         daemon.ended().await;
-        let touched = ledger.take_in(acknowledged);
+        let touched = ledger.merge(acknowledged);
         daemon.restart().await;
         let context = format!("seed {seed}, kill {round} of {kills}, after {life:?}");
         holdings::check_database(&daemon, &context);

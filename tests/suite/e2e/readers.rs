@@ -104,7 +104,7 @@ async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let session = delta["session_id"].as_str().unwrap();
     let attached = world.spawn_agentctl(["attach", session]);
     until_true("the client is attached", || world.followers() > 0).await;
-    world.model.go_on();
+    world.model.release_held_reply();
     let attached = attached.output(Vec::new()).await.exits(0);
     assert!(attached.stdout.contains("One two three four"), "{attached:?}");
     running.output(Vec::new()).await.exits(0);

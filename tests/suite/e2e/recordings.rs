@@ -15,7 +15,7 @@ async fn recorded() -> (World, PathBuf) {
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),
         (&["it ran"][..], Reply::tool_call("run_bash_command", json!({"command": "echo it ran; echo x > made"}))),
     ];
-    works_through(&world.model, steps, Reply::text("It is done."));
+    script_steps(&world.model, steps, Reply::text("It is done."));
     let file = world.path().join("notes.jsonl");
     let args =
         ["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve", "--record", file.to_str().unwrap()];
@@ -224,8 +224,8 @@ async fn session_with_subagents_can_be_recorded_and_replayed() {
     let file = world.path().join("parts.jsonl");
     let path = file.to_str().unwrap();
     world.ok(["sessions", "record", "last", "-o", path]).await;
-    let voices = facts(&file).iter().filter(|fact| fact["fact"] == "subagent").count();
-    assert_eq!(voices, 2);
+    let subagent_count = facts(&file).iter().filter(|fact| fact["fact"] == "subagent").count();
+    assert_eq!(subagent_count, 2);
     let asked = world.model.requests().len();
     for _ in 0..3 {
         let played = world.ok(["run", "--replay", path]).await;
@@ -254,16 +254,16 @@ async fn compacted_session_can_be_replayed_later() {
     });
     let first = world.agentctl(["run", "We build chapter 0.", "-C", "none", "--output", "json"]).await;
     let session = first.exits(0).session();
-    let is_summed_up = || world.model.requests().iter().any(|request| request.text.contains("<history>"));
+    let is_summarised = || world.model.requests().iter().any(|request| request.text.contains("<history>"));
     for chapter in 1..40 {
-        if is_summed_up() {
+        if is_summarised() {
             break;
         }
         let text = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
         world.ok(["run", &text, "--session", &session]).await;
     }
     let context = world.agentctl(["context", &session]).await;
-    assert!(is_summed_up(), "{context:?}");
+    assert!(is_summarised(), "{context:?}");
     let file = world.path().join("long.jsonl");
     let path = file.to_str().unwrap();
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
@@ -298,7 +298,7 @@ async fn replayed_undo_changes_no_file() {
         (&["a.txt"][..], write()),
         (&["took back", "removed", "undone"][..], Reply::tool_call("undo_patch", json!({}))),
     ];
-    works_through(&world.model, steps, Reply::text("It is done."));
+    script_steps(&world.model, steps, Reply::text("It is done."));
     let folder = format!("{}:rw", project(&world));
     let file = world.path().join("undo.jsonl");
     let args = ["run", "Write it", "-C", &folder, "--on-interrupt", "approve", "--max-steps", "5"];

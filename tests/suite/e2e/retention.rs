@@ -3,17 +3,17 @@
 use super::*;
 
 /// Settings that make sessions old after a second.
-const SOON: &str = "sessions: {idle_unload: 50ms}
+const SHORT_RETENTION: &str = "sessions: {idle_unload: 50ms}
 retention: {every: never, workspaces: 1s, outputs: 1s, results: 1s, undo: 1s}
 ";
 
 /// A daemon whose model writes a report on request.
 async fn world() -> World {
-    World::configured(SOON).await
+    World::configured(SHORT_RETENTION).await
 }
 
 /// A session with a report, and the path of the report.
-async fn reported(world: &World) -> (String, PathBuf) {
+async fn session_with_report(world: &World) -> (String, PathBuf) {
     world.model.respond_with(|request| match request.last_role() {
         "user" if request.last_user().contains("report") => {
             Reply::tool_call("write_file", json!({"path": "outputs/report.txt", "content": "the report\n"}))
@@ -35,7 +35,7 @@ fn parts(report: &Value) -> Vec<&str> {
 }
 
 /// Waits until that many sessions have data that is old enough.
-async fn old_enough(world: &World, sessions: u64) {
+async fn wait_until_old(world: &World, sessions: u64) {
     until("the files are old enough", || async {
         let report = clean(world, &["--dry-run"]).await;
         let outputs = report["parts"].as_array()?.iter().find(|part| part["part"] == "outputs")?.clone();
@@ -47,7 +47,7 @@ async fn old_enough(world: &World, sessions: u64) {
 #[tokio::test]
 async fn clean_removes_old_files_and_the_session_stays_usable() {
     let world = world().await;
-    let (id, report) = reported(&world).await;
+    let (id, report) = session_with_report(&world).await;
     let storage = world.json(["storage"]).await;
     let bytes = |part: &str| {
         let parts = storage["parts"].as_array().unwrap();
@@ -56,7 +56,7 @@ async fn clean_removes_old_files_and_the_session_stays_usable() {
     assert!(bytes("journal") > 0 && bytes("audit") > 0 && bytes("workspaces") > 0, "{storage}");
     world.ok(["storage"]).await.shows(&["workspaces", "in total", "free on the disk"]);
 
-    old_enough(&world, 1).await;
+    wait_until_old(&world, 1).await;
     assert!(report.exists(), "a dry run removes nothing");
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["outputs", "undo"], "{cleaned}");
@@ -84,18 +84,18 @@ async fn clean_removes_old_files_and_the_session_stays_usable() {
 #[tokio::test]
 async fn clean_skips_pinned_and_waiting_sessions() {
     let world = world().await;
-    let (pinned, report) = reported(&world).await;
+    let (pinned, report) = session_with_report(&world).await;
     world.ok(["sessions", "pin", &pinned]).await;
     world.ok(["sessions", "show", &pinned]).await.shows(&["pinned"]);
-    let (waiting, other) = reported(&world).await;
+    let (waiting, other) = session_with_report(&world).await;
     let client = world.client().await;
     world.model.respond_with(|_| Reply::tool_call("write_file", json!({"path": "outputs/x", "content": "x"})));
     let session = SessionChoice::Existing(waiting.clone());
     let mut events = client.turn(turn(session, "Ask me")).await.unwrap();
     events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     drop((events, client));
-    let (_, third) = reported(&world).await;
-    old_enough(&world, 1).await;
+    let (_, third) = session_with_report(&world).await;
+    wait_until_old(&world, 1).await;
     let cleaned = clean(&world, &[]).await;
     assert!(!third.exists() && report.exists() && other.exists(), "{cleaned}");
     // A waiting session is recognised without loading it.
@@ -103,7 +103,7 @@ async fn clean_skips_pinned_and_waiting_sessions() {
     assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
 
     world.ok(["sessions", "unpin", &pinned]).await;
-    old_enough(&world, 1).await;
+    wait_until_old(&world, 1).await;
     clean(&world, &[]).await;
     assert!(!report.exists() && other.exists());
 }
@@ -112,12 +112,12 @@ async fn clean_skips_pinned_and_waiting_sessions() {
 async fn kill_during_cleaning_does_no_harm() {
     let mut world = world().await;
     for round in 0..4_u32 {
-        let (id, report) = reported(&world).await;
+        let (id, report) = session_with_report(&world).await;
         let folder = report.parent().unwrap().to_owned();
         for file in 0..300 {
             fs::write(folder.join(format!("{file}.txt")), "words").unwrap();
         }
-        old_enough(&world, 1).await;
+        wait_until_old(&world, 1).await;
         let cleaning = world.spawn_agentctl(["clean"]);
         // Killed at some point during the removal, a little later in each round.
         let left = 300 - 80 * round as usize;
@@ -146,7 +146,7 @@ async fn kill_during_cleaning_does_no_harm() {
 async fn interrupted_deletion_is_finished_at_the_next_start() {
     let mut world = world().await;
     for _ in 0..4 {
-        let (id, report) = reported(&world).await;
+        let (id, report) = session_with_report(&world).await;
         for file in 0..300 {
             fs::write(report.with_file_name(format!("{file}.txt")), "words").unwrap();
         }
@@ -160,8 +160,8 @@ async fn interrupted_deletion_is_finished_at_the_next_start() {
         assert_eq!(world.json(["sessions", "list"]).await, json!([]), "a partial session is listed");
         until("all data of the session is removed", || async {
             let mut left = ["workspace", "undo"].iter().flat_map(|folder| fs::read_dir(data.join(folder)).into_iter());
-            let is_of_it = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&id);
-            (!left.any(|entries| entries.flatten().any(is_of_it))).then_some(())
+            let belongs_to_session = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&id);
+            (!left.any(|entries| entries.flatten().any(belongs_to_session))).then_some(())
         })
         .await;
     }
@@ -171,7 +171,7 @@ async fn interrupted_deletion_is_finished_at_the_next_start() {
 #[tokio::test]
 async fn truncated_audit_log_is_detected_without_its_head_file() {
     let mut world = world().await;
-    reported(&world).await;
+    session_with_report(&world).await;
     world.ok(["audit", "verify"]).await;
     world.daemon.sigterm().await;
     let path = world.data().join("audit.jsonl");
@@ -193,7 +193,7 @@ async fn audit_log_verifies_after_removing_its_oldest_files() {
     let world = World::configured("audit: {max_file_bytes: 4096}\nretention: {every: never, audit_bytes: 12000}").await;
     world.model.respond_with(|request| {
         let count = tool_texts(request).lines().filter(|line| line.contains("20")).count();
-        if count < 30 { another_call(request) } else { Reply::text("It is late.") }
+        if count < 30 { unique_call(request) } else { Reply::text("It is late.") }
     });
     world.ok(["run", "What time is it?"]).await;
     let before = world.json(["audit", "verify"]).await;

@@ -69,7 +69,7 @@ fn state(pid: u32) -> char {
     stat.rsplit(')').next().unwrap().trim_start().chars().next().unwrap()
 }
 
-async fn stopped(pid: u32) {
+async fn wait_until_stopped(pid: u32) {
     until("the process is stopped", || async { (state(pid) == 'T').then_some(()) }).await;
 }
 
@@ -139,7 +139,7 @@ async fn daemon_continues_its_turn_after_sigstop() {
     let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     running.event("item_delta").await;
     world.daemon.signal(Signal::SIGSTOP);
-    stopped(world.daemon.pid()).await;
+    wait_until_stopped(world.daemon.pid()).await;
     // While the daemon is stopped, clients get an error after waiting for some seconds.
     world.daemon.agentctl(["status"]).await.exits(3).says(&["does not answer"]);
     world.daemon.signal(Signal::SIGCONT);
@@ -158,7 +158,7 @@ async fn stopped_client_blocks_no_other_and_catches_up_after_sigcont() {
     let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     running.signal(Signal::SIGSTOP);
-    stopped(running.pid()).await;
+    wait_until_stopped(running.pid()).await;
     world.still_serves().await;
     let session = delta["session_id"].as_str().unwrap();
     let client = world.client().await;
@@ -188,7 +188,7 @@ async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
     /// Number of concurrent clients, below the process's limit on open files.
     const AT_ONCE: usize = 200;
     /// Permitted growth of the memory, in KiB: caches that fill once.
-    const ROOM: u64 = 24 << 10;
+    const MEMORY_GROWTH: u64 = 24 << 10;
     let count = number(CLIENTS, 1000);
     let world = World::start().await;
     world.daemon.agentctl(["run", "warm up"]).await.exits(0);
@@ -222,7 +222,7 @@ async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
     let rest = turn.to_the_end().await;
     assert!(format!("{rest:?}").contains("I was not disturbed."), "{rest:#?}");
     drop((turn, client));
-    until("the memory is released", || async { (memory(pid) <= resident + ROOM).then_some(()) }).await;
+    until("the memory is released", || async { (memory(pid) <= resident + MEMORY_GROWTH).then_some(()) }).await;
     world.still_serves().await;
 }
 
@@ -262,7 +262,7 @@ async fn one_of_many_concurrent_daemon_starts_survives() {
 }
 
 /// IDs of all pending questions.
-async fn waiting(client: &Client) -> BTreeSet<InterruptId> {
+async fn pending_questions(client: &Client) -> BTreeSet<InterruptId> {
     client.interrupts(None).await.unwrap().iter().map(|interrupt| interrupt.id).collect()
 }
 
@@ -287,14 +287,14 @@ async fn pending_questions_survive_a_kill_and_are_answered_once() {
         });
         sessions.extend(join_all(begun).await);
     }
-    let before = waiting(&client).await;
+    let before = pending_questions(&client).await;
     assert_eq!(before.len(), count);
     daemon.kill9().await;
     daemon.restart().await;
 
     let (one, other) =
         (Client::connect(&daemon.socket()).await.unwrap(), Client::connect(&daemon.socket()).await.unwrap());
-    assert_eq!(waiting(&one).await, before, "the pending questions have changed");
+    assert_eq!(pending_questions(&one).await, before, "the pending questions have changed");
     let all: Vec<InterruptId> = before.into_iter().collect();
     let (first, second) = (&one, &other);
     for some in all.chunks(AT_ONCE) {
@@ -313,5 +313,5 @@ async fn pending_questions_survive_a_kill_and_are_answered_once() {
         assert_eq!(resolved, 1, "{session}");
         assert_eq!(daemon.read(&format!("data/workspace/{session}/outputs/a.txt")), "once");
     }
-    assert!(waiting(&one).await.is_empty());
+    assert!(pending_questions(&one).await.is_empty());
 }

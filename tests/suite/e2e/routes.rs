@@ -3,7 +3,7 @@
 use agentd_testkit::{
     collector::Collector,
     model_server::Script,
-    proxy::{ProxyMood, TestProxy},
+    proxy::{ProxyBehaviour, TestProxy},
 };
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A home with this proxy for all requests.
-fn behind(proxy: &TestProxy) -> TempHome {
+fn home_with_proxy(proxy: &TestProxy) -> TempHome {
     let mut home = TempHome::new();
     home.set("all_proxy", format!("http://me:s3cret@{}", proxy.place()));
     home.set("HTTP_PROXY", format!("http://me:s3cret@{}", proxy.place()));
@@ -26,10 +26,10 @@ fn port(model: &ModelServer) -> String {
 
 #[tokio::test]
 async fn local_addresses_never_use_a_proxy() {
-    let proxy = TestProxy::start(ProxyMood::Refuses).await;
+    let proxy = TestProxy::start(ProxyBehaviour::Refuses).await;
     let (model, collector, server) = tokio::join!(ModelServer::start(), Collector::start(), Server::start("ok"));
     let six = ModelServer::bind("[::1]:0".parse().unwrap(), Script::of(|_| Reply::text("Six."))).await.unwrap();
-    let mut home = behind(&proxy);
+    let mut home = home_with_proxy(&proxy);
     home.set("OTEL_EXPORTER_OTLP_ENDPOINT", collector.http());
     let slot = |host: &str, model: &ModelServer| {
         format!("{{base_url: 'http://{host}:{}/v1', id: m, retries: 0}}", port(model))
@@ -59,11 +59,11 @@ async fn remote_addresses_use_the_proxy_and_errors_name_it() {
     let (model, collector) = tokio::join!(ModelServer::start(), Collector::start());
     model.default_reply(Reply::text("Hello"));
     let address = model.root_url().trim_start_matches("http://").parse().unwrap();
-    let proxy = TestProxy::start(ProxyMood::Leads(address)).await;
+    let proxy = TestProxy::start(ProxyBehaviour::Leads(address)).await;
     let spans =
-        TestProxy::start(ProxyMood::Leads(collector.http().trim_start_matches("http://").parse().unwrap())).await;
+        TestProxy::start(ProxyBehaviour::Leads(collector.http().trim_start_matches("http://").parse().unwrap())).await;
     let route = format!("through the proxy http://{}", proxy.place());
-    let home = behind(&proxy);
+    let home = home_with_proxy(&proxy);
     home.write("config/models.yaml", "base: {base_url: 'http://model.example/v1', id: m, retries: 0}");
     home.write("config/mcp_servers.yaml", "servers: {there: {url: 'http://mcp.example/mcp'}}");
     let daemon = TempDaemon::start_in(home).await;
@@ -76,9 +76,9 @@ async fn remote_addresses_use_the_proxy_and_errors_name_it() {
     drop(daemon);
 
     // All errors name the proxy that rejects requests.
-    let refusing = TestProxy::start(ProxyMood::Refuses).await;
+    let refusing = TestProxy::start(ProxyBehaviour::Refuses).await;
     let route = format!("through the proxy http://{}", refusing.place());
-    let mut home = behind(&refusing);
+    let mut home = home_with_proxy(&refusing);
     home.write("config/models.yaml", "base: {base_url: 'https://model.example/v1', id: m, retries: 0}");
     home.write("config/mcp_servers.yaml", "servers: {there: {url: 'https://mcp.example/mcp'}}");
     home.set("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example:4318");
@@ -100,9 +100,9 @@ async fn remote_addresses_use_the_proxy_and_errors_name_it() {
 
 #[tokio::test]
 async fn hanging_proxy_times_out_and_no_proxy_bypasses_it() {
-    let proxy = TestProxy::start(ProxyMood::Hangs).await;
+    let proxy = TestProxy::start(ProxyBehaviour::Hangs).await;
     let models = "base: {base_url: 'https://model.invalid/v1', id: m, retries: 0, timeouts: {connect: 300ms}}";
-    let home = behind(&proxy);
+    let home = home_with_proxy(&proxy);
     home.write("config/models.yaml", models);
     let daemon = TempDaemon::start_in(home).await;
     let failed = daemon.agentctl(["run", "Hi"]).await;
@@ -111,7 +111,7 @@ async fn hanging_proxy_times_out_and_no_proxy_bypasses_it() {
     drop(daemon);
     let seen = proxy.seen().len();
     for no_proxy in ["*", "other.example, .invalid", "model.invalid:443"] {
-        let mut home = behind(&proxy);
+        let mut home = home_with_proxy(&proxy);
         home.write("config/models.yaml", models);
         home.set("NO_PROXY", no_proxy);
         let daemon = TempDaemon::start_in(home).await;
@@ -147,7 +147,7 @@ async fn package_downloads_use_the_proxy_except_for_this_machine() {
     fs::create_dir(folder.path().join("http:")).unwrap();
     symlink(folder.path(), folder.path().join("http:/index.example")).unwrap();
     let address = url.trim_start_matches("http://").trim_end_matches("/simple").parse().unwrap();
-    let proxy = TestProxy::start(ProxyMood::Leads(address)).await;
+    let proxy = TestProxy::start(ProxyBehaviour::Leads(address)).await;
     let proxy_url = format!("http://me:s3cret@{}", proxy.place());
     let result = installed_from("http://index.example/simple", &[("http_proxy", proxy_url.as_str())]).await;
     assert!(result.contains(GREETING), "{result}");
@@ -155,7 +155,7 @@ async fn package_downloads_use_the_proxy_except_for_this_machine() {
     assert!(seen.iter().any(|line| line.contains("/simple/agentdhello/agentdhello-1.0")), "{seen:?}");
     assert!(seen.iter().all(|line| line.starts_with("GET http://index.example/simple/")), "{seen:?}");
 
-    let refusing = TestProxy::start(ProxyMood::Refuses).await;
+    let refusing = TestProxy::start(ProxyBehaviour::Refuses).await;
     let refusing_url = format!("http://me:s3cret@{}", refusing.place());
     for host in ["127.0.0.1", "localhost"] {
         let proxies = ["http_proxy", "HTTPS_PROXY", "all_proxy"].map(|name| (name, refusing_url.as_str()));
@@ -167,7 +167,7 @@ async fn package_downloads_use_the_proxy_except_for_this_machine() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_package_download_names_its_route() {
-    let proxy = TestProxy::start(ProxyMood::Refuses).await;
+    let proxy = TestProxy::start(ProxyBehaviour::Refuses).await;
     let proxy_url = format!("http://me:s3cret@{}", proxy.place());
     let result = installed_from("https://index.example/simple", &[("HTTPS_PROXY", proxy_url.as_str())]).await;
     let route = format!("through the proxy http://{}", proxy.place());

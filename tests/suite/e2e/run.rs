@@ -251,10 +251,10 @@ async fn closed_output_pipe_is_not_an_error() {
 
 /// Tests `--if-busy` while a turn in the session waits for an answer. Returns the outputs of that turn and of the other
 /// turn.
-async fn beside_a_turn(argument: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
+async fn run_while_busy(argument: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
     let world = World::start().await;
     let which = Reply::tool_call("ask_human", json!({"question": "Which one?"}));
-    works_through(&world.model, vec![(&["that one"], which)], Reply::text("All is said."));
+    script_steps(&world.model, vec![(&["that one"], which)], Reply::text("All is said."));
     let mut first = world.spawn_agentctl(["run", "the first", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = first.event("interrupt_raised").await;
     let session = raised["session_id"].as_str().unwrap();
@@ -275,7 +275,7 @@ async fn beside_a_turn(argument: &str, is_there: impl Fn(&EventKind) -> bool) ->
 async fn queue_option_waits_for_the_running_turn() {
     let queued =
         |kind: &EventKind| matches!(kind, EventKind::StateChanged { change: StateChange::Queue { length: 1, .. } });
-    let (first, second) = beside_a_turn("queue", queued).await;
+    let (first, second) = run_while_busy("queue", queued).await;
     let (first, second) = (first.exits(0).json_lines().pop().unwrap(), second.exits(0).json());
     assert_ne!(first["turn_id"], second["turn_id"]);
     assert_eq!((&first["text"], &second["text"]), (&json!("All is said."), &json!("All is said.")));
@@ -289,7 +289,7 @@ async fn steer_option_joins_the_running_turn() {
         }
         _ => false,
     };
-    let (first, second) = beside_a_turn("steer", joined).await;
+    let (first, second) = run_while_busy("steer", joined).await;
     let (first, second) = (first.exits(0).json_lines().pop().unwrap(), second.exits(0).json());
     assert_eq!((&first["turn_id"], &first["text"]), (&second["turn_id"], &second["text"]));
 }

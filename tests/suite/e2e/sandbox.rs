@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Asserts that the command fails, and does not reveal any part of the secret.
-    pub(super) async fn barred(&self, command: &str) -> String {
+    pub(super) async fn assert_fails(&self, command: &str) -> String {
         let result = self.sh(command).await;
         let failed = result.starts_with("exit code ") && !result.starts_with("exit code 0");
         assert!(failed && !result.contains(SECRET), "{command}: {result}");
@@ -64,7 +64,7 @@ impl World {
 }
 
 /// Number of processes with this argument, counted outside the sandbox.
-pub(super) fn named(word: &str) -> usize {
+pub(super) fn process_count(word: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
         entry.file_name().to_str()?.parse::<u32>().ok()?;
@@ -119,7 +119,7 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
         format!("echo 'sandbox: {{mode: off}}' > {folder}/config/agentd.yaml"),
         format!("kill -9 {pid}"),
     ] {
-        world.barred(&command).await;
+        world.assert_fails(&command).await;
     }
     assert_eq!(fs::read_to_string(outside.path().join("diary")).unwrap(), SECRET);
     assert!(!outside.path().join("new").exists() && !world.path().join("new").exists());
@@ -136,7 +136,7 @@ async fn network_is_closed_unless_allowed() {
     listener.set_nonblocking(true).unwrap();
     let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
     let closed = world("").await;
-    has_all(&closed.barred(&command).await, &["the sandbox forbids sockets"]);
+    has_all(&closed.assert_fails(&command).await, &["the sandbox forbids sockets"]);
     assert!(listener.accept().is_err(), "a connection was accepted");
 
     let open = world("sandbox: {network: true}").await;
@@ -145,7 +145,7 @@ async fn network_is_closed_unless_allowed() {
     // Rules take precedence over settings.
     open.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
     open.client().await.reload().await.unwrap();
-    open.barred(&command).await;
+    open.assert_fails(&command).await;
     assert!(listener.accept().is_err(), "a connection was accepted");
     let status = open.daemon.json(["status"]).await;
     assert_eq!(status["sandbox"]["network"], false, "{status:#}");
@@ -153,7 +153,7 @@ async fn network_is_closed_unless_allowed() {
     open.client().await.reload().await.unwrap();
     // The daemon listens on a local socket, which no command can use.
     let ask = format!("'{}' status", program("agentctl").display());
-    open.barred(&format!("AGENTD_SOCKET='{}' {ask}", open.daemon.socket().display())).await;
+    open.assert_fails(&format!("AGENTD_SOCKET='{}' {ask}", open.daemon.socket().display())).await;
 }
 
 #[tokio::test]
@@ -163,13 +163,13 @@ async fn background_processes_end_with_their_command_and_the_daemon() {
     let number = format!("4000.{}", world.daemon.pid());
     let result = world.allowed(&format!("env -i setsid -f sleep {number}; (sleep {number} &); echo done")).await;
     assert!(result.contains("2 background processes ended"), "{result}");
-    assert_eq!((named(&number), children(world.daemon.pid())), (0, before));
+    assert_eq!((process_count(&number), children(world.daemon.pid())), (0, before));
 
     world.script_command(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
     let running = world.spawn_agentctl(["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve"]);
-    until_true("both processes are running", || named(&number) == 2).await;
+    until_true("both processes are running", || process_count(&number) == 2).await;
     world.daemon.kill9().await;
-    until_true("both processes have exited", || named(&number) == 0).await;
+    until_true("both processes have exited", || process_count(&number) == 0).await;
     drop(running);
     world.daemon.restart().await;
     world.still_serves().await;
@@ -195,7 +195,7 @@ async fn model_arguments_cannot_disable_the_sandbox() {
         format!("'{}' sandbox-exec cat '{secret}' < /dev/null", program("agentd").display()),
         format!("AGENTD_CONFIG_DIR=temp '{}' --check-config; cat '{secret}'", program("agentd").display()),
     ] {
-        world.barred(&command).await;
+        world.assert_fails(&command).await;
     }
 }
 
@@ -250,7 +250,7 @@ async fn commands_see_the_environment_of_their_client() {
 }
 
 /// A daemon on a kernel without these features.
-async fn weak(lacking: &str, agentd_yaml: &str) -> World {
+async fn world_without_features(lacking: &str, agentd_yaml: &str) -> World {
     let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", agentd_yaml);
     fs::create_dir_all(home.path().join("project")).unwrap();
@@ -275,7 +275,7 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     assert!(check["message"].as_str().unwrap().contains("enforce: Landlock"), "{check}");
 
     for lacking in ["landlock", "landlock,namespaces", "namespaces,filters"] {
-        let refusing = weak(lacking, "").await;
+        let refusing = world_without_features(lacking, "").await;
         let result = refusing.sh("echo ran > \"$PROJECT/ran\"").await;
         assert!(result.contains("it never ran") && result.contains("doctor"), "{lacking}: {result}");
         assert!(!project(&refusing).join("ran").exists());
@@ -284,17 +284,17 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
         assert!(check["hint"].as_str().unwrap().contains("sandbox.mode: best_effort"), "{check}");
         refusing.daemon.ok(["status"]).await.shows(&["commands do not run"]);
 
-        let going_on = weak(lacking, "sandbox: {mode: best_effort}").await;
-        going_on.allowed("echo ran > \"$PROJECT/ran\"").await;
-        let (_, check) = doctor(&going_on).await;
+        let permissive = world_without_features(lacking, "sandbox: {mode: best_effort}").await;
+        permissive.allowed("echo ran > \"$PROJECT/ran\"").await;
+        let (_, check) = doctor(&permissive).await;
         assert_eq!(check["state"], "warn", "{lacking}: {check}");
     }
 
     // Without namespaces, files and network are still confined.
-    let narrow = weak("namespaces", "").await;
+    let narrow = world_without_features("namespaces", "").await;
     let secret = narrow.daemon.write("secret.txt", SECRET).display().to_string();
-    narrow.barred(&format!("cat '{secret}'")).await;
-    narrow.barred("echo > /dev/tcp/127.0.0.1/1").await;
+    narrow.assert_fails(&format!("cat '{secret}'")).await;
+    narrow.assert_fails("echo > /dev/tcp/127.0.0.1/1").await;
     narrow.allowed("echo ran > \"$PROJECT/ran\"").await;
     let (_, check) = doctor(&narrow).await;
     assert_eq!(check["state"], "warn", "{check}");

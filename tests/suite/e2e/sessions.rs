@@ -1,6 +1,6 @@
 //! The listing commands, for users and for scripts.
 
-use super::{damage::spoil, *};
+use super::{damage::damage_journal, *};
 
 #[tokio::test]
 async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
@@ -88,7 +88,7 @@ async fn last_used_session_is_first_despite_a_clock_change() {
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let day = 24 * 3600 * 1_000_000_000_u64;
-    spoil(&world, &format!("UPDATE sessions SET updated_at = updated_at + {day} WHERE title = 'I am Bob'"));
+    damage_journal(&world, &format!("UPDATE sessions SET updated_at = updated_at + {day} WHERE title = 'I am Bob'"));
     world.daemon.restart().await;
     let daemon = &world.daemon;
     let first = async || daemon.json(["sessions", "list"]).await[0]["id"].clone();

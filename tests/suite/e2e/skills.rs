@@ -75,8 +75,8 @@ async fn mention_or_file_type_loads_a_skill() {
     assert!(skills(&mentioned) && tail(&world).contains("read skills/tax/SKILL.md"), "{}", tail(&world));
     world.write("2025.tax", "x");
     let file = world.path().join("2025.tax");
-    let handed = world.ok(["run", "See", "--file", file.to_str().unwrap(), "--output", "json"]).await.json();
-    assert!(skills(&handed) && tail(&world).contains("For work on uploads/2025.tax"), "{}", tail(&world));
+    let attached = world.ok(["run", "See", "--file", file.to_str().unwrap(), "--output", "json"]).await.json();
+    assert!(skills(&attached) && tail(&world).contains("For work on uploads/2025.tax"), "{}", tail(&world));
     // Changed in the meantime: the next mention loads the current version.
     world.write("config/skills/tax/reference/rates.md", "Twenty of a hundred, from now on.\n");
     let session = mentioned["session_id"].as_str().unwrap();
@@ -410,7 +410,7 @@ async fn undeclared_packages_are_requested_when_missing() {
         let done = super::results_since_input(request).len();
         steps.get(done).map_or(Reply::text("over"), |(tool, args)| Reply::tool_call(*tool, args.clone()))
     });
-    world.ok(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await;
+    world.ok(["run", CALL_ALL_INPUT, "--on-interrupt", "approve"]).await;
     let results = super::results_since_input(world.model.requests().last().unwrap());
     assert!(results[0].contains("No module named") && results[0].contains("Retry the same command"), "{results:#?}");
     // No script in the skill imports the module: printed text is not trusted.

@@ -18,7 +18,7 @@ async fn counters_count_once_and_survive_crash_and_deletion() {
         (&["E_UNKNOWN_TOOL"][..], Reply::tool_call("no_such_tool_ever", json!({}))),
         (&["E_PATH", "no such file"][..], Reply::tool_call("read_file", json!({"path": "/project/none.txt"}))),
     ];
-    works_through(&world.model, steps, Reply::text("It is done."));
+    script_steps(&world.model, steps, Reply::text("It is done."));
     world.ok(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]).await;
     let session = world.json(["sessions", "list"]).await[0]["id"].clone();
     world.daemon.crash().await;

@@ -83,8 +83,8 @@ async fn project_and_branch_names_are_escaped_in_instructions() {
     let prose = system(&world.turn_from("shop", Vec::new(), &["-C", "."]).await[0]);
     assert!(!prose.contains("branch"), "{prose}");
     // The instructions mention the tag `<system_reminder>` once, before these facts.
-    let of_strangers = prompt.split("This machine runs").nth(1).unwrap();
-    assert!(!of_strangers.contains("\n# System\nObey") && !of_strangers.contains("<system_reminder>"), "{prompt}");
+    let facts = prompt.split("This machine runs").nth(1).unwrap();
+    assert!(!facts.contains("\n# System\nObey") && !facts.contains("<system_reminder>"), "{prompt}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! Turns for a collector: built from the journal, and each sent once despite failures of the daemon or the collector.
 
-use agentd_testkit::collector::{Collector, CollectorMood, ReceivedSpan};
+use agentd_testkit::collector::{Collector, CollectorBehaviour, ReceivedSpan};
 
 use super::*;
 
@@ -184,10 +184,10 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
     })
     .await;
 
-    collector.set_mood(CollectorMood::Answers(503));
+    collector.set_behaviour(CollectorBehaviour::Answers(503));
     let second = ask(&daemon).await;
     daemon.kill9().await;
-    collector.set_mood(CollectorMood::Takes);
+    collector.set_behaviour(CollectorBehaviour::Takes);
     daemon.restart().await;
     let spans = turns(&collector, 2).await;
     check(&spans[received.len()..], &second);
@@ -207,7 +207,7 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
 #[tokio::test]
 async fn hanging_or_missing_collector_delays_no_turn_and_no_stop() {
     let (model, collector) = (model().await, Collector::start().await);
-    collector.set_mood(CollectorMood::Hangs);
+    collector.set_behaviour(CollectorBehaviour::Hangs);
     let endpoint = collector.http();
     let gone = "http://127.0.0.1:9";
     let variables = [
@@ -252,7 +252,7 @@ async fn telemetry_is_off_unless_configured() {
 #[tokio::test]
 async fn oversized_telemetry_is_sent_in_parts() {
     let (model, collector) = (model().await, Collector::start().await);
-    collector.set_mood(CollectorMood::AtMost(2500));
+    collector.set_behaviour(CollectorBehaviour::AtMost(2500));
     let endpoint = collector.http();
     let daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
     let result = ask(&daemon).await;
@@ -264,7 +264,7 @@ async fn oversized_telemetry_is_sent_in_parts() {
 #[tokio::test]
 async fn invalid_setting_keeps_pending_turns_for_a_later_start() {
     let (model, collector) = (model().await, Collector::start().await);
-    collector.set_mood(CollectorMood::Answers(503));
+    collector.set_behaviour(CollectorBehaviour::Answers(503));
     let endpoint = collector.http();
     let mut daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
     let mut command = daemon.agentctl_command(["run", "Leave it out"]);
@@ -272,7 +272,7 @@ async fn invalid_setting_keeps_pending_turns_for_a_later_start() {
     Running::spawn(command).output(Vec::new()).await.exits(0);
     let due = ask(&daemon).await;
     assert_eq!(daemon.sigterm().await, Some(0));
-    collector.set_mood(CollectorMood::Takes);
+    collector.set_behaviour(CollectorBehaviour::Takes);
     daemon.set("OTEL_EXPORTER_OTLP_TIMEOUT", "10s");
     daemon.restart().await;
     assert!(daemon.log().contains("telemetry is off: OTEL_EXPORTER_OTLP_TIMEOUT"), "{}", daemon.log());

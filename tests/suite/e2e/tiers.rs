@@ -18,7 +18,7 @@ async fn world() -> World {
 }
 
 /// The entry of one tool.
-fn standing<'a>(tools: &'a Value, name: &str) -> &'a Value {
+fn tool_entry<'a>(tools: &'a Value, name: &str) -> &'a Value {
     tools.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap()
 }
 
@@ -45,15 +45,15 @@ async fn turn_offers_enabled_tools_and_rejects_others() {
 
     for args in [&["tools", "--json"][..], &["tools", "--json", "--session", &session]] {
         let tools = world.ok(args).await.json();
-        let search = standing(&tools, "web_search");
+        let search = tool_entry(&tools, "web_search");
         holds(search, json!({"tier": "discovered", "visible": false}));
         assert!(search["why"].as_str().unwrap().contains("@web_search"), "{search}");
-        let shell = standing(&tools, "run_bash_command");
+        let shell = tool_entry(&tools, "run_bash_command");
         holds(shell, json!({"tier": "off", "visible": false}));
-        let grep = standing(&tools, "grep");
+        let grep = tool_entry(&tools, "grep");
         holds(grep, json!({"tier": "core", "visible": true, "category": "search"}));
         assert_eq!(grep["description"], "Looks into files.");
-        assert_eq!(standing(&tools, "todo_write")["origin"], "conversation");
+        assert_eq!(tool_entry(&tools, "todo_write")["origin"], "conversation");
         let visible = tools.as_array().unwrap().iter().filter(|tool| tool["visible"] == true);
         let visible: Vec<&str> = visible.map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(visible, names);

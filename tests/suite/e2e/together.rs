@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn slowly<const N: usize>(deltas: [&str; N]) -> Reply {
+fn slow_reply<const N: usize>(deltas: [&str; N]) -> Reply {
     Reply::deltas(deltas).delay_ms(500)
 }
 
 /// Two chats at their prompts, in a session with a message.
-async fn both(world: &World) -> (Terminal, Terminal) {
+async fn two_chats(world: &World) -> (Terminal, Terminal) {
     let mut first = Terminal::ready(&world.daemon, &[]);
     world.model.reply(says("Hello to you."));
     first.hears("Hi", "Hello to you.");
@@ -19,10 +19,10 @@ async fn both(world: &World) -> (Terminal, Terminal) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     let world = World::start().await;
-    let (mut first, mut second) = both(&world).await;
+    let (mut first, mut second) = two_chats(&world).await;
     // A partially typed line is kept.
     second.presses_for("in Fren", "in Fren");
-    world.model.reply(slowly(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
+    world.model.reply(slow_reply(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
     first.says("Count to three");
     second.loses_prompt();
     second.sees_all(&["Count to three", "One."]);
@@ -56,7 +56,7 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_chat_can_leave_steer_and_cancel_the_turn() {
     let world = World::start().await;
-    let (mut first, mut second) = both(&world).await;
+    let (mut first, mut second) = two_chats(&world).await;
     world.model.reply(says("It hangs now").hang_after_text("hangs"));
     first.says("Go");
     second.loses_prompt();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A daemon that imports sessions, with the same model.
-async fn elsewhere(world: &World) -> TempDaemon {
+async fn other_daemon(world: &World) -> TempDaemon {
     TempDaemon::start(&world.model.base_url()).await
 }
 
@@ -84,7 +84,7 @@ async fn imported_session_equals_the_original() {
         "the archive contains grants or variables"
     );
 
-    let other = elsewhere(&world).await;
+    let other = other_daemon(&world).await;
     let report = import(&other, &file, &[]).await;
     holds(&report, json!({"session_id": id, "turns": 2}));
     let fields = keys(&report);
@@ -160,7 +160,7 @@ async fn open_turn_of_an_exported_session_is_interrupted_on_import() {
     let waiting = world.spawn_agentctl(["run", "Write it", "--session", &id, "--on-interrupt", "wait"]);
     world.first_question().await;
     let file = export(&world.daemon, &id, "open.tar.gz", &[]).await;
-    let other = elsewhere(&world).await;
+    let other = other_daemon(&world).await;
     let requests = world.model.requests().len();
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["interrupted"], json!(true), "{report:#}");
@@ -204,7 +204,7 @@ async fn subagents_are_exported_with_their_session() {
     let refused = world.agentctl(["sessions", "export", &child, "-o", "x.tar.gz"]).await;
     refused.exits(2).says(&["is a subagent", "hint:", &id]);
     let file = export(&world.daemon, &id, "family.tar.gz", &[]).await;
-    let other = elsewhere(&world).await;
+    let other = other_daemon(&world).await;
     assert_eq!(import(&other, &file, &[]).await["subagents"], json!(1));
     assert_eq!(other.json(["sessions", "list", "--all"]).await[1]["id"], json!(child));
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
@@ -213,8 +213,8 @@ async fn subagents_are_exported_with_their_session() {
     // Imported as new sessions, both have new IDs and still belong together.
     let new = import(&other, &file, &["--as-new"]).await["session_id"].as_str().unwrap().to_owned();
     let listed = other.json(["sessions", "list", "--all"]).await;
-    let of_new = listed.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
-    assert_ne!(of_new["id"], json!(child));
+    let new_child = listed.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
+    assert_ne!(new_child["id"], json!(child));
     let imported = serde_json::to_string(&events_of(&other, &new).await).unwrap();
     assert!(!imported.contains(&child) && !imported.contains(&id), "{imported}");
 }
@@ -241,7 +241,7 @@ async fn redact_option_masks_secrets_in_every_format() {
     let file = export(&world.daemon, &id, "masked.tar.gz", &["--redact"]).await;
     let all = Command::new("tar").arg("xzfO").arg(&file).output().unwrap().stdout;
     assert!(!String::from_utf8_lossy(&all).contains(secret));
-    let other = elsewhere(&world).await;
+    let other = other_daemon(&world).await;
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["files"]["files"], json!(1), "the binary file is not counted: {report:#}");
     assert_eq!(other.ok(["files", "get", &id, "outputs/env.txt"]).await.stdout, "GH_TOKEN=[redacted]\nplain\n");
@@ -254,7 +254,7 @@ async fn invalid_archive_leaves_nothing_behind() {
     let noise = world.write("noise.bin", (0..200_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
     world.ok(["files", "put", &id, "outputs/noise.bin", noise.to_str().unwrap()]).await;
     let file = export(&world.daemon, &id, "whole.tar.gz", &[]).await;
-    let other = elsewhere(&world).await;
+    let other = other_daemon(&world).await;
     let whole = fs::read(&file).unwrap();
     let cut = other.write("cut.tar.gz", &whole[..whole.len() - 100]);
     let mut bytes = whole.clone();
@@ -283,7 +283,7 @@ async fn killed_import_leaves_nothing_behind() {
     let upload = world.write("noise.bin", (0..8_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
     world.ok(["files", "put", &id, "uploads/noise.bin", upload.to_str().unwrap()]).await;
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
-    let mut other = elsewhere(&world).await;
+    let mut other = other_daemon(&world).await;
     let whole = fs::read(&file).unwrap();
     // Most of the archive has arrived, and the rest never does.
     let mut command = other.agentctl_command(["sessions", "import", "-"]);

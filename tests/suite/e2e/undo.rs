@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use super::*;
 
 /// A turn that edits a file, and runs a command that changes, creates, moves and removes files.
-async fn changed() -> (World, Vec<u8>) {
+async fn changed_project() -> (World, Vec<u8>) {
     let world = World::start().await;
     let notes = b"one\r\ntwo \xff\r\n".to_vec();
     world.write("project/notes.txt", &notes);
@@ -20,7 +20,7 @@ async fn changed() -> (World, Vec<u8>) {
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),
         (&["all changed"][..], Reply::tool_call("run_bash_command", json!({"command": command}))),
     ];
-    works_through(&world.model, steps, Reply::text("It is done."));
+    script_steps(&world.model, steps, Reply::text("It is done."));
     let project = world.mount();
     let output = world.ok(["run", "Change it", "-C", &project, "--on-interrupt", "approve"]).await;
     assert_eq!(output.stdout.trim(), "It is done.");
@@ -51,7 +51,7 @@ fn outcomes(report: &Value) -> Vec<(&str, &str)> {
 
 #[tokio::test]
 async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
-    let (mut world, notes) = changed().await;
+    let (mut world, notes) = changed_project().await;
     world.daemon.crash().await;
 
     let preview = world.ok(["undo", "--preview"]).await.stdout;
@@ -82,7 +82,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
 
 #[tokio::test]
 async fn undo_leaves_externally_changed_files_alone() {
-    let (world, _) = changed().await;
+    let (world, _) = changed_project().await;
     world.write("project/notes.txt", "a person's words\n");
     let output = world.agentctl(["undo"]).await.exits(1);
     let parts = ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"];
@@ -107,7 +107,7 @@ async fn changes_of_a_killed_command_can_be_undone() {
     }
     let command = r#"cd "$PROJECT"; echo new > a.txt; echo new > c.txt; rm d.txt; echo made > b.txt; sleep 60"#;
     let call = Reply::tool_call("run_bash_command", json!({"command": command, "timeout_s": 60}));
-    works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
+    script_steps(&world.model, vec![(&["never"], call)], Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]);
     until_true("the command has written the file", || project(&world, "b.txt") == b"made\n").await;
     until_true("a later heartbeat is on disk", || is_older_than_heartbeat(&world, "project/b.txt")).await;
@@ -142,7 +142,7 @@ async fn model_can_undo_its_own_edit() {
         (&["Replaced"][..], write("second\n")),
         (&["Reverted"][..], Reply::tool_call("undo_patch", json!({}))),
     ];
-    works_through(&world.model, steps, Reply::text("As it was."));
+    script_steps(&world.model, steps, Reply::text("As it was."));
     let session = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.session();
     let written = format!("data/workspace/{session}/outputs/a.txt");
     assert_eq!(world.read(&written), "first\n");
@@ -157,7 +157,7 @@ async fn model_can_undo_its_own_edit() {
 
 #[tokio::test]
 async fn scripted_chat_gets_an_undo_preview_and_no_change() {
-    let (world, _) = changed().await;
+    let (world, _) = changed_project().await;
     // A script cannot confirm: it gets a preview, and nothing is changed.
     world
         .agentctl_with(["chat", "--continue", "-C", &world.mount()], b"/undo\n/quit\n".to_vec())
@@ -168,7 +168,7 @@ async fn scripted_chat_gets_an_undo_preview_and_no_change() {
 }
 
 /// All entries in the project: kind, permissions, and content or link target.
-fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+fn project_entries(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left = vec![world.path().join("project")];
     while let Some(folder) = left.pop() {
@@ -190,7 +190,7 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 }
 
 /// Runs one turn in the session with this command. Returns the result and the session.
-async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
+async fn run_command(world: &World, session: Option<&str>, command: &str) -> (String, String) {
     world.script_reply(Reply::tool_call("run_bash_command", json!({ "command": command })));
     let project = world.mount();
     let target = session.map_or(["-C", &project], |session| ["--session", session]);
@@ -211,8 +211,8 @@ async fn large_rearrangement_is_undone_and_redone() {
     fs::create_dir_all(folder.join("empty/inner")).unwrap();
     symlink("many/1", folder.join("link")).unwrap();
     symlink("nowhere", folder.join("dangling")).unwrap();
-    let before = everything(&world);
-    let (result, session) = commanded(
+    let before = project_entries(&world);
+    let (result, session) = run_command(
         &world,
         None,
         r#"cd "$PROJECT"; rm many/0/*; for f in many/1/*; do mv $f $f.moved; done; chmod -R 700 many/2
@@ -222,13 +222,13 @@ async fn large_rearrangement_is_undone_and_redone() {
     )
     .await;
     assert!(result.contains("turned") && result.contains("large.bin (larger than 10"), "{result}");
-    let after = everything(&world);
+    let after = project_entries(&world);
     world.agentctl(["undo", &session, "--preview"]).await.exits(1);
-    assert!(everything(&world) == after, "a preview changes nothing");
+    assert!(project_entries(&world) == after, "a preview changes nothing");
     let report = world.agentctl(["undo", &session, "--json"]).await.exits(1).json();
     let failed: Vec<_> = outcomes(&report).into_iter().filter(|(_, outcome)| *outcome != "done").collect();
     assert_eq!(failed, [("/project/large.bin", "failed")]);
-    let but_what_is_not_kept = |mut tree: BTreeMap<PathBuf, (u32, Vec<u8>)>| {
+    let without_unrecorded = |mut tree: BTreeMap<PathBuf, (u32, Vec<u8>)>| {
         tree.remove(&folder.join("large.bin"));
         tree.remove(&folder.join("pipe"));
         tree
@@ -237,11 +237,11 @@ async fn large_rearrangement_is_undone_and_redone() {
         let keys = left.keys().chain(right.keys()).filter(|key| left.get(*key) != right.get(*key));
         keys.cloned().collect::<Vec<PathBuf>>()
     };
-    let undone = but_what_is_not_kept(everything(&world));
-    assert_eq!(difference(&undone, &but_what_is_not_kept(before)), [""; 0].map(PathBuf::from));
+    let undone = without_unrecorded(project_entries(&world));
+    assert_eq!(difference(&undone, &without_unrecorded(before)), [""; 0].map(PathBuf::from));
     world.agentctl(["undo", &session, "--redo"]).await;
-    let redone = but_what_is_not_kept(everything(&world));
-    assert_eq!(difference(&redone, &but_what_is_not_kept(after)), [""; 0].map(PathBuf::from));
+    let redone = without_unrecorded(project_entries(&world));
+    assert_eq!(difference(&redone, &without_unrecorded(after)), [""; 0].map(PathBuf::from));
 }
 
 #[tokio::test]
@@ -249,8 +249,8 @@ async fn undo_of_an_older_turn_skips_later_changes() {
     let world = World::start().await;
     world.write("project/a", "one\n");
     world.write("project/b", "one\n");
-    let (_, session) = commanded(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
-    commanded(&world, Some(&session), r#"cd "$PROJECT"; echo three > a"#).await;
+    let (_, session) = run_command(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
+    run_command(&world, Some(&session), r#"cd "$PROJECT"; echo three > a"#).await;
     let report = world.agentctl(["undo", &session, "--turn", "1", "--json"]).await.exits(1).json();
     assert_eq!(outcomes(&report), [("/project/a", "conflict"), ("/project/b", "done")]);
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"three\n".to_vec(), b"one\n".to_vec()));
@@ -264,7 +264,7 @@ async fn undo_of_an_older_turn_skips_later_changes() {
 async fn concurrent_undo_runs_once() {
     let world = World::start().await;
     world.write("project/a", "one\n");
-    let (_, session) = commanded(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
+    let (_, session) = run_command(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
     let undo = || world.agentctl(["undo", &session, "--turn", "1", "--json"]);
     let (first, second) = tokio::join!(undo(), undo());
     let done = |output: &Output| output.code == Some(0) && output.stdout.contains("\"done\"");
@@ -274,10 +274,10 @@ async fn concurrent_undo_runs_once() {
 }
 
 #[tokio::test]
-async fn unrecorded_call_runs_and_reports_it_on_a_full_disk() {
+async fn unrecorded_call_runs_with_a_note_on_a_full_disk() {
     let Some(world) = World::on_disk("data/undo", "256k").await else { return };
     world.write("project/a", vec![b'a'; 600_000]);
-    let (result, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
+    let (result, session) = run_command(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
     assert!(result.contains("changed") && result.contains("not recorded and cannot be undone"), "{result}");
     world.agentctl(["undo", &session]).await.exits(2).says(&["no turn of this session changed files"]);
     world.still_serves().await;
@@ -287,9 +287,9 @@ async fn unrecorded_call_runs_and_reports_it_on_a_full_disk() {
 async fn full_disk_stops_an_undo_only_between_files() {
     let Some(world) = World::on_disk("project", "3m").await else { return };
     let fill = r#"cd "$PROJECT"; for f in a b; do head -c 800000 /dev/zero | tr '\0' $f > $f; done; echo one > c"#;
-    let (_, session) = commanded(&world, None, fill).await;
-    commanded(&world, Some(&session), r#"cd "$PROJECT"; rm a b; echo two > c"#).await;
-    commanded(
+    let (_, session) = run_command(&world, None, fill).await;
+    run_command(&world, Some(&session), r#"cd "$PROJECT"; rm a b; echo two > c"#).await;
+    run_command(
         &world,
         Some(&session),
         r#"cd "$PROJECT"; head -c 2500000 /dev/zero > filler; cat /dev/zero > more; true"#,
@@ -299,12 +299,12 @@ async fn full_disk_stops_an_undo_only_between_files() {
     let failed = report["files"].as_array().unwrap().iter().filter(|file| file["outcome"] == "failed");
     let reasons: Vec<&str> = failed.map(|file| file["reason"].as_str().unwrap()).collect();
     assert!(reasons.len() >= 2 && reasons.iter().all(|reason| *reason == "the disk is full"), "{report:#}");
-    let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
+    let (result, _) = run_command(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
     let names: Vec<&str> = result.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
     assert_eq!(names, ["c", "filler", "more", "freed"], "a file was partially restored: {result}");
     // The other files are restored once there is space.
     world.ok(["undo", &session, "--turn", "2"]).await;
-    let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
+    let (result, _) = run_command(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
     assert!(result.contains("800000 a") && result.contains("800000 b") && result.contains("one"), "{result}");
 }
 
@@ -314,7 +314,7 @@ async fn undo_beyond_the_recorded_limit_loses_nothing() {
     for number in 0..80 {
         world.write(&format!("project/z/{number}"), format!("content {number}"));
     }
-    let (result, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
+    let (result, session) = run_command(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
     assert!(result.contains("moved") && result.contains("62 files changed beyond the limit of 100"), "{result}");
     world.agentctl(["undo", &session]).await.exits(1).shows(&["was not recorded"]);
     for number in 0..80 {
@@ -330,7 +330,7 @@ async fn model_undo_after_restart_does_not_overwrite_user_changes() {
     world.write("project/a.txt", "old\n");
     let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
     let edit = || Reply::tool_call("edit_file", edit.clone());
-    works_through(&world.model, vec![(&["Edited"], edit())], Reply::text("Edited."));
+    script_steps(&world.model, vec![(&["Edited"], edit())], Reply::text("Edited."));
     let args = ["run", "Edit", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
     let session = world.ok(args).await.session();
     assert_eq!(project(&world, "a.txt"), b"new\n");
@@ -349,9 +349,9 @@ async fn model_undo_after_restart_does_not_overwrite_user_changes() {
 async fn state_file_is_undone_and_redone_after_a_restart() {
     let mut world = World::start().await;
     let write = |content: &str| Reply::tool_call("write_file", json!({"path": "/state/plan.md", "content": content}));
-    works_through(&world.model, vec![(&["Created"][..], write("dig\n"))], Reply::text("Noted."));
+    script_steps(&world.model, vec![(&["Created"][..], write("dig\n"))], Reply::text("Noted."));
     let session = world.ok(["run", "Note it", "--output", "json"]).await.session();
-    works_through(&world.model, vec![(&["Replaced"][..], write("sow\n"))], Reply::text("Noted."));
+    script_steps(&world.model, vec![(&["Replaced"][..], write("sow\n"))], Reply::text("Noted."));
     world.ok(["run", "Note that", "--session", &session]).await;
     world.daemon.crash().await;
     let plan = async || world.agentctl(["files", "get", &session, "/state/plan.md"]).await;

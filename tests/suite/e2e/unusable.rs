@@ -3,7 +3,7 @@
 
 use super::*;
 
-fn nothing() -> Reply {
+fn empty_reply() -> Reply {
     Reply::deltas([""; 0])
 }
 
@@ -15,12 +15,12 @@ async fn ask(world: &World, code: i32) -> Value {
 async fn empty_answers_end_the_turn_without_success() {
     let world = World::start().await;
     let write = || Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
-    world.model.reply(nothing()).reply(write()).reply(nothing()).reply(Reply::text("Written."));
+    world.model.reply(empty_reply()).reply(write()).reply(empty_reply()).reply(Reply::text("Written."));
     let result = ask(&world, 0).await;
     holds(&result, json!({"stop_reason": "completed", "text": "Written."}));
     assert_eq!(result["files"][0]["path"], "outputs/a.txt", "{result:#}");
 
-    world.model.default_reply(nothing());
+    world.model.default_reply(empty_reply());
     let result = ask(&world, 7).await;
     holds(&result, json!({"stop_reason": "no_answer", "text": "", "steps": 3}));
     world.agentctl(["run", "Hi"]).await.exits(7).says(&["the model gave no answer", "hint:"]);

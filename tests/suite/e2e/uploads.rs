@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::{
     Events as _,
-    parts::{RED, with_eyes},
+    parts::{RED, with_vision_model},
     *,
 };
 
@@ -14,7 +14,7 @@ use super::{
 const TURNED: &[u8] = include_bytes!("fixtures/turned.jpg");
 
 /// Media types and bytes of the pictures in a request.
-fn shown(request: &Recorded) -> Vec<(String, Vec<u8>)> {
+fn pictures_in(request: &Recorded) -> Vec<(String, Vec<u8>)> {
     let parts = request.messages().iter().flat_map(|message| message["content"].as_array().into_iter().flatten());
     let urls = parts.filter_map(|part| part["image_url"]["url"].as_str());
     let picture = |url: &str| {
@@ -39,7 +39,7 @@ async fn session(world: &World) -> String {
 
 #[tokio::test]
 async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
-    let mut world = with_eyes().await;
+    let mut world = with_vision_model().await;
     world.model.default_reply(Reply::text("Blue."));
     let session = session(&world).await;
     let small = upload(&world, &session, "red.png", RED).await.picture.unwrap();
@@ -53,7 +53,7 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     assert_eq!((&started["slot"], &started["reason"]), (&"vision".into(), &"there are pictures".into()));
     let first = world.model.requests().pop().unwrap();
     assert_eq!(first.body["model"], "eyes");
-    let pictures = shown(&first);
+    let pictures = pictures_in(&first);
     assert_eq!(pictures.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["image/png", "image/jpeg"]);
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
     assert!(
@@ -74,7 +74,7 @@ async fn missing_vision_model_is_reported_to_user_and_model() {
     let red = world.write("red.png", RED);
     world.ok(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.says(&["has no vision"]);
     let request = &world.model.requests()[0];
-    assert!(shown(request).is_empty() && body(request).contains("You cannot see pictures"), "{}", body(request));
+    assert!(pictures_in(request).is_empty() && body(request).contains("You cannot see pictures"), "{}", body(request));
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn short_texts_are_inlined_in_any_encoding() {
 
 #[tokio::test]
 async fn invalid_pictures_are_harmless() {
-    let world = with_eyes().await;
+    let world = with_vision_model().await;
     world.model.default_reply(Reply::text("Fine."));
     let session = session(&world).await;
     // A picture of 60,000 × 60,000 pixels in a few bytes, a truncated picture, and a file that is not a picture.
@@ -119,13 +119,13 @@ async fn invalid_pictures_are_harmless() {
     let mut events = world.client().await.turn(turn(SessionChoice::Existing(session), "Which colour?")).await.unwrap();
     let events = events.to_the_end().await;
     let warned = events.iter().any(|event| matches!(&event.kind, EventKind::Warning { .. }));
-    assert!(!warned && shown(&world.model.requests()[0]).is_empty(), "{events:#?}");
+    assert!(!warned && pictures_in(&world.model.requests()[0]).is_empty(), "{events:#?}");
     world.still_serves().await;
 }
 
 #[tokio::test]
 async fn chat_mention_uploads_the_file_once() {
-    let world = with_eyes().await;
+    let world = with_vision_model().await;
     world.model.default_reply(Reply::text("Seen."));
     world.write("red one.png", RED);
     world.write("notes.txt", "the cat is out\n");
@@ -136,7 +136,7 @@ async fn chat_mention_uploads_the_file_once() {
     );
     world.agentctl_with(["chat"], lines.as_bytes()).await.exits(0).says(&["is hidden and was not attached"]);
     let requests = world.model.requests();
-    assert_eq!(shown(&requests[0]).len(), 1);
+    assert_eq!(pictures_in(&requests[0]).len(), 1);
     assert!(body(&requests[0]).contains("the cat is out"), "{}", body(&requests[0]));
     // An unchanged file is not uploaded again, and a hidden file is not uploaded at all.
     assert_eq!(body(&requests[1]).matches("the cat is out").count(), 1);

@@ -182,7 +182,7 @@ async fn older_items_are_paged_and_results_are_structured() {
     world.model.reply(bash("yes x | head -c 40000"));
     world.model.reply(Reply::text("Done."));
     let client = world.client().await;
-    let mut request = turn(trusting(&project), "Do it");
+    let mut request = turn(trusting_session(&project), "Do it");
     request.start.on_interrupt = OnInterrupt::Approve;
     let mut stream = client.turn(request).await.unwrap();
     let events = stream.to_the_end().await;

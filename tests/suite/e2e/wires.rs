@@ -2,7 +2,7 @@
 //! after the same messages, and only its own server can read the reasoning in Responses.
 
 use super::{
-    providers::{answered, only_grows},
+    providers::{answered, assert_requests_grow},
     *,
 };
 
@@ -106,7 +106,7 @@ fn answers(request: &Recorded) -> Vec<Vec<Value>> {
 }
 
 /// Number of answers with thinking in a request, and number of all answers.
-fn thoughtful(request: &Recorded) -> (usize, usize) {
+fn count_with_thinking(request: &Recorded) -> (usize, usize) {
     let thinks = |part: &Value| ["thinking", "redacted_thinking", "reasoning"].iter().any(|kind| part["type"] == *kind);
     let answers = answers(request);
     (answers.iter().filter(|answer| answer.iter().any(thinks)).count(), answers.len())
@@ -114,8 +114,8 @@ fn thoughtful(request: &Recorded) -> (usize, usize) {
 
 /// Asserts that each answer still has its thinking.
 #[track_caller]
-fn all_thoughtful(request: &Recorded) {
-    let (with_thoughts, all) = thoughtful(request);
+fn assert_all_have_thinking(request: &Recorded) {
+    let (with_thoughts, all) = count_with_thinking(request);
     assert!(all > 0 && with_thoughts == all, "{with_thoughts} of {all}: {:#}", request.body);
 }
 
@@ -154,14 +154,14 @@ async fn reasoning_is_kept_across_steps_turns_and_a_kill() {
         world.daemon.restart().await;
         world.turn("Read on.", steps(9)).await;
         world.turn("And more.", steps(2)).await;
-        only_grows(&world.model);
-        all_thoughtful(&world.last());
+        assert_requests_grow(&world.model);
+        assert_all_have_thinking(&world.last());
         if provider == Provider::Anthropic {
             assert_markers_at_previous_end(&world.model.requests());
             continue;
         }
-        let of_model = sent(&world.last()).into_iter().filter(|item| item["role"] == "assistant");
-        let phases: Vec<Value> = of_model.map(|item| item["phase"].clone()).collect();
+        let answer_items = sent(&world.last()).into_iter().filter(|item| item["role"] == "assistant");
+        let phases: Vec<Value> = answer_items.map(|item| item["phase"].clone()).collect();
         assert!(phases.contains(&json!("commentary")) && phases.contains(&json!("final_answer")), "{phases:?}");
         assert!(!phases.contains(&Value::Null), "{phases:?}");
         for request in world.model.requests() {
@@ -228,14 +228,18 @@ async fn server_accepts_undo_and_compactions_with_kept_reasoning() {
         for _ in 0..2 {
             world.turn("Read.", steps(3)).await;
         }
-        all_thoughtful(&world.last());
+        assert_all_have_thinking(&world.last());
         world.model.reply(Reply::text("They read files."));
         world.ctl(&["compact"]).await;
         world.turn("And now?", steps(3)).await;
-        assert!(thoughtful(&world.last()).0 >= 3, "reasoning after the summary is missing: {:#}", world.last().body);
+        assert!(
+            count_with_thinking(&world.last()).0 >= 3,
+            "reasoning after the summary is missing: {:#}",
+            world.last().body
+        );
         world.ctl(&["compact", "--undo"]).await;
         world.turn("All of it?", steps(2)).await;
-        assert!(thoughtful(&world.last()).0 >= 9, "{:#}", world.last().body);
+        assert!(count_with_thinking(&world.last()).0 >= 9, "{:#}", world.last().body);
     }
 }
 
@@ -348,7 +352,7 @@ async fn session_survives_a_refusal_of_its_reasoning() {
         // The rejection is learned once, and the reasoning is not sent again.
         let old = world.model.requests().iter().filter(|request| has_old(request)).count();
         assert_eq!(old, 3, "expected two requests of the first turn and one refused request");
-        assert!(thoughtful(&world.last()).0 > 0, "new reasoning is missing");
+        assert!(count_with_thinking(&world.last()).0 > 0, "new reasoning is missing");
     }
 }
 
@@ -364,7 +368,7 @@ async fn megabyte_of_reasoning_is_sent_back_after_a_kill() {
     world.daemon.kill9().await;
     world.daemon.restart().await;
     world.turn("Read on.", steps(2)).await;
-    only_grows(&world.model);
+    assert_requests_grow(&world.model);
     let last = world.last();
     assert!(last.text.contains("rs_large") && last.text.len() > 1_000_000, "{} bytes", last.text.len());
 }

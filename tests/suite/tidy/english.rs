@@ -2,7 +2,7 @@
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use super::{Source, files, none};
+use super::{Source, assert_none, files};
 
 /// Exempt folders, whose code is to be rewritten as a whole.
 const EXEMPT: [&str; 3] = ["agentctl/src/keyboard/", "agentctl/src/render/", "agentctl/src/repl/"];
@@ -116,17 +116,17 @@ fn offences(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn names_strings_and_comments_avoid_the_known_habits() {
+fn names_strings_and_comments_contain_no_forbidden_words() {
     let sources = files(".rs");
     let checked = sources.iter().filter(|source| !is_exempt(source));
-    none(
+    assert_none(
         "identifiers, strings and doc comments avoid forbidden words (CONTRIBUTING.md)",
         checked.flat_map(offences).collect(),
     );
 }
 
 #[test]
-fn each_habit_is_found() {
+fn each_forbidden_form_is_found() {
     let check = |text: &str, expected: &[&str]| {
         let source = Source { path: "a.rs".to_owned(), text: text.to_owned() };
         let found = offences(&source);

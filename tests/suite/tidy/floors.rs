@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    imports::{circles, imports},
-    none, root,
+    assert_none,
+    imports::{import_cycles, imports},
+    root,
 };
 
 /// Maximum number of files that may import each other in a cycle.
-const MAX_CIRCLE: usize = 2;
+const MAX_CYCLE_FILES: usize = 2;
 
 /// The top-level modules of a crate, lowest floor first. Modules on one floor do not import each other.
 type Floors = &'static [&'static [&'static str]];
@@ -195,16 +196,16 @@ const CRATES: [(&str, Floors); 17] = [
 ];
 
 /// The top-level module of a file: the file's folder below the sources, or its own name.
-fn room(file: &str) -> &str {
+fn top_module(file: &str) -> &str {
     file.split('/').next().unwrap_or_default().trim_end_matches(".rs")
 }
 
-fn runs_up(krate: &str, floors: Floors) -> Vec<String> {
+fn upward_imports(krate: &str, floors: Floors) -> Vec<String> {
     let floor: BTreeMap<&str, usize> =
         floors.iter().enumerate().flat_map(|(floor, rooms)| rooms.iter().map(move |room| (*room, floor))).collect();
     let mut offences = Vec::new();
     for import in imports(&root().join(krate).join("src")) {
-        let (from, to) = (room(&import.from), room(&import.to));
+        let (from, to) = (top_module(&import.from), top_module(&import.to));
         if from == to {
             continue;
         }
@@ -221,16 +222,19 @@ fn runs_up(krate: &str, floors: Floors) -> Vec<String> {
 
 #[test]
 fn imports_never_go_up_a_floor() {
-    none("imports only go down", CRATES.iter().flat_map(|(krate, floors)| runs_up(krate, floors)).collect());
+    assert_none(
+        "imports only go down",
+        CRATES.iter().flat_map(|(krate, floors)| upward_imports(krate, floors)).collect(),
+    );
 }
 
 #[test]
-fn files_do_not_import_each_other_in_circles() {
+fn files_do_not_import_each_other_in_cycles() {
     let mut offences = Vec::new();
     for (krate, _) in CRATES {
         let imports = imports(&root().join(krate).join("src"));
-        let large = circles(&imports).into_iter().filter(|circle| circle.len() > MAX_CIRCLE);
-        offences.extend(large.map(|circle| format!("{krate}: {}", circle.join(", "))));
+        let large = import_cycles(&imports).into_iter().filter(|cycle| cycle.len() > MAX_CYCLE_FILES);
+        offences.extend(large.map(|cycle| format!("{krate}: {}", cycle.join(", "))));
     }
-    none("an import cycle has at most two files", offences);
+    assert_none("an import cycle has at most two files", offences);
 }

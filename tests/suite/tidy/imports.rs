@@ -73,7 +73,7 @@ fn collect(root: &Path, folder: &Path, modules: &mut BTreeMap<Module, Parsed>) {
         let text = fs::read_to_string(&path).unwrap();
         let ast = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut parsed = Parsed { file, ..Parsed::default() };
-        Reader { module: module.clone(), parsed: &mut parsed, is_offer: false }.visit_file(&ast);
+        Reader { module: module.clone(), parsed: &mut parsed, is_reexport: false }.visit_file(&ast);
         // A crate with both main.rs and lib.rs has two roots. Other files import names from the library.
         let existing = modules.entry(module).or_default();
         let is_root = parsed.file == "main.rs" && existing.file == "lib.rs";
@@ -109,7 +109,7 @@ struct Reader<'a> {
     module: Module,
     parsed: &'a mut Parsed,
     /// True if the current `use` is a re-export, which is not an import itself.
-    is_offer: bool,
+    is_reexport: bool,
 }
 
 impl Reader<'_> {
@@ -141,7 +141,7 @@ impl Reader<'_> {
             }
             UseTree::Group(group) => group.items.iter().for_each(|item| self.import(prefix, item)),
             UseTree::Glob(_) => {
-                if let Some(path) = self.absolute(prefix).filter(|_| !self.is_offer) {
+                if let Some(path) = self.absolute(prefix).filter(|_| !self.is_reexport) {
                     self.parsed.paths.push(path);
                 }
             }
@@ -159,7 +159,7 @@ impl Reader<'_> {
             segments.push(name.to_owned());
         }
         if let Some(path) = self.absolute(&segments) {
-            if !self.is_offer {
+            if !self.is_reexport {
                 self.parsed.paths.push(path.clone());
             }
             self.parsed.aliases.insert(alias, path);
@@ -212,7 +212,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.is_offer = !matches!(item.vis, Visibility::Inherited);
+        self.is_reexport = !matches!(item.vis, Visibility::Inherited);
         self.import(&mut Vec::new(), &item.tree);
     }
 
@@ -247,7 +247,7 @@ fn is_for_tests(attribute: &Attribute) -> bool {
 }
 
 /// Cycles of files that import each other, largest first (Tarjan).
-pub(super) fn circles(imports: &BTreeSet<Import>) -> Vec<Vec<String>> {
+pub(super) fn import_cycles(imports: &BTreeSet<Import>) -> Vec<Vec<String>> {
     let mut edges: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for import in imports {
         edges.entry(&import.from).or_default().push(&import.to);
@@ -259,9 +259,9 @@ pub(super) fn circles(imports: &BTreeSet<Import>) -> Vec<Vec<String>> {
             search.visit(file, &edges);
         }
     }
-    let mut circles: Vec<Vec<String>> = search.circles.into_iter().filter(|circle| circle.len() > 1).collect();
-    circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
-    circles
+    let mut cycles: Vec<Vec<String>> = search.cycles.into_iter().filter(|cycle| cycle.len() > 1).collect();
+    cycles.sort_by_key(|cycle| std::cmp::Reverse(cycle.len()));
+    cycles
 }
 
 #[derive(Default)]
@@ -269,7 +269,7 @@ struct Search<'a> {
     index: BTreeMap<&'a str, usize>,
     low: BTreeMap<&'a str, usize>,
     stack: Vec<&'a str>,
-    circles: Vec<Vec<String>>,
+    cycles: Vec<Vec<String>>,
 }
 
 impl<'a> Search<'a> {
@@ -290,7 +290,7 @@ impl<'a> Search<'a> {
         }
         if self.low[file] == index {
             let at = self.stack.iter().position(|other| *other == file).unwrap();
-            self.circles.push(self.stack.split_off(at).into_iter().map(str::to_owned).collect());
+            self.cycles.push(self.stack.split_off(at).into_iter().map(str::to_owned).collect());
         }
     }
 }

@@ -74,7 +74,7 @@ fn product() -> Vec<Source> {
 }
 
 /// Fails with a list of all violations.
-fn none(law: &str, offences: Vec<String>) {
+fn assert_none(law: &str, offences: Vec<String>) {
     assert!(offences.is_empty(), "{law}:\n  {}", offences.join("\n  "));
 }
 
@@ -96,7 +96,10 @@ fn mentions(sources: &[Source], phrases: &[&str]) -> Vec<String> {
 fn files_stay_below_the_line_limit() {
     let sources = product();
     let large = |source: &&Source| source.code().lines().count() > MAX_LINES;
-    none("a file has at most 500 lines", sources.iter().filter(large).map(|source| source.path.clone()).collect());
+    assert_none(
+        "a file has at most 500 lines",
+        sources.iter().filter(large).map(|source| source.path.clone()).collect(),
+    );
     let mut lengths: Vec<usize> = sources.iter().map(|source| source.code().lines().count()).collect();
     lengths.sort_unstable();
     let median = lengths[lengths.len() / 2];
@@ -108,7 +111,7 @@ fn files_stay_below_the_line_limit() {
 #[test]
 fn modules_open_with_prose() {
     let opens = |source: &Source| source.text.trim_start().starts_with("//!");
-    none(
+    assert_none(
         "a module starts with a `//!` comment",
         product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect(),
     );
@@ -129,11 +132,11 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
             }
         }
     }
-    none("a doc comment starts with a noun or a verb", offences);
+    assert_none("a doc comment starts with a noun or a verb", offences);
 }
 
 /// Participles and verbs that do not end in `ed`, listed explicitly.
-const NO_NOUNS: [&str; 28] = [
+const VERB_FORMS: [&str; 28] = [
     "Asking",
     "Begun",
     "Cut",
@@ -168,8 +171,8 @@ const NO_NOUNS: [&str; 28] = [
 /// expressed what was found.
 #[test]
 fn types_are_nouns() {
-    let is_no_noun =
-        |name: &str| NO_NOUNS.contains(&name) || name.ends_with("ed") && !["Feed", "Need", "Shared"].contains(&name);
+    let is_verb_form =
+        |name: &str| VERB_FORMS.contains(&name) || name.ends_with("ed") && !["Feed", "Need", "Shared"].contains(&name);
     let mut offences = Vec::new();
     for source in product() {
         for line in source.code().lines() {
@@ -181,16 +184,16 @@ fn types_are_nouns() {
             offences.extend(
                 name.copied()
                     .filter(is_single)
-                    .filter(|name| is_no_noun(name))
+                    .filter(|name| is_verb_form(name))
                     .map(|name| format!("{}: {name}", source.path)),
             );
         }
     }
-    none("a type name is a noun or has two words", offences);
+    assert_none("a type name is a noun or has two words", offences);
 }
 
 /// The workspace crates that each crate may depend on, and the libraries that no other crate may use.
-const HOUSE: [(&str, &[&str]); 29] = [
+const CRATE_DEPENDENCIES: [(&str, &[&str]); 29] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -250,7 +253,7 @@ const HOUSE: [(&str, &[&str]); 29] = [
 ];
 
 /// Libraries whose types must not leave the named crates.
-const WIRES: [(&str, &[&str]); 19] = [
+const CONFINED_LIBRARIES: [(&str, &[&str]); 19] = [
     ("tonic", &["proto", "agentd", "crates/telemetry"]),
     ("prost", &["proto", "agentd", "crates/telemetry"]),
     ("interprocess", &["proto"]),
@@ -282,19 +285,19 @@ fn dependencies(folder: &str) -> BTreeMap<String, toml::Value> {
 #[test]
 fn dependencies_point_to_the_core() {
     let mut offences = Vec::new();
-    for (folder, allowed) in HOUSE {
+    for (folder, allowed) in CRATE_DEPENDENCIES {
         for name in dependencies(folder).keys().filter(|name| name.starts_with("agentd-")) {
             if !allowed.contains(&name.as_str()) {
                 offences.push(format!("{folder} knows {name}"));
             }
         }
-        for (library, homes) in WIRES {
+        for (library, homes) in CONFINED_LIBRARIES {
             if dependencies(folder).contains_key(library) && !homes.contains(&folder) {
                 offences.push(format!("{folder} speaks {library}"));
             }
         }
     }
-    none("crates depend only on the core, and wire types stay in one crate", offences);
+    assert_none("crates depend only on the core, and wire types stay in one crate", offences);
 }
 
 #[test]
@@ -311,26 +314,29 @@ fn every_crate_takes_its_versions_from_the_workspace() {
             }
         }
     }
-    none("versions are only in the root manifest", offences);
+    assert_none("versions are only in the root manifest", offences);
 }
 
 #[test]
-fn the_environment_is_read_at_the_edge_only() {
+fn environment_is_only_read_in_agentd() {
     let below: Vec<Source> = product().into_iter().filter(|source| source.path.starts_with("crates/")).collect();
-    none("the environment is only read in agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
+    assert_none(
+        "the environment is only read in agentd/src",
+        mentions(&below, &["env::var", "env::vars", "option_env!"]),
+    );
 }
 
 /// Engine files that lock a cache or a record. The lock is held for a single access and never across an await.
-const MEMOS: [&str; 4] =
+const FILES_WITH_LOCKS: [&str; 4] =
     ["engine/src/agents.rs", "context/src/tokens.rs", "context/src/windows.rs", "turn/call_record.rs"];
 
 #[test]
-fn the_engine_holds_no_lock_and_no_globals() {
+fn engine_has_no_locks_or_globals() {
     let folders = ["crates/engine/", "crates/context/"];
     let engine: Vec<Source> =
         product().into_iter().filter(|source| folders.iter().any(|folder| source.path.starts_with(folder))).collect();
     let (memos, others): (Vec<Source>, Vec<Source>) =
-        engine.into_iter().partition(|source| MEMOS.iter().any(|memo| source.path.ends_with(memo)));
+        engine.into_iter().partition(|source| FILES_WITH_LOCKS.iter().any(|memo| source.path.ends_with(memo)));
     let mut offences = mentions(&others, &["Mutex", "RwLock"]);
     let engine: Vec<Source> = memos.into_iter().chain(others).collect();
     offences.extend(mentions(&engine, &["thread_local!", "LazyLock", "static mut"]));
@@ -338,12 +344,12 @@ fn the_engine_holds_no_lock_and_no_globals() {
         let is_global = |line: &&str| line.trim_start().trim_start_matches("pub(crate) ").starts_with("static ");
         offences.extend(source.code().lines().filter(is_global).map(|line| format!("{}: {line}", source.path)));
     }
-    none("no locks in the engine", offences);
+    assert_none("no locks in the engine", offences);
 }
 
 #[test]
 fn queues_are_bounded() {
-    none("queues are bounded", mentions(&product(), &["unbounded_channel", "mpsc::channel()", "unbounded("]));
+    assert_none("queues are bounded", mentions(&product(), &["unbounded_channel", "mpsc::channel()", "unbounded("]));
 }
 
 #[test]
@@ -360,7 +366,7 @@ fn unsafe_code_has_a_safety_comment() {
             }
         }
     }
-    none("unsafe code has a SAFETY comment", offences);
+    assert_none("unsafe code has a SAFETY comment", offences);
 }
 
 #[test]
@@ -381,7 +387,7 @@ fn no_vague_type_or_file_names() {
             }
         }
     }
-    none("no Manager, Helper, Utils, common or misc", offences);
+    assert_none("no Manager, Helper, Utils, common or misc", offences);
 }
 
 #[test]
@@ -405,7 +411,7 @@ fn sources_contain_no_development_leftovers() {
             }
         }
     }
-    none("no references to the development process", offences);
+    assert_none("no references to the development process", offences);
 }
 
 #[test]
@@ -418,7 +424,7 @@ fn no_merge_conflict_markers_remain() {
             offences.extend(lines.map(|(number, _)| format!("{}:{}", source.path, number + 1)));
         }
     }
-    none("no merge conflict markers", offences);
+    assert_none("no merge conflict markers", offences);
 }
 
 #[test]
@@ -432,5 +438,5 @@ fn architecture_page_names_every_folder() {
     rooms.dedup();
     let name = |room: &String| room.trim_end_matches("/src").rsplit('/').next().unwrap_or_default().to_owned();
     let missing = rooms.into_iter().filter(|room| !text.contains(&format!("{}/", name(room)))).collect();
-    none("ARCHITECTURE.md lists every module", missing);
+    assert_none("ARCHITECTURE.md lists every module", missing);
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{files, none, root};
+use super::{assert_none, files, root};
 
 /// The text after this word at the beginning of lines in a message or service, without duplicates.
 fn declared<'a>(proto: &'a str, word: &str) -> Vec<&'a str> {
@@ -53,7 +53,7 @@ fn protocol_page_lists_every_method_and_start_field() {
         |field: &&str| table.lines().any(|line| line.split(" | ").next().unwrap().contains(&format!("`{field}`")));
     let start = fields(between(&turns, "message Start {", "\n  }"));
     missing.extend(start.into_iter().filter(|field| !is_documented(field)).map(|field| format!("start.{field}")));
-    none("docs/protocol.md documents all services", missing);
+    assert_none("docs/protocol.md documents all services", missing);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn protocol_page_lists_no_missing_method() {
         let named = named.filter(|name| name.starts_with(char::is_uppercase));
         invented.extend(named.filter(|name| !methods.contains(name)).map(|method| format!("{name}.{method}")));
     }
-    none("docs/protocol.md documents only existing methods", invented);
+    assert_none("docs/protocol.md documents only existing methods", invented);
 }
 
 #[test]
@@ -104,5 +104,5 @@ fn protocol_page_lists_every_stream_message() {
         })
         .collect();
     assert!(numbers.iter().all(|count| *count > 1), "too few messages were found: {numbers:?}");
-    none("docs/protocol.md documents all streamed messages", missing);
+    assert_none("docs/protocol.md documents all streamed messages", missing);
 }

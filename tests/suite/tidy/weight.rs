@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
-use super::{Source, files, none, product, root};
+use super::{Source, assert_none, files, product, root};
 
 /// Maximum lines and tokens of each crate. When a crate shrinks, its maximum is lowered; a commit that raises a maximum
 /// states the reason.
@@ -41,7 +41,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
 ];
 
 /// Code in other languages, and data that binaries embed: file ending, folders, and maximum bytes.
-const OTHERS: [(&str, &[&str], usize); 6] = [
+const OTHER_CEILINGS: [(&str, &[&str], usize); 6] = [
     (".py", &["clients/", "scripts/", "skills/"], 434_000),
     (".js", &["agentctl/", "clients/"], 66_000),
     (".json", &["config/"], 73_000),
@@ -51,7 +51,7 @@ const OTHERS: [(&str, &[&str], usize); 6] = [
 ];
 
 /// Percentage of a ceiling below which the ceiling has to be lowered.
-const WORTH: usize = 97;
+const MIN_PERCENT: usize = 97;
 
 /// Size of some code.
 #[derive(Debug, Default)]
@@ -125,8 +125,8 @@ impl Weight {
 }
 
 /// The crate of a file.
-fn house(path: &str) -> &str {
-    path.split_once("/src/").or_else(|| path.rsplit_once('/')).map_or("", |(house, _)| house)
+fn crate_of(path: &str) -> &str {
+    path.split_once("/src/").or_else(|| path.rsplit_once('/')).map_or("", |(krate, _)| krate)
 }
 
 /// Path of a module that `declared_in` declares in a separate file.
@@ -154,7 +154,7 @@ fn weights() -> BTreeMap<String, (usize, usize)> {
         .collect();
     let mut crates = BTreeMap::<String, (usize, usize)>::new();
     for (source, weight) in weighed.iter().filter(|(source, _)| !of_tests.contains(&source.path)) {
-        let sum = crates.entry(house(&source.path).to_owned()).or_default();
+        let sum = crates.entry(crate_of(&source.path).to_owned()).or_default();
         sum.0 += weight.lines.len();
         sum.1 += weight.tokens;
     }
@@ -162,10 +162,10 @@ fn weights() -> BTreeMap<String, (usize, usize)> {
 }
 
 /// Describes how a size violates its ceiling, if it does.
-fn misfit(size: usize, ceiling: usize, unit: &str) -> Option<String> {
+fn ceiling_violation(size: usize, ceiling: usize, unit: &str) -> Option<String> {
     match size {
         _ if size > ceiling => Some(format!("{size} {unit}, ceiling {ceiling}")),
-        _ if size * 100 < ceiling * WORTH => Some(format!("{size} {unit}: lower its ceiling of {ceiling}")),
+        _ if size * 100 < ceiling * MIN_PERCENT => Some(format!("{size} {unit}: lower its ceiling of {ceiling}")),
         _ => None,
     }
 }
@@ -173,27 +173,28 @@ fn misfit(size: usize, ceiling: usize, unit: &str) -> Option<String> {
 #[test]
 fn crates_stay_below_their_ceilings() {
     let weights = weights();
-    for (house, (lines, tokens)) in &weights {
-        println!("{house:20} {lines:>7} {tokens:>8}");
+    for (krate, (lines, tokens)) in &weights {
+        println!("{krate:20} {lines:>7} {tokens:>8}");
     }
     let (lines, tokens) = weights.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     println!("{:20} {lines:>7} {tokens:>8}", "sum");
     let mut offences = Vec::new();
-    for (house, (lines, tokens)) in &weights {
-        let Some((_, most_lines, most_tokens)) = CEILINGS.iter().find(|(name, ..)| name == house) else {
-            offences.push(format!("{house} has no ceiling: {lines} lines, {tokens} tokens"));
+    for (krate, (lines, tokens)) in &weights {
+        let Some((_, most_lines, most_tokens)) = CEILINGS.iter().find(|(name, ..)| name == krate) else {
+            offences.push(format!("{krate} has no ceiling: {lines} lines, {tokens} tokens"));
             continue;
         };
-        let misfits = [misfit(*lines, *most_lines, "lines"), misfit(*tokens, *most_tokens, "tokens")];
-        offences.extend(misfits.into_iter().flatten().map(|misfit| format!("{house}: {misfit}")));
+        let violations =
+            [ceiling_violation(*lines, *most_lines, "lines"), ceiling_violation(*tokens, *most_tokens, "tokens")];
+        offences.extend(violations.into_iter().flatten().map(|violation| format!("{krate}: {violation}")));
     }
-    none("a crate stays below its size limit", offences);
+    assert_none("a crate stays below its size limit", offences);
 }
 
 #[test]
 fn other_languages_and_data_stay_below_their_ceilings() {
     let mut offences = Vec::new();
-    for (ending, folders, ceiling) in OTHERS {
+    for (ending, folders, ceiling) in OTHER_CEILINGS {
         let is_there = |source: &&Source| folders.iter().any(|folder| source.path.starts_with(folder));
         let is_test = |source: &&Source| source.path.contains("/tests/") || source.path.contains("/node_modules/");
         // A module that skills share is a link in all but one of the skills.
@@ -202,9 +203,9 @@ fn other_languages_and_data_stay_below_their_ceilings() {
         let counted = sources.iter().filter(is_there).filter(|source| !is_test(source) && !is_link(source));
         let bytes = counted.map(|source| source.text.len()).sum();
         println!("{ending:6} {bytes:>8}  {}", folders.join(", "));
-        offences.extend(misfit(bytes, ceiling, &format!("bytes of {ending} in {}", folders.join(", "))));
+        offences.extend(ceiling_violation(bytes, ceiling, &format!("bytes of {ending} in {}", folders.join(", "))));
     }
-    none("code in other languages and embedded data stay below their size limits", offences);
+    assert_none("code in other languages and embedded data stay below their size limits", offences);
 }
 
 #[test]
@@ -219,5 +220,5 @@ fn rustfmt_skip_has_a_reason() {
             }
         }
     }
-    none("`rustfmt::skip` has a comment above it", offences);
+    assert_none("`rustfmt::skip` has a comment above it", offences);
 }

@@ -73,7 +73,7 @@ pub struct ReceivedPoint {
 
 /// Behaviour of a collector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum CollectorMood {
+pub enum CollectorBehaviour {
     /// Accepts all messages that arrive.
     #[default]
     Takes,
@@ -87,7 +87,7 @@ pub enum CollectorMood {
 
 #[derive(Debug, Default)]
 struct Received {
-    mood: CollectorMood,
+    behaviour: CollectorBehaviour,
     spans: Vec<ReceivedSpan>,
     points: Vec<ReceivedPoint>,
     /// Path and headers of each request.
@@ -152,8 +152,8 @@ impl Collector {
     }
 
     /// Sets the collector's behaviour from now on.
-    pub fn set_mood(&self, mood: CollectorMood) {
-        self.state().mood = mood;
+    pub fn set_behaviour(&self, behaviour: CollectorBehaviour) {
+        self.state().behaviour = behaviour;
     }
 
     /// All spans accepted so far.
@@ -177,18 +177,18 @@ impl Collector {
 }
 
 /// Records a request, and returns an error status if the request is to be rejected.
-async fn answered(shared: &Shared, path: &str, headers: Attributes, size: usize) -> Result<(), u16> {
-    let mood = {
+async fn check_request(shared: &Shared, path: &str, headers: Attributes, size: usize) -> Result<(), u16> {
+    let behaviour = {
         let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
         state.requests.push((path.to_owned(), headers));
-        state.mood
+        state.behaviour
     };
-    match mood {
-        CollectorMood::Takes => Ok(()),
-        CollectorMood::Hangs => std::future::pending().await,
-        CollectorMood::Answers(status) => Err(status),
-        CollectorMood::AtMost(max) if size > max => Err(413),
-        CollectorMood::AtMost(_) => Ok(()),
+    match behaviour {
+        CollectorBehaviour::Takes => Ok(()),
+        CollectorBehaviour::Hangs => std::future::pending().await,
+        CollectorBehaviour::Answers(status) => Err(status),
+        CollectorBehaviour::AtMost(max) if size > max => Err(413),
+        CollectorBehaviour::AtMost(_) => Ok(()),
     }
 }
 
@@ -201,14 +201,14 @@ fn attributes(headers: &HeaderMap) -> Attributes {
 }
 
 async fn take_traces(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Result<Vec<u8>, StatusCode> {
-    answered(&shared, "/v1/traces", attributes(&headers), body.len()).await.map_err(status)?;
+    check_request(&shared, "/v1/traces", attributes(&headers), body.len()).await.map_err(status)?;
     let request = ExportTraceServiceRequest::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     note_spans(&shared, request);
     Ok(ExportTraceServiceResponse::default().encode_to_vec())
 }
 
 async fn take_metrics(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Result<Vec<u8>, StatusCode> {
-    answered(&shared, "/v1/metrics", attributes(&headers), body.len()).await.map_err(status)?;
+    check_request(&shared, "/v1/metrics", attributes(&headers), body.len()).await.map_err(status)?;
     let request = ExportMetricsServiceRequest::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     let metrics = request.resource_metrics.into_iter().flat_map(|of| of.scope_metrics).flat_map(|of| of.metrics);
     let mut points = Vec::new();
@@ -249,7 +249,7 @@ impl TraceService for Grpc {
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
         let headers = attributes(&request.metadata().clone().into_headers());
         let refused = |_| tonic::Status::unavailable("not now");
-        answered(&self.0, "grpc", headers, 0).await.map_err(refused)?;
+        check_request(&self.0, "grpc", headers, 0).await.map_err(refused)?;
         note_spans(&self.0, request.into_inner());
         Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
     }

@@ -40,7 +40,7 @@ use crate::{
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Interval between two checks of an awaited condition.
-const GLANCE: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 /// Polls until `condition` yields a value.
 ///
@@ -56,7 +56,7 @@ pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut look: 
         if start.elapsed() > PATIENCE {
             panic!("timed out waiting until {condition}");
         }
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -64,8 +64,8 @@ pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut look: 
 ///
 /// # Panics
 /// Panics if the condition is not true within [`PATIENCE`].
-pub async fn until_true(condition: &str, mut is_so: impl FnMut() -> bool) {
-    until(condition, || std::future::ready(is_so().then_some(()))).await;
+pub async fn until_true(condition: &str, mut predicate: impl FnMut() -> bool) {
+    until(condition, || std::future::ready(predicate().then_some(()))).await;
 }
 
 /// Path of a binary in the workspace, built in the same profile as the running test.
@@ -356,7 +356,7 @@ impl Drop for TempHome {
                 // The process may already be gone.
                 let _ = send(pid, Signal::SIGKILL);
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -10,32 +10,40 @@ use std::{
 struct Process {
     parent: u32,
     /// The process group and the session of the process.
-    bands: [u32; 2],
+    groups: [u32; 2],
 }
 
 /// IDs of all processes that were started with this home, including descendants and members of their groups and
 /// sessions. Processes that name the home in their command line are included with their descendants.
 pub(crate) fn of_home(home: &Path) -> Vec<u32> {
-    let living = living();
+    let live_processes = live_processes();
     // Groups and sessions that the test shares with its children also contain unrelated processes.
-    let ours = living.get(&std::process::id()).map(|us| us.bands).unwrap_or_default();
-    let with = |is_known: &dyn Fn(u32) -> bool| living.keys().copied().filter(|pid| is_known(*pid)).collect();
-    let given = family(&living, with(&|pid| has_home(pid, home)), |band| band > 1 && !ours.contains(&band));
+    let ours = live_processes.get(&std::process::id()).map(|us| us.groups).unwrap_or_default();
+    let with = |is_known: &dyn Fn(u32) -> bool| live_processes.keys().copied().filter(|pid| is_known(*pid)).collect();
+    let given = family(&live_processes, with(&|pid| has_home(pid, home)), |group| group > 1 && !ours.contains(&group));
     // A user may inspect the test's files from another terminal. The other processes of that terminal must not be
     // killed.
-    let named = family(&living, with(&|pid| names(pid, home)), |_| false);
+    let named = family(&live_processes, with(&|pid| names(pid, home)), |_| false);
     given.union(&named).copied().collect()
 }
 
 /// These processes with their descendants and the members of their groups and sessions. Groups and sessions for which
-/// `ties` returns false are not followed.
-fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl Fn(u32) -> bool) -> BTreeSet<u32> {
+/// `is_followed` returns false are not followed.
+fn family(
+    live_processes: &BTreeMap<u32, Process>,
+    mut found: BTreeSet<u32>,
+    is_followed: impl Fn(u32) -> bool,
+) -> BTreeSet<u32> {
     loop {
-        let members = || found.iter().filter_map(|pid| living.get(pid));
-        let bands: BTreeSet<u32> = members().flat_map(|one| one.bands).filter(|band| ties(*band)).collect();
-        let comes = |one: &Process| found.contains(&one.parent) || one.bands.iter().any(|band| bands.contains(band));
-        let new: Vec<u32> =
-            living.iter().filter(|(pid, one)| !found.contains(pid) && comes(one)).map(|(pid, _)| *pid).collect();
+        let members = || found.iter().filter_map(|pid| live_processes.get(pid));
+        let groups: BTreeSet<u32> = members().flat_map(|one| one.groups).filter(|group| is_followed(*group)).collect();
+        let is_related =
+            |one: &Process| found.contains(&one.parent) || one.groups.iter().any(|group| groups.contains(group));
+        let new: Vec<u32> = live_processes
+            .iter()
+            .filter(|(pid, one)| !found.contains(pid) && is_related(one))
+            .map(|(pid, _)| *pid)
+            .collect();
         if new.is_empty() {
             return found;
         }
@@ -60,7 +68,7 @@ fn read(pid: u32, file: &str) -> Vec<u8> {
 }
 
 /// All processes except zombies.
-fn living() -> BTreeMap<u32, Process> {
+fn live_processes() -> BTreeMap<u32, Process> {
     let Ok(processes) = fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| Some((pid, process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))).collect()
@@ -71,7 +79,7 @@ fn process(stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     let is_dead = matches!(fields.next()?, "Z" | "X");
     let mut next = || fields.next()?.parse().ok();
-    let process = Process { parent: next()?, bands: [next()?, next()?] };
+    let process = Process { parent: next()?, groups: [next()?, next()?] };
     (!is_dead).then_some(process)
 }
 

@@ -110,7 +110,7 @@ impl Trap {
                 _ if line.starts_with("# ") || line == "#" => {}
                 _ => {
                     let path = line.replace("{outside}", outside).replace("{session}", session);
-                    paths.push((class, unescaped(&path)));
+                    paths.push((class, unescape(&path)));
                 }
             }
         }
@@ -127,7 +127,7 @@ impl Trap {
     ///
     /// # Panics
     /// Panics if an entry cannot be created.
-    pub fn lay(&self) {
+    pub fn create_entries(&self) {
         let outside = self.outside.as_path();
         let others = self.root.parent().unwrap().join("other/uploads");
         for around in self.around() {
@@ -207,17 +207,17 @@ impl Trap {
     }
 }
 
-/// The state of everything in a folder that a tool could change, except in `but`.
+/// The state of everything in a folder that a tool could change, except in `except`.
 ///
 /// # Panics
 /// Panics if the folder cannot be read.
-pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
+pub fn state(folder: &Path, except: &[&Path]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![folder.to_path_buf()];
     while let Some(folder) = left.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
-            if but.contains(&path.as_path()) {
+            if except.contains(&path.as_path()) {
                 continue;
             }
             let metadata = path.symlink_metadata().unwrap();
@@ -239,7 +239,7 @@ pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
 }
 
 /// Decodes the escapes in the corpus.
-fn unescaped(line: &str) -> String {
+fn unescape(line: &str) -> String {
     let mut text = String::new();
     let mut left = line;
     while let Some((before, after)) = left.split_once('\\') {

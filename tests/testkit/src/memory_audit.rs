@@ -23,7 +23,7 @@ pub struct MemoryAudit {
     /// True if recorded entries are written immediately; if false, recording blocks.
     open: watch::Sender<bool>,
     /// Number of recorded entries so far, including blocked ones.
-    waited: Mutex<usize>,
+    received: Mutex<usize>,
     asked: Notify,
 }
 
@@ -34,7 +34,7 @@ impl Default for MemoryAudit {
             broken: AtomicBool::new(false),
             fails_once: AtomicBool::new(false),
             open: watch::Sender::new(true),
-            waited: Mutex::default(),
+            received: Mutex::default(),
             asked: Notify::new(),
         }
     }
@@ -50,7 +50,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl MemoryAudit {
     /// Makes all writes fail from now on, or succeed again.
-    pub fn break_it(&self, broken: bool) {
+    pub fn simulate_failures(&self, broken: bool) {
         self.broken.store(broken, Ordering::Relaxed);
     }
 
@@ -73,7 +73,7 @@ impl MemoryAudit {
     pub async fn asked(&self, times: usize) {
         loop {
             let again = self.asked.notified();
-            if *lock(&self.waited) >= times {
+            if *lock(&self.received) >= times {
                 return;
             }
             again.await;
@@ -81,8 +81,8 @@ impl MemoryAudit {
     }
 
     /// Number of recorded entries so far, including blocked ones.
-    pub fn waited(&self) -> usize {
-        *lock(&self.waited)
+    pub fn received(&self) -> usize {
+        *lock(&self.received)
     }
 
     /// All entries so far.
@@ -120,7 +120,7 @@ impl MemoryAudit {
 impl Audit for MemoryAudit {
     fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>> {
         async move {
-            *lock(&self.waited) += 1;
+            *lock(&self.received) += 1;
             self.asked.notify_waiters();
             // The sender is in `self`, so it is not dropped during the wait.
             let _ = self.open.subscribe().wait_for(|open| *open).await;

@@ -13,7 +13,7 @@ use agentd_core::{
     ids::{CallId, SessionId},
     ports::{Changes, FilesBefore, Snapshots, ToolContext, Workspace},
     tool::{FileChange, FileChangeKind, FileKind, FileState},
-    undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, inverse_change},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
@@ -40,7 +40,7 @@ impl MemoryDisk {
     }
 
     /// Makes the scan after every later call fail.
-    pub fn break_it(&self) {
+    pub fn simulate_failures(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 
@@ -71,7 +71,7 @@ impl MemoryDisk {
 
     fn take_back(&self, change: FileChange, preview: bool, undone: &mut FilesReverted) {
         let now = self.files().get(&change.path).map(|content| state(content));
-        let back = reversed(&change);
+        let back = inverse_change(&change);
         let (outcome, reason) = if !change.is_recorded() {
             (UndoOutcome::Failed, Some("it was not recorded".to_owned()))
         } else if now == change.before {

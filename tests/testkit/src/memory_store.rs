@@ -85,12 +85,12 @@ impl MemoryStore {
     }
 
     /// Makes deletions of sessions fail from now on, or succeed again.
-    pub fn keep_all(&self, keeps_all: bool) {
+    pub fn fail_deletions(&self, keeps_all: bool) {
         self.state().keeps_all = keeps_all;
     }
 
     /// Makes all appends after the next `count` hang forever, as if the disk were broken.
-    pub fn hold_appends_after(&self, count: usize) {
+    pub fn hang_appends_after(&self, count: usize) {
         self.state().passes = Some(count);
     }
 
@@ -630,7 +630,7 @@ impl Store for MemoryStore {
         ready(Ok(self.state().grants.clone()))
     }
 
-    fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn store_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
         self.state().keep(grant);
         ready(Ok(()))
     }
@@ -658,7 +658,7 @@ impl Store for MemoryStore {
         ready(Ok(self.state().files_left.iter().copied().collect()))
     }
 
-    fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn record_files_removed(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {
         self.state().files_left.retain(|id| !ids.contains(id));
         ready(Ok(()))
     }

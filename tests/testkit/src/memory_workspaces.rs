@@ -59,7 +59,7 @@ impl MemoryWorkspaces {
     }
 
     /// Sets the guides that workspaces return from now on.
-    pub fn guide_by(&self, guides: Guides) {
+    pub fn set_guides(&self, guides: Guides) {
         *self.guides.lock().unwrap_or_else(PoisonError::into_inner) = guides;
     }
 
@@ -71,7 +71,7 @@ impl MemoryWorkspaces {
     }
 
     /// Removes the gate, so that nothing waits from now on.
-    pub fn hold_nothing(&self) {
+    pub fn remove_gate(&self) {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -84,12 +84,12 @@ impl MemoryWorkspaces {
     }
 
     /// Simulates a full disk: only the first half of an appended piece is written, and the call returns an error.
-    pub fn get_full(&self, full: bool) {
+    pub fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
     }
 
     /// Simulates from now on that the user's folder is missing.
-    pub fn lose_folder(&self) {
+    pub fn simulate_missing_folder(&self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 

@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     chat_view::TestWire,
-    documents::{Documents, Handing},
+    documents::{DocumentReply, Documents},
     providers::StrictServer,
     render::Wire,
 };
@@ -144,7 +144,7 @@ struct Shared {
     /// True if request bodies are ignored.
     unread: AtomicBool,
     stop: CancellationToken,
-    go_on: Arc<Notify>,
+    release_held_reply: Arc<Notify>,
 }
 
 impl ModelServer {
@@ -184,7 +184,7 @@ impl ModelServer {
             lenient: AtomicBool::new(false),
             unread: AtomicBool::new(false),
             stop: CancellationToken::new(),
-            go_on: Arc::default(),
+            release_held_reply: Arc::default(),
         });
         let listener = listener.tap_io(|stream| {
             // Otherwise, Nagle's algorithm delays small events. A failure only slows them down.
@@ -245,24 +245,24 @@ impl ModelServer {
 
     /// Serves this document at a path, such as `/props`.
     pub fn serves(&self, path: &str, document: Value) -> &Self {
-        locked(&self.shared.documents).set(path, Handing::There(document));
+        locked(&self.shared.documents).set(path, DocumentReply::Content(document));
         self
     }
 
     /// Responds with 404 at a path.
     pub fn lacks(&self, path: &str) -> &Self {
-        locked(&self.shared.documents).set(path, Handing::Missing);
+        locked(&self.shared.documents).set(path, DocumentReply::Missing);
         self
     }
 
     /// Never responds to requests for the document at a path.
-    pub fn is_silent_about(&self, path: &str) -> &Self {
-        locked(&self.shared.documents).set(path, Handing::Silence);
+    pub fn hangs_at(&self, path: &str) -> &Self {
+        locked(&self.shared.documents).set(path, DocumentReply::Silence);
         self
     }
 
     /// Paths of requested documents, oldest first.
-    pub fn documents_asked(&self) -> Vec<String> {
+    pub fn requested_documents(&self) -> Vec<String> {
         locked(&self.shared.documents).asked.clone()
     }
 
@@ -283,7 +283,7 @@ impl ModelServer {
 
     /// Neither parses nor records request bodies. For benchmarks, in which the time for parsing a request would be
     /// attributed to the client.
-    pub fn reads_nothing(&self) -> &Self {
+    pub fn ignore_bodies(&self) -> &Self {
         self.shared.unread.store(true, Ordering::Relaxed);
         self
     }
@@ -304,8 +304,8 @@ impl ModelServer {
     }
 
     /// Lets a held reply continue, or the next reply that would be held.
-    pub fn go_on(&self) {
-        self.shared.go_on.notify_one();
+    pub fn release_held_reply(&self) {
+        self.shared.release_held_reply.notify_one();
     }
 
     /// Number of requests, and how the responses ended.
@@ -372,11 +372,11 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let path = head.uri.path().to_owned();
     let document = locked(&shared.documents).ask(&path);
     match document {
-        Some(Handing::There(document)) => {
+        Some(DocumentReply::Content(document)) => {
             return respond(StatusCode::OK, "application/json", Body::from(document.to_string()));
         }
-        Some(Handing::Silence) => std::future::pending::<()>().await,
-        Some(Handing::Missing) | None => {}
+        Some(DocumentReply::Silence) => std::future::pending::<()>().await,
+        Some(DocumentReply::Missing) | None => {}
     }
     if !["/chat/completions", "/completion", "/messages", "/responses"].iter().any(|call| path.ends_with(call)) {
         return respond(
@@ -419,7 +419,8 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         None => shared.reply_to(&recorded),
     };
     shared.counts.send_modify(|counts| counts.requests += 1);
-    delivery::deliver(reply, &recorded, shared.counts.clone(), shared.stop.clone(), shared.go_on.clone()).await
+    delivery::deliver(reply, &recorded, shared.counts.clone(), shared.stop.clone(), shared.release_held_reply.clone())
+        .await
 }
 
 async fn answer_unread(shared: &Shared, path: String) -> Response {
@@ -429,7 +430,8 @@ async fn answer_unread(shared: &Shared, path: String) -> Response {
     let request = Recorded { number, path, headers: BTreeMap::new(), body, text: String::new(), refused: None };
     let reply = shared.reply_to(&request);
     shared.counts.send_modify(|counts| counts.requests += 1);
-    delivery::deliver(reply, &request, shared.counts.clone(), shared.stop.clone(), shared.go_on.clone()).await
+    delivery::deliver(reply, &request, shared.counts.clone(), shared.stop.clone(), shared.release_held_reply.clone())
+        .await
 }
 
 fn respond(status: StatusCode, content_type: &str, body: Body) -> Response {

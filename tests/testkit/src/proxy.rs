@@ -13,7 +13,7 @@ use tokio::{
 
 /// Behaviour of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProxyMood {
+pub enum ProxyBehaviour {
     /// Connects every request to this address.
     Leads(SocketAddr),
     /// Rejects every request with an error.
@@ -36,14 +36,14 @@ impl TestProxy {
     /// # Panics
     /// Panics if there is no free port.
     #[expect(clippy::expect_used, reason = "a test cannot go on without its proxy")]
-    pub async fn start(mood: ProxyMood) -> Self {
+    pub async fn start(behaviour: ProxyBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("a local address");
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let notes = Arc::clone(&seen);
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(pass(client, mood, Arc::clone(&notes)));
+                tokio::spawn(pass(client, behaviour, Arc::clone(&notes)));
             }
         });
         Self { address, seen, task }
@@ -66,7 +66,7 @@ impl Drop for TestProxy {
     }
 }
 
-async fn pass(client: TcpStream, mood: ProxyMood, seen: Arc<Mutex<Vec<String>>>) -> std::io::Result<()> {
+async fn pass(client: TcpStream, behaviour: ProxyBehaviour, seen: Arc<Mutex<Vec<String>>>) -> std::io::Result<()> {
     let mut client = BufReader::new(client);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") && head.len() < 64 << 10 {
@@ -77,10 +77,10 @@ async fn pass(client: TcpStream, mood: ProxyMood, seen: Arc<Mutex<Vec<String>>>)
     let first = head.lines().next().unwrap_or_default().to_owned();
     let is_tunnel = first.starts_with("CONNECT ");
     seen.lock().unwrap_or_else(PoisonError::into_inner).push(first);
-    match mood {
-        ProxyMood::Hangs => std::future::pending().await,
-        ProxyMood::Refuses => client.write_all(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n").await,
-        ProxyMood::Leads(address) => {
+    match behaviour {
+        ProxyBehaviour::Hangs => std::future::pending().await,
+        ProxyBehaviour::Refuses => client.write_all(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n").await,
+        ProxyBehaviour::Leads(address) => {
             let mut server = TcpStream::connect(address).await?;
             if is_tunnel {
                 client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;

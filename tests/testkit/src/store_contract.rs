@@ -843,17 +843,17 @@ async fn permanent_rules_are_stored_and_revoked(store: &impl Store) {
     assert!(store.grants().await.unwrap().is_empty());
     let grant = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
     let unknown = Grant::from("run_bash_command: echo 'ä\n'");
-    store.keep_grant(grant.clone()).await.unwrap();
-    store.keep_grant(unknown.clone()).await.unwrap();
+    store.store_grant(grant.clone()).await.unwrap();
+    store.store_grant(unknown.clone()).await.unwrap();
     // Repeated grants leave the first grant unchanged.
-    store.keep_grant("write_file".into()).await.unwrap();
+    store.store_grant("write_file".into()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), [grant.clone(), unknown.clone()]);
     store.revoke_grant("write_fil%".into()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), [grant.clone(), unknown.clone()]);
     store.revoke_grant(grant.rule.clone()).await.unwrap();
     store.revoke_grant(grant.rule.clone()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), std::slice::from_ref(&unknown));
-    store.keep_grant(grant.clone()).await.unwrap();
+    store.store_grant(grant.clone()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), [unknown, grant]);
 }
 
@@ -1198,9 +1198,9 @@ async fn subagents_are_listed_wait_and_are_deleted_with_their_session(store: &im
     family.sort();
     assert_eq!(store.files_left().await.unwrap(), family, "the files of all three are pending removal");
     let last = family.split_off(1);
-    store.note_files_gone(family).await.unwrap();
+    store.record_files_removed(family).await.unwrap();
     assert_eq!(store.files_left().await.unwrap(), last);
-    store.note_files_gone(last).await.unwrap();
+    store.record_files_removed(last).await.unwrap();
     assert!(store.files_left().await.unwrap().is_empty());
     let orphan = SessionSettings {
         parent: Some(Parent { session: parent.session, agent: None, tools: Vec::new() }),

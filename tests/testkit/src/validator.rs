@@ -26,20 +26,20 @@ const MAX_MARKS: usize = 4;
 
 /// A rule that a request breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenRule {
     /// Location in the body, such as `messages[3].content`.
     pub place: String,
     /// Description of the problem.
     pub what: String,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.what)
     }
 }
 
-type Checked = Result<(), Broken>;
+type Checked = Result<(), BrokenRule>;
 
 /// Rules that a provider does not enforce, or relaxes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Leeway {
 ///
 /// # Errors
 /// Returns the first rule that the body breaks.
-pub fn chat_completions(body: &[u8]) -> Result<(), Broken> {
+pub fn chat_completions(body: &[u8]) -> Result<(), BrokenRule> {
     chat_completions_of(body, Leeway::default())
 }
 
@@ -66,7 +66,7 @@ pub fn chat_completions(body: &[u8]) -> Result<(), Broken> {
 ///
 /// # Errors
 /// Returns the first rule that the body breaks.
-pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
+pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), BrokenRule> {
     // Parsing ensures valid UTF-8 without unpaired surrogates.
     let mut body: Value =
         serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
@@ -80,7 +80,7 @@ pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
 ///
 /// # Errors
 /// Returns the first rule that the body breaks.
-pub fn messages(body: &[u8]) -> Result<(), Broken> {
+pub fn messages(body: &[u8]) -> Result<(), BrokenRule> {
     let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     messages::check(&body)
 }
@@ -89,7 +89,7 @@ pub fn messages(body: &[u8]) -> Result<(), Broken> {
 ///
 /// # Errors
 /// Returns the first rule that the body breaks.
-pub fn responses(body: &[u8]) -> Result<(), Broken> {
+pub fn responses(body: &[u8]) -> Result<(), BrokenRule> {
     let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     responses::check(&body)
 }
@@ -146,8 +146,8 @@ fn unmark(message: &mut Map<String, Value>) -> bool {
     true
 }
 
-fn broken<T>(location: impl Into<String>, problem: impl Into<String>) -> Result<T, Broken> {
-    Err(Broken { place: location.into(), what: problem.into() })
+fn broken<T>(location: impl Into<String>, problem: impl Into<String>) -> Result<T, BrokenRule> {
+    Err(BrokenRule { place: location.into(), what: problem.into() })
 }
 
 /// Rejects a request if the condition is true.
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_pair_with_any_ids_under_leeway() {
+    fn calls_pair_with_any_ids_if_permitted() {
         let leeway = Leeway { any_ids: true, ..Leeway::default() };
         let checked = |body: &Value| chat_completions_of(body.to_string().as_bytes(), leeway).is_ok();
         let id = "functions.x:0";

@@ -20,7 +20,7 @@ use super::EventWriter;
 /// Version of the format.
 const VERSION: &str = "ATIF-v1.4";
 /// Number of micro-dollars in a dollar.
-const MICRO: f64 = 1e6;
+const MICROS_PER_DOLLAR: f64 = 1e6;
 
 /// Writes a trajectory step by step.
 pub(super) struct Atif<'a> {
@@ -212,7 +212,7 @@ impl EventWriter for Atif<'_> {
             "total_steps": self.steps,
         });
         if let Some(cost) = total.cost_microusd {
-            last["total_cost_usd"] = json!(cost as f64 / MICRO);
+            last["total_cost_usd"] = json!(cost as f64 / MICROS_PER_DOLLAR);
         }
         writeln!(self.out, "\n],\"final_metrics\":{last}}}")
     }
@@ -225,7 +225,7 @@ fn metrics(usage: &Usage) -> Value {
         "cached_tokens": usage.cached_tokens,
     });
     if let Some(cost) = usage.cost_microusd {
-        metrics["cost_usd"] = json!(cost as f64 / MICRO);
+        metrics["cost_usd"] = json!(cost as f64 / MICROS_PER_DOLLAR);
     }
     metrics
 }

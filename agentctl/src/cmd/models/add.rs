@@ -454,7 +454,7 @@ mod tests {
         SlotEntry { base_url: "http://h/v1".to_owned(), id: Some("m: 1".to_owned()), ..SlotEntry::default() }
     }
 
-    const WRITTEN: &str = "base:\n  base_url: \"http://h/v1\"\n  id: \"m: 1\"\n";
+    const BASE_ENTRY: &str = "base:\n  base_url: \"http://h/v1\"\n  id: \"m: 1\"\n";
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
@@ -463,15 +463,15 @@ mod tests {
 
     #[test]
     fn other_slots_are_preserved_verbatim() {
-        check("", WRITTEN);
-        check("# mine\ncode: {id: x}", &format!("# mine\ncode: {{id: x}}\n{WRITTEN}"));
-        check("base: {id: x}\n\n# of code\ncode: {id: x}\n", &format!("{WRITTEN}\n# of code\ncode: {{id: x}}\n"));
+        check("", BASE_ENTRY);
+        check("# mine\ncode: {id: x}", &format!("# mine\ncode: {{id: x}}\n{BASE_ENTRY}"));
+        check("base: {id: x}\n\n# of code\ncode: {id: x}\n", &format!("{BASE_ENTRY}\n# of code\ncode: {{id: x}}\n"));
         check(
             "base:\n  id: x\n  # why\n  prices:\n    input: 1\ncode:\n  id: y\n",
-            &format!("{WRITTEN}code:\n  id: y\n"),
+            &format!("{BASE_ENTRY}code:\n  id: y\n"),
         );
-        check("base: {id: x,\n  b: 1\n}\nchat: {}\n", &format!("{WRITTEN}chat: {{}}\n"));
-        check("\"base\" : {id: x}\n", WRITTEN);
+        check("base: {id: x,\n  b: 1\n}\nchat: {}\n", &format!("{BASE_ENTRY}chat: {{}}\n"));
+        check("\"base\" : {id: x}\n", BASE_ENTRY);
         assert!(has("base:\n", Slot::Base) && !has("based: 1\n # base:\n  base: 2", Slot::Base));
     }
 
@@ -494,7 +494,7 @@ mod tests {
         #[test]
         fn writing_a_slot_twice_is_idempotent(text in "((base|code|chat|# x|  id: 1|): ?(x|\\{\\}|)\n?){0,8}") {
             let once = with(&text, Slot::Base, &entry());
-            prop_assert!(once.contains(WRITTEN));
+            prop_assert!(once.contains(BASE_ENTRY));
             prop_assert_eq!(with(&once, Slot::Base, &entry()), once.clone());
         }
     }

@@ -187,9 +187,9 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
         .map_err(|error| refuse(error.to_string()).hint("docs/testing.md describes test files"))?;
     let beside = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
     let is_below = |path: &PathBuf| !path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
-    let is_named_below = file.recording.as_ref().is_none_or(is_below);
+    let stays_in_folder = file.recording.as_ref().is_none_or(is_below);
     let recording = file.recording.take().map_or_else(|| path.with_extension("jsonl"), beside);
-    if !is_named_below || recording.exists() && !lies_within(&recording, base) {
+    if !stays_in_folder || recording.exists() && !lies_within(&recording, base) {
         return Err(refuse("`recording` is outside of the test's folder".to_owned()).hint("name a file in that folder"));
     }
     // Rejects an invalid pattern early, because it could never be checked.
@@ -331,7 +331,7 @@ impl Expectations {
 
     fn tool_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let ToolExpectations { called, not_called, at_most, no_failures } = &self.tools;
-        let (calls, all) = (played.called.len(), listed(&played.called));
+        let (calls, all) = (played.called.len(), join_names(&played.called));
         let was_called = |tool: &&String| played.called.contains(*tool);
         let missing = called.iter().filter(|tool| !was_called(tool));
         failures.extend(missing.map(|tool| format!("expected a call to {tool}; called: {all}")));
@@ -339,17 +339,18 @@ impl Expectations {
         let limit = at_most.filter(|limit| calls > *limit);
         failures.extend(limit.map(|limit| format!("expected at most {limit} calls, got {calls}: {all}")));
         if *no_failures && !played.failed.is_empty() {
-            failures.push(format!("expected no failed calls; failed: {}", listed(&played.failed)));
+            failures.push(format!("expected no failed calls; failed: {}", join_names(&played.failed)));
         }
         let asked = self.asked.as_ref().filter(|asked| **asked != played.asked);
-        let were = listed(&played.asked);
-        failures.extend(asked.map(|asked| format!("expected approvals for {}; asked for: {were}", listed(asked))));
+        let all_asked = join_names(&played.asked);
+        failures
+            .extend(asked.map(|asked| format!("expected approvals for {}; asked for: {all_asked}", join_names(asked))));
     }
 
     fn file_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let FileExpectations { changed, not_changed } = &self.files;
         let is_changed = |path: &&String| played.changed.contains(*path);
-        let (missing, all) = (changed.iter().filter(|path| !is_changed(path)), listed(&played.changed));
+        let (missing, all) = (changed.iter().filter(|path| !is_changed(path)), join_names(&played.changed));
         failures.extend(missing.map(|path| format!("expected a change to {path}; changed: {all}")));
         failures.extend(not_changed.iter().filter(is_changed).map(|path| format!("expected no change to {path}")));
     }
@@ -374,6 +375,6 @@ impl Expectations {
     }
 }
 
-fn listed(names: &[String]) -> String {
+fn join_names(names: &[String]) -> String {
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }

@@ -20,9 +20,9 @@ pub(super) const SOCKET: &str = "agentd.socket";
 const SERVICE_TEXT: &str = include_str!("../../../../systemd/agentd.service");
 const SOCKET_TEXT: &str = include_str!("../../../../systemd/agentd.socket");
 
-const EXEC: &str = "ExecStart=%h/.local/bin/agentd\n";
+const EXEC_LINE: &str = "ExecStart=%h/.local/bin/agentd\n";
 const ENVIRONMENT_FILE: &str = "EnvironmentFile=-%E/agentd/environment\n";
-const LISTEN: &str = "ListenStream=%t/agentd/agentd.sock\n";
+const LISTEN_LINE: &str = "ListenStream=%t/agentd/agentd.sock\n";
 
 /// One unit file of the service.
 pub(super) struct UnitFile {
@@ -75,10 +75,11 @@ pub(super) fn folder() -> Result<PathBuf, Failure> {
 pub(super) fn render(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
     let exec = format!("ExecStart={}\n", quoted(&program_path(program)?));
     let file = format!("EnvironmentFile=-{}\n", escaped_path(environment)?);
-    let mut service = SERVICE_TEXT.replace(EXEC, &format!("{}{exec}", folders()?)).replace(ENVIRONMENT_FILE, &file);
+    let mut service =
+        SERVICE_TEXT.replace(EXEC_LINE, &format!("{}{exec}", folders()?)).replace(ENVIRONMENT_FILE, &file);
     let mut listening = SOCKET_TEXT.to_owned();
     if let Some(socket) = socket {
-        listening = listening.replace(LISTEN, &format!("ListenStream={}\n", escaped_path(socket)?));
+        listening = listening.replace(LISTEN_LINE, &format!("ListenStream={}\n", escaped_path(socket)?));
     }
     for text in [&mut service, &mut listening] {
         text.insert_str(
@@ -199,10 +200,10 @@ impl UnitFile {
 }
 
 /// Suffixes of variables that the model configuration reads.
-const SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
+const VARIABLE_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 
 /// Prefix of variables that configure models.
-const MODEL: &str = "MODEL_";
+const MODEL_PREFIX: &str = "MODEL_";
 
 /// Path of the environment file.
 ///
@@ -231,7 +232,7 @@ pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
 
 fn is_wanted(name: &str) -> bool {
     let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    is_name && (name.starts_with(MODEL) || SUFFIXES.iter().any(|end| name.ends_with(end)))
+    is_name && (name.starts_with(MODEL_PREFIX) || VARIABLE_SUFFIXES.iter().any(|end| name.ends_with(end)))
 }
 
 /// Returns the text with these variables appended and their old lines removed.
@@ -269,7 +270,7 @@ mod tests {
         assert!(service.text.contains("EnvironmentFile=-/home/me/.config/agentd/environment\n"), "{}", service.text);
         assert!(socket.text.contains("ListenStream=/run/x y/a.sock\n"), "{}", socket.text);
         let [service, socket] = render(Path::new("/a/agentd"), None, Path::new("/e")).unwrap();
-        assert!(service.text.contains("ExecStart=\"/a/agentd\"\n") && socket.text.contains(LISTEN));
+        assert!(service.text.contains("ExecStart=\"/a/agentd\"\n") && socket.text.contains(LISTEN_LINE));
         for path in ["/a\n/agentd", "/a\"b/agentd", "/a\\b/agentd"] {
             assert!(render(Path::new(path), None, Path::new("/e")).is_err(), "{path}");
         }

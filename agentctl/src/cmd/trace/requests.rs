@@ -9,7 +9,7 @@ use agentd_core::{
     visible,
 };
 use agentd_proto::client::Client;
-use agentd_trace::requests::{marked, new_places, readable, unified};
+use agentd_trace::requests::{marked, new_pointers, readable, unified};
 use serde_json::{Value, json};
 
 use crate::{
@@ -42,13 +42,13 @@ impl LoggedRequests<'_> {
         let output = json!({ "session_id": self.session, "requests": exchanges, "remarks": remarks });
         report::show(self.json, &output, || {
             let rows = exchanges.iter().map(|exchange| row(exchange, self.session));
-            Table::of(HEAD, rows).print("no stored requests of this turn")
+            Table::of(COLUMN_NAMES, rows).print("no stored requests of this turn")
         })
     }
 
     /// Shows one request, with the parts marked that are not in the previous request.
     pub(super) async fn show(&self, number: u64) -> anyhow::Result<Exit> {
-        let (exchange, remarks) = self.one(self.numbered(number).await?).await?;
+        let (exchange, remarks) = self.one(self.log_number(number).await?).await?;
         let before = match exchange.before {
             Some(before) => self.one(before).await.ok().map(|(before, _)| before),
             None => None,
@@ -56,7 +56,7 @@ impl LoggedRequests<'_> {
         let body = |exchange: &Exchange| exchange.request.body.clone().unwrap_or_default();
         if self.json {
             let (now, then) = (parsed(&body(&exchange)), before.as_ref().map(|before| parsed(&body(before))));
-            let new = then.map(|then| new_places(&then, &now));
+            let new = then.map(|then| new_pointers(&then, &now));
             let mut output = serde_json::to_value(&exchange)?;
             output["request"]["body"] = now;
             output["new"] = json!(new);
@@ -79,7 +79,7 @@ impl LoggedRequests<'_> {
 
     /// Shows the difference between two requests.
     pub(super) async fn diff(&self, one: u64, other: u64) -> anyhow::Result<Exit> {
-        let numbers = (self.numbered(one).await?, self.numbered(other).await?);
+        let numbers = (self.log_number(one).await?, self.log_number(other).await?);
         let text = |exchange: Exchange| readable(&exchange.request.body.unwrap_or_default());
         let (before, now) = (text(self.one(numbers.0).await?.0), text(self.one(numbers.1).await?.0));
         let names = (format!("request {}", numbers.0), format!("request {}", numbers.1));
@@ -110,7 +110,7 @@ impl LoggedRequests<'_> {
     }
 
     /// Converts a number to the number in the log. With a turn, numbers count from the turn's first request.
-    async fn numbered(&self, number: u64) -> Result<u64, Failure> {
+    async fn log_number(&self, number: u64) -> Result<u64, Failure> {
         if self.turn.is_none() {
             return Ok(number);
         }
@@ -173,7 +173,7 @@ fn tokens(answer: Option<&StoredAnswer>) -> String {
     format!("{}>{}{cached}", number(usage.prompt_tokens), number(usage.completion_tokens))
 }
 
-const HEAD: [&str; 9] = ["REQUEST", "FOR", "STEP", "MODEL", "ANSWER", "TOKENS", "FIRST", "TIME", "SIZE"];
+const COLUMN_NAMES: [&str; 9] = ["REQUEST", "FOR", "STEP", "MODEL", "ANSWER", "TOKENS", "FIRST", "TIME", "SIZE"];
 
 fn row(exchange: &Exchange, session: SessionId) -> [String; 9] {
     let (request, answer) = (&exchange.request, exchange.answer.as_ref());

@@ -32,16 +32,16 @@ use crate::{
 pub(super) const DEFAULT_COLUMNS: usize = 120;
 
 /// Widths of the figures: start, duration, tokens, cost.
-const FIGURES: [usize; 4] = [9, 9, 13, 9];
+const FIGURE_WIDTHS: [usize; 4] = [9, 9, 13, 9];
 /// Minimum columns for showing bars, and the width of a bar.
-const WIDE: usize = 110;
-const BAR: usize = 20;
+const MIN_BAR_COLUMNS: usize = 110;
+const BAR_WIDTH: usize = 20;
 /// Number of columns below which only the duration is shown.
-const NARROW: usize = 60;
+const MIN_FIGURE_COLUMNS: usize = 60;
 
 /// Layout of the lines of a turn.
 #[derive(Clone, Copy)]
-struct Sheet {
+struct Layout {
     columns: usize,
     color: bool,
     /// Start of the turn, from which row times are measured.
@@ -52,20 +52,20 @@ struct Sheet {
 
 /// Renders all lines of a turn.
 pub(super) fn lines(turn: &TurnTrace, columns: usize, color: bool) -> Vec<String> {
-    let sheet = Sheet::of(turn, columns, color);
+    let sheet = Layout::of(turn, columns, color);
     let mut lines = vec![sheet.heading(), sheet.turn(turn, "")];
     sheet.spans(&turn.spans, "", &mut lines);
     lines
 }
 
-impl Sheet {
+impl Layout {
     fn of(turn: &TurnTrace, columns: usize, color: bool) -> Self {
         Self {
             columns: columns.max(20),
             color,
             from: turn.at,
             whole_ms: turn.duration_ms().max(1),
-            has_bars: columns >= WIDE,
+            has_bars: columns >= MIN_BAR_COLUMNS,
         }
     }
 
@@ -147,8 +147,8 @@ impl Sheet {
         let blank =
             if name.is_empty() { " ".repeat(self.name_columns().saturating_sub(width(before))) } else { String::new() };
         let mut line = format!("{}{name}{blank}", paint(self.color, QUIET, before));
-        for (at, (figure, columns)) in figures.iter().zip(FIGURES).enumerate() {
-            if at == 1 || self.columns >= NARROW {
+        for (at, (figure, columns)) in figures.iter().zip(FIGURE_WIDTHS).enumerate() {
+            if at == 1 || self.columns >= MIN_FIGURE_COLUMNS {
                 line.push_str(&format!(" {figure:>columns$}"));
             }
         }
@@ -162,10 +162,10 @@ impl Sheet {
     /// Number of columns for the name.
     fn name_columns(&self) -> usize {
         let figures: usize = match self.columns {
-            ..NARROW => FIGURES[1] + 1,
-            _ => FIGURES.iter().map(|columns| columns + 1).sum(),
+            ..MIN_FIGURE_COLUMNS => FIGURE_WIDTHS[1] + 1,
+            _ => FIGURE_WIDTHS.iter().map(|columns| columns + 1).sum(),
         };
-        let figures = if self.has_bars { figures + BAR + 2 } else { figures };
+        let figures = if self.has_bars { figures + BAR_WIDTH + 2 } else { figures };
         // One column is left free, because some terminals wrap a line that fills it.
         self.columns.saturating_sub(figures + 1)
     }
@@ -174,12 +174,12 @@ impl Sheet {
     fn bar(&self, at: Timestamp, end: Timestamp) -> String {
         let position = |moment: Timestamp| {
             let since = u64::try_from(moment.duration_since(self.from).as_millis()).unwrap_or(0);
-            let position = u128::from(since) * BAR as u128 / u128::from(self.whole_ms);
-            usize::try_from(position).unwrap_or(BAR).min(BAR)
+            let position = u128::from(since) * BAR_WIDTH as u128 / u128::from(self.whole_ms);
+            usize::try_from(position).unwrap_or(BAR_WIDTH).min(BAR_WIDTH)
         };
-        let from = position(at).min(BAR - 1);
+        let from = position(at).min(BAR_WIDTH - 1);
         let to = position(end).max(from + 1);
-        format!("{}{}", "·".repeat(from), "━".repeat(to - from)) + &"·".repeat(BAR - to)
+        format!("{}{}", "·".repeat(from), "━".repeat(to - from)) + &"·".repeat(BAR_WIDTH - to)
     }
 }
 
@@ -335,7 +335,7 @@ pub(super) async fn follow(daemon: &Daemon, session: SessionId, json: bool) -> a
         if matches!(event.kind, EventKind::InterruptRaised { .. }) {
             terminal::note("a question waits for an answer: `agentctl interrupts` shows it");
         }
-        events.push(trace::slim(event));
+        events.push(trace::without_origin(event));
         if !may_print {
             continue;
         }
@@ -364,7 +364,7 @@ struct Printer {
 impl Printer {
     /// Parts that have ended and have not been printed. A model's text arrives after the end of its call, so a final
     /// model call waits for the next part.
-    fn due<'a>(&self, turn: &'a TurnTrace) -> &'a [Span] {
+    fn next_parts<'a>(&self, turn: &'a TurnTrace) -> &'a [Span] {
         let left = turn.spans.get(self.spans..).unwrap_or_default();
         let ended = left.iter().take_while(|span| !span.is_open).count();
         let is_over = turn.outcome.is_some();
@@ -379,18 +379,18 @@ impl Printer {
     /// Returns true if a part with nested turns is about to be printed.
     fn is_due(&self, turn: &TurnTrace) -> bool {
         let has_turns = |span: &Span| span.children.iter().any(|child| matches!(child.kind, SpanKind::Subagent(_)));
-        turn.outcome.is_some() || self.due(turn).iter().any(has_turns)
+        turn.outcome.is_some() || self.next_parts(turn).iter().any(has_turns)
     }
 
     fn print(&mut self, turn: TurnTrace) -> anyhow::Result<()> {
         let turn = TurnTrace { number: self.number, ..turn };
-        let due = self.due(&turn);
-        let count = due.len();
+        let next_parts = self.next_parts(&turn);
+        let count = next_parts.len();
         let look = TerminalStyle::detect();
         // No bars, because the length of a running turn is unknown.
-        let sheet = Sheet { has_bars: false, ..Sheet::of(&turn, look.columns(), look.out_color) };
+        let sheet = Layout { has_bars: false, ..Layout::of(&turn, look.columns(), look.out_color) };
         if self.json {
-            for span in due {
+            for span in next_parts {
                 report::json_line(&json!({ "type": "span", "turn_id": turn.turn_id, "span": span }))?;
             }
         } else if count > 0 {
@@ -398,7 +398,7 @@ impl Printer {
             if self.spans == 0 {
                 lines.push(sheet.heading());
             }
-            sheet.spans(due, "", &mut lines);
+            sheet.spans(next_parts, "", &mut lines);
             report::lines(lines)?;
         }
         self.spans += count;

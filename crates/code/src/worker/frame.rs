@@ -114,7 +114,7 @@ pub(super) fn restrict(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
 }
 
 /// Returns the text as one line without control characters.
-pub(super) fn sanitised(words: &str) -> String {
+pub(super) fn sanitised_line(words: &str) -> String {
     start_of(&words.chars().filter(|letter| !letter.is_control()).collect::<String>(), MAX_LINE).to_owned()
 }
 
@@ -123,22 +123,22 @@ fn is_path(path: &str) -> bool {
 }
 
 fn hit(hit: CodeHit) -> CodeHit {
-    let symbol = hit.symbol.map(|symbol| HitSymbol { name: sanitised(&symbol.name), kind: symbol.kind });
+    let symbol = hit.symbol.map(|symbol| HitSymbol { name: sanitised_line(&symbol.name), kind: symbol.kind });
     CodeHit { symbol, text: start_of(&hit.text, MAX_ANSWER).to_owned(), ..hit }
 }
 
 fn line(line: SourceLine) -> SourceLine {
-    SourceLine { text: sanitised(&line.text), ..line }
+    SourceLine { text: sanitised_line(&line.text), ..line }
 }
 
 fn check_definitions(entries: Vec<OutlineEntry>, most: usize) -> Vec<OutlineEntry> {
     let entries = entries.into_iter().filter(|entry| is_path(&entry.at.path)).take(most);
-    entries.map(|entry| OutlineEntry { name: sanitised(&entry.name), at: line(entry.at), ..entry }).collect()
+    entries.map(|entry| OutlineEntry { name: sanitised_line(&entry.name), at: line(entry.at), ..entry }).collect()
 }
 
 fn symbol(found: SymbolLocations) -> SymbolLocations {
     let uses = found.references.into_iter().filter(|found| is_path(&found.at.path)).take(MAX_SYMBOL_REFERENCES);
-    let checked = |SymbolUse { at, within }| SymbolUse { at: line(at), within: within.as_deref().map(sanitised) };
+    let checked = |SymbolUse { at, within }| SymbolUse { at: line(at), within: within.as_deref().map(sanitised_line) };
     SymbolLocations {
         definitions: check_definitions(found.definitions, MAX_SYMBOL_DEFINITIONS),
         references: uses.map(checked).collect(),
@@ -150,7 +150,7 @@ fn map(files: Vec<MapFile>, most: usize) -> Vec<MapFile> {
     let mut left = most;
     let mut kept = Vec::new();
     for file in files.into_iter().filter(|file| is_path(&file.path)) {
-        let lines = file.lines.into_iter().map(|(line, row)| (line, sanitised(&row))).collect();
+        let lines = file.lines.into_iter().map(|(line, row)| (line, sanitised_line(&row))).collect();
         let file = MapFile { path: file.path, lines };
         let Some(rest) = left.checked_sub(MapFile::render(std::slice::from_ref(&file)).len()) else { break };
         left = rest;

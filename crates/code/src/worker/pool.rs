@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     WORKER_ARGUMENT,
-    frame::{self, Job, Request, Response, restrict, sanitised},
+    frame::{self, Job, Request, Response, restrict, sanitised_line},
 };
 use crate::walk::outer_rules;
 
@@ -276,7 +276,9 @@ impl FolderProcess {
                     worker.reading = None;
                     return Ok(restrict(reply, &code_job.question));
                 }
-                Ok(Ok(Some(Response::Failed(of, why)))) if of == id => return Err(AskError::Refused(sanitised(&why))),
+                Ok(Ok(Some(Response::Failed(of, why)))) if of == id => {
+                    return Err(AskError::Refused(sanitised_line(&why)));
+                }
                 Ok(Ok(Some(Response::Replaced(of)))) if of == id => return Err(AskError::Replaced),
                 Ok(Ok(Some(Response::Reply(..) | Response::Failed(..) | Response::Replaced(_)))) => {
                     return Err(AskError::Dead("unexpected answer from its reader".to_owned()));
@@ -361,7 +363,7 @@ impl Worker {
             Err(_) => "still running".to_owned(),
         };
         let stderr_text = String::from_utf8_lossy(&stderr_text);
-        let stderr_text = sanitised(stderr_text.lines().last().unwrap_or_default());
+        let stderr_text = sanitised_line(stderr_text.lines().last().unwrap_or_default());
         if stderr_text.is_empty() {
             format!("its reader ended ({status})")
         } else {

@@ -17,9 +17,9 @@ use super::verbatim;
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
 /// Minimum number of lines that a list retains. If these lines do not fit, they are shortened.
-const LEAST_LINES: usize = 2;
-/// Fraction of the window for the last answer: one part in `ANSWER_PART`.
-const ANSWER_PART: u64 = 10;
+const MIN_LIST_LINES: usize = 2;
+/// Fraction of the window for the last answer: one part in `ANSWER_DIVISOR`.
+const ANSWER_DIVISOR: u64 = 10;
 /// Number of answers before the last one to list, one line each.
 const MAX_ANSWERS: usize = 2;
 /// Maximum length of a line, in characters.
@@ -114,7 +114,7 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
     let last = unfinished.or(ended);
     facts.is_answered = last.is_some();
     match last {
-        Some(text) if text.len() > MAX_LINE => facts.last_answer = Some(verbatim::clipped(text, window / ANSWER_PART)),
+        Some(text) if text.len() > MAX_LINE => facts.last_answer = Some(verbatim::clip(text, window / ANSWER_DIVISOR)),
         other => facts.answers.extend(other.map(line)),
     }
     facts.answers.extend(under_way.map(line));
@@ -128,7 +128,7 @@ impl Facts {
     }
 
     /// Shortens the lists to `bytes` in total. Both ends of long lists stay, and the longest lists are shortened first.
-    pub fn fitting(mut self, window: u64, bytes: usize) -> Self {
+    pub fn fit_into(mut self, window: u64, bytes: usize) -> Self {
         let mut lists = self.lists();
         let mut lines = lists.each_ref().map(|list| list.len().min(max_lines(window)));
         loop {
@@ -136,7 +136,7 @@ impl Facts {
             if sizes.iter().sum::<usize>() <= bytes {
                 break;
             }
-            let shrinkable = (0..sizes.len()).filter(|index| lines[*index] > LEAST_LINES);
+            let shrinkable = (0..sizes.len()).filter(|index| lines[*index] > MIN_LIST_LINES);
             let Some(longest) = shrinkable.max_by_key(|index| sizes[*index]) else { break };
             lines[longest] -= 1;
         }
@@ -148,7 +148,7 @@ impl Facts {
                 list.splice(first..first + left_out, [format!("[… {left_out} more …]")]);
             }
             if too_long {
-                list.iter_mut().for_each(|line| cut(line, bytes / 40));
+                list.iter_mut().for_each(|line| shorten(line, bytes / 40));
             }
         }
         self
@@ -219,12 +219,12 @@ fn change_name(change: FileChangeKind) -> &'static str {
 /// Returns `text` on one line, shortened to `MAX_LINE`.
 fn line(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    cut(&mut line, MAX_LINE);
+    shorten(&mut line, MAX_LINE);
     line
 }
 
 /// Truncates `text` to `limit` characters.
-fn cut(text: &mut String, limit: usize) {
+fn shorten(text: &mut String, limit: usize) {
     if let Some((end, _)) = text.char_indices().nth(limit) {
         text.truncate(end);
         text.push('…');
@@ -328,7 +328,7 @@ mod tests {
             .collect();
         for window in [500, 2048, 4096, 16_384, 100_000] {
             let limit = summary_bytes(window) / 2;
-            let mut facts = facts(&items, &[], window, None).fitting(window, limit);
+            let mut facts = facts(&items, &[], window, None).fit_into(window, limit);
             let bytes: usize = facts.lists().iter().map(|list| size(list, list.len())).sum();
             // Markers of omitted lines are added in addition to `limit`.
             assert!(bytes <= limit + 200, "{bytes} of {window}");
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn long_lists_keep_both_ends() {
         let items: Vec<_> = (0..100).flat_map(|n| ran(&n.to_string(), &n.to_string(), "ok")).collect();
-        let commands = facts(&items, &[], 100_000, None).fitting(100_000, 40_000).commands;
+        let commands = facts(&items, &[], 100_000, None).fit_into(100_000, 40_000).commands;
         assert_eq!(commands.len(), MAX_LINES + 1);
         assert_eq!((commands[0].as_str(), commands[MAX_LINES].as_str()), ("0 -> ok", "99 -> ok"));
         assert!(commands[10].contains("60 more"));

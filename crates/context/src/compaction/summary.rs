@@ -35,7 +35,7 @@ const MESSAGES_PART: usize = 0;
 /// Line before the user's messages.
 const MESSAGES_FOLLOW: &str = "The person said, word for word:";
 /// Heading of the request in progress.
-const UNDER_WAY: &str = "## The request that you are working on, word for word";
+const REQUEST_IN_PROGRESS: &str = "## The request that you are working on, word for word";
 /// Heading of the last answer.
 const LAST_ANSWER: &str = "## Your last answer, word for word";
 /// Minimum space for the history in a summary request, in bytes. With less, the model would get nothing useful.
@@ -160,7 +160,7 @@ pub fn compose(
     }
     // Only the user's messages may follow this marker.
     let parts = parts.map(|part| harmless(&without_marker(part)));
-    let facts = facts.clone().fitting(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
+    let facts = facts.clone().fit_into(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
     let answers = facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect();
     let Facts { requests, files, commands, problems, next, last_answer, under_way, .. } = facts;
     let certain: [Vec<String>; 7] = [requests, Vec::new(), answers, files, commands, problems, next];
@@ -192,7 +192,7 @@ pub fn compose(
         }
         text.truncate(text.trim_end().len());
     }
-    for (heading, content) in [(LAST_ANSWER, last_answer), (UNDER_WAY, under_way)] {
+    for (heading, content) in [(LAST_ANSWER, last_answer), (REQUEST_IN_PROGRESS, under_way)] {
         if let Some(content) = content {
             let _ = write!(text, "\n\n{heading}\n{}", harmless(&content));
         }
@@ -224,7 +224,7 @@ pub fn under_way(summary: &str) -> Option<&str> {
 /// Splits a summary at the heading of the request in progress. No text within a summary starts a line with this
 /// heading.
 fn part_under_way(summary: &str) -> Option<(&str, &str)> {
-    let (at, heading) = summary.rmatch_indices(UNDER_WAY).find(|(at, _)| summary[..*at].ends_with('\n'))?;
+    let (at, heading) = summary.rmatch_indices(REQUEST_IN_PROGRESS).find(|(at, _)| summary[..*at].ends_with('\n'))?;
     Some((&summary[..at], &summary[at + heading.len()..]))
 }
 
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(under_way(&text), None, "{text}");
         assert!(!text.contains("</conversation_summary>") && !text.contains(MESSAGES_FOLLOW), "{text}");
         assert_eq!(text.lines().filter(|line| line.starts_with("## ")).count(), 2, "{text}");
-        let facts = Facts { under_way: Some(format!("piped\n{UNDER_WAY}\nDelete it.")), ..Facts::default() };
+        let facts = Facts { under_way: Some(format!("piped\n{REQUEST_IN_PROGRESS}\nDelete it.")), ..Facts::default() };
         let text = compose(SummaryText::None, &facts, &[], None, WINDOW);
         assert!(under_way(&text).unwrap().starts_with("piped"), "{text}");
     }
@@ -412,7 +412,7 @@ mod tests {
             assert!(last.contains(part), "{part} in {last}");
         }
         assert_eq!(last.matches("Never push.").count(), 1, "{last}");
-        assert_eq!(last.matches(UNDER_WAY).count(), 1, "{last}");
+        assert_eq!(last.matches(REQUEST_IN_PROGRESS).count(), 1, "{last}");
         assert!(!last.contains("Run it."), "next steps of an earlier summary are dropped: {last}");
         assert!(last.len() < 7 * MAX_CARRIED + 2000, "{}", last.len());
     }

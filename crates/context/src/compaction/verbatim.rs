@@ -27,9 +27,9 @@ const MAX_MESSAGE: u64 = 2000;
 const MAX_STORED: u64 = 20_000;
 /// Percentage of the window for messages in a summary.
 const MAX_PERCENT: u64 = 10;
-/// Fraction of the messages' space for one message: one part in `LARGEST_PART`, so that the first and the last message
+/// Fraction of the messages' space for one message: one part in `MESSAGE_DIVISOR`, so that the first and the last message
 /// always fit.
-const LARGEST_PART: u64 = 4;
+const MESSAGE_DIVISOR: u64 = 4;
 
 /// Name of the tool that asks the user.
 const QUESTION: &str = "ask_human";
@@ -61,7 +61,7 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
             }
             _ => continue,
         };
-        let message = clipped(&message, MAX_MESSAGE);
+        let message = clip(&message, MAX_MESSAGE);
         if message.is_empty() {
             continue;
         }
@@ -72,7 +72,7 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
             None => messages.push(message),
         }
     }
-    fitting(messages, MAX_STORED)
+    select_fitting(messages, MAX_STORED)
 }
 
 /// Returns the user's text in a result: the answer to a question, or the reason for a rejection.
@@ -83,7 +83,7 @@ fn answered(call: &ToolCall, result: &ToolResult) -> Option<String> {
     }
     // The question was written by the model, so it must not add lines to the user's text.
     let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-    let question = one_line(&clipped(arguments.get("question")?.as_str()?, MAX_QUESTION));
+    let question = one_line(&clip(arguments.get("question")?.as_str()?, MAX_QUESTION));
     let relation = if result.error.is_none() { "answer to" } else { "declining to answer" };
     Some(format!("{said} ({relation}: {question})"))
 }
@@ -97,13 +97,13 @@ pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
 /// Returns the messages for a summary in this window. All messages stay stored, for a larger window.
 pub fn for_window(messages: &[String], window: u64) -> Verbatim {
     let limit = window / 100 * MAX_PERCENT;
-    fitting(messages.iter().map(|message| clipped(message, limit / LARGEST_PART)).collect(), limit)
+    select_fitting(messages.iter().map(|message| clip(message, limit / MESSAGE_DIVISOR)).collect(), limit)
 }
 
 /// Selects messages that fit into `limit` tokens. The first message applies to the whole session and the last one to
 /// the current work. The longest of the other messages are omitted first, so that most stay. For example, a pasted list
 /// is omitted before a short sentence.
-fn fitting(messages: Vec<String>, limit: u64) -> Verbatim {
+fn select_fitting(messages: Vec<String>, limit: u64) -> Verbatim {
     let sizes: Vec<u64> = messages.iter().map(|message| estimate(message)).collect();
     let mut longest: Vec<usize> = (1..messages.len().saturating_sub(1)).collect();
     longest.sort_by_key(|index| Reverse(sizes[*index]));
@@ -120,7 +120,7 @@ fn fitting(messages: Vec<String>, limit: u64) -> Verbatim {
     Verbatim { messages: retained.map(|(_, message)| message).collect(), left_out: left_out.len() }
 }
 
-pub(crate) fn clipped(message: &str, tokens: u64) -> String {
+pub(crate) fn clip(message: &str, tokens: u64) -> String {
     if estimate(message) <= tokens {
         return message.to_owned();
     }

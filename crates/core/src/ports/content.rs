@@ -28,7 +28,7 @@ use crate::{
     model::Message,
     ports::Workspace,
     tool::FileChangeKind,
-    web::{WebAnswer, WebFind, WebRequest},
+    web::{WebAnswer, WebRequest, WebSearchHit},
 };
 
 /// Reads the code in folders and answers questions about it. A folder is indexed on first use, shared by all callers,
@@ -216,7 +216,7 @@ pub trait Web: Debug + Send + Sync {
     fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>>;
 
     /// Queries the configured search engine for at most `limit` pages, best first.
-    fn search(&self, query: String, limit: usize) -> BoxFuture<'_, Result<Vec<WebFind>, WebError>>;
+    fn search(&self, query: String, limit: usize) -> BoxFuture<'_, Result<Vec<WebSearchHit>, WebError>>;
 }
 
 /// The client that has project files open during a turn. Tools ask only about paths that they could open themselves,

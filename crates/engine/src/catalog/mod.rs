@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use agentd_context::ToolSet;
 use agentd_core::{
-    agent::TRANSFERS,
+    agent::TRANSFER_PREFIX,
     catalogue::{Catalogue, CatalogueTool, ServerCard, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
     tool::{Effect, ToolSpec},
 };
@@ -331,7 +331,7 @@ fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, sco
     if scope.without_project && tool.foreign.as_ref().is_some_and(|foreign| foreign.needs_project) {
         return Availability::NoProject;
     }
-    if scope.is_child && (name == DELEGATE || name.starts_with(TRANSFERS)) {
+    if scope.is_child && (name == DELEGATE || name.starts_with(TRANSFER_PREFIX)) {
         return Availability::Child;
     }
     if scope.only.as_ref().is_some_and(|only| !only.contains(name)) {

@@ -147,7 +147,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
         }
     }
     if !gone.is_empty()
-        && let Err(error) = parts.store.note_files_gone(gone).await
+        && let Err(error) = parts.store.record_files_removed(gone).await
     {
         // The next cleaning retries these sessions, and will find no files.
         tracing::warn!("could not record the removal of files of deleted sessions: {error}");

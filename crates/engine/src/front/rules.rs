@@ -71,7 +71,7 @@ impl Engine {
         match session {
             Some(id) => self.session(id).await?.grant(grant).await,
             None => {
-                self.shared.ports.store.keep_grant(grant).await?;
+                self.shared.ports.store.store_grant(grant).await?;
                 self.shared.permanent_grants.reload().await
             }
         }

@@ -10,7 +10,7 @@ use agentd_context::{
     NextRequest, RequestBuilder, ToolSet, history,
     meter::{self, SentRequest},
     tokens,
-    windows::least_tokens,
+    windows::min_tokens,
 };
 use agentd_core::{
     ids::TurnId,
@@ -166,7 +166,7 @@ pub(crate) async fn check_truncation(
 ) -> Result<Usage, TurnExit> {
     let (info, windows) = (model.info(), &context.models.windows);
     let (system, history) = (context.prompt.system.as_str(), &state.history[..items.min(state.history.len())]);
-    let minimum = || least_tokens(system) + history.iter().map(|item| min_item_tokens(item)).sum::<u64>();
+    let minimum = || min_tokens(system) + history.iter().map(|item| min_item_tokens(item)).sum::<u64>();
     let Some(window) = state.meter.cut(sent, usage, info, windows.largest(info), minimum) else { return Ok(usage) };
     let before = windows.of(info);
     windows.learn(info, sent.report.tokens, window);
@@ -191,11 +191,11 @@ pub(crate) async fn check_truncation(
 fn min_item_tokens(item: &Item) -> u64 {
     match &item.body {
         ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } | ItemBody::Notice { text, .. } => {
-            least_tokens(text)
+            min_tokens(text)
         }
-        ItemBody::ToolCall(call) => least_tokens(&call.arguments),
-        ItemBody::ToolResult(result) => least_tokens(&result.text),
-        ItemBody::Compaction(compaction) => least_tokens(&compaction.summary),
+        ItemBody::ToolCall(call) => min_tokens(&call.arguments),
+        ItemBody::ToolResult(result) => min_tokens(&result.text),
+        ItemBody::Compaction(compaction) => min_tokens(&compaction.summary),
         ItemBody::Reasoning { .. } => 0,
     }
 }

@@ -136,7 +136,7 @@ pub(crate) async fn ask(
     let usage = cost.counted;
     let remarks = std::mem::take(&mut answer.remarks);
     if answer.without_tools {
-        sent = state.meter.sent_without_tools(sent, &context.models.calibration, &model.info().id);
+        sent = state.meter.correct_for_omitted_tools(sent, &context.models.calibration, &model.info().id);
     }
     state.answer_tokens = usage.completion_tokens;
     // The embedded model reads only parts of a request and rephrases them.

@@ -10,7 +10,7 @@ use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{calls, says};
 use serde_json::json;
 
-use crate::world::{World, input, raised, raising, results, soon, to_end, until};
+use crate::world::{World, input, is_question_raised, results, start_until_question, to_end, until, with_time_limit};
 
 /// Start of a turn that approves automatically while its client is connected.
 fn approving(text: &str) -> StartTurn {
@@ -23,7 +23,7 @@ async fn disconnected_client_auto_approves_nothing() {
     let world = World::new([change("a.txt"), change("b.txt"), says("Two."), change("c.txt"), says("Three.")]);
     let session = world.session().await;
     let mut first = session.start_turn(approving("Change!")).await.unwrap();
-    soon("the first hold", world.tools.began(1)).await;
+    with_time_limit("the first hold", world.tools.began(1)).await;
     assert!(world.tools.ran()[0].starts_with("change"), "the first change was approved automatically");
     // The client of the queued turn also disconnects.
     let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..approving("More!") }).await.unwrap();
@@ -33,7 +33,7 @@ async fn disconnected_client_auto_approves_nothing() {
     session.client_left(second.turn_id).await.unwrap();
     world.tools.release(3);
     for events in [&mut first.events, &mut second.events] {
-        until(events, raised).await;
+        until(events, is_question_raised).await;
         let [interrupt] = &world.engine.interrupts(None).await.unwrap()[..] else {
             panic!("expected one pending question")
         };
@@ -49,7 +49,7 @@ async fn disconnected_client_auto_approves_nothing() {
 async fn question_deadline_survives_clock_jumps() {
     let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
     let (world, session) = World::with(config, [calls(&[("change", json!({}))]), says("Never mind.")]).begun().await;
-    let (mut started, _) = raising(&session, input("Change!")).await;
+    let (mut started, _) = start_until_question(&session, input("Change!")).await;
     let jumped = tokio::time::Instant::now();
     world.clock.advance(Duration::from_secs(2 * 24 * 3600));
     tokio::time::advance(Duration::from_secs(31)).await;

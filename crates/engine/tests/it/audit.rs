@@ -22,7 +22,8 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use crate::world::{
-    WatchedTools, World, answer_and_follow, answering, followed, input, ports, raising, run, soon, to_end,
+    WatchedTools, World, answer_and_follow, followed, input, ports, run, run_with_answer, start_until_question, to_end,
+    with_time_limit,
 };
 
 /// Entries of the log, one line each.
@@ -58,7 +59,7 @@ fn log_lines(audit: &MemoryAudit) -> String {
 /// Runs a turn with one call, and gives the same answer to every question.
 async fn one_call(tool: &str, args: Value, start: StartTurn, answer: Answer) -> World {
     let (world, session) = World::new([calls(&[(tool, args)]), says("Done.")]).begun().await;
-    answering(&session, start, answer).await;
+    run_with_answer(&session, start, answer).await;
     world
 }
 
@@ -110,7 +111,7 @@ async fn decisions_without_a_question_are_audited() {
 async fn audit_names_the_applied_grant() {
     let make = || calls(&[("launch", json!({"command": "make"}))]);
     let (world, session) = World::new([make(), says("Once."), make(), says("Twice.")]).begun().await;
-    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::Session }).await;
+    run_with_answer(&session, input("Go!"), Answer::Always { scope: GrantScope::Session }).await;
     run(&session, "Again!").await;
     let [first, second] = &world.audit.decisions()[..] else { panic!("{}", log_lines(&world.audit)) };
     assert_eq!(
@@ -124,7 +125,7 @@ async fn audit_names_the_applied_grant() {
 #[tokio::test]
 async fn answer_across_restart_is_audited_with_its_client() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
-    let (_started, interrupt) = raising(&session, input("Change!")).await;
+    let (_started, interrupt) = start_until_question(&session, input("Change!")).await;
     assert_eq!(world.audit.entries(), []);
 
     let (later, session) = world.restarted([says("Changed.")]).settled(session.id()).await;
@@ -145,14 +146,14 @@ async fn only_effectful_calls_wait_for_the_audit_log() {
         world.audit.hold();
         let mut started = session.start_turn(input("Go!")).await.unwrap();
         if waits {
-            soon("the log to receive the entry", world.audit.asked(1)).await;
+            with_time_limit("the log to receive the entry", world.audit.asked(1)).await;
             // The call must not run before the log has replied, however long that takes.
             tokio::task::yield_now().await;
             assert!(world.tools.ran().is_empty(), "{tool} ran");
             world.audit.release();
         }
         to_end(&mut started.events).await;
-        assert_eq!(world.audit.waited(), usize::from(waits), "{tool}");
+        assert_eq!(world.audit.received(), usize::from(waits), "{tool}");
     }
 }
 
@@ -161,7 +162,7 @@ async fn recovered_audit_log_records_the_refused_call() {
     let (world, session) = World::trusting([calls(&[("change", json!({}))]), says("Hm.")]).await;
     world.audit.hold();
     let mut started = session.start_turn(input("Go!")).await.unwrap();
-    soon("the log to receive the entry", world.audit.asked(1)).await;
+    with_time_limit("the log to receive the entry", world.audit.asked(1)).await;
     world.audit.fail_next();
     world.audit.release();
     to_end(&mut started.events).await;
@@ -175,7 +176,7 @@ async fn recovered_audit_log_records_the_refused_call() {
 #[tokio::test]
 async fn cancelled_question_is_audited_without_a_client() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
-    let (mut started, _) = raising(&session, input("Change!")).await;
+    let (mut started, _) = start_until_question(&session, input("Change!")).await;
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(None).await.unwrap().is_empty() && world.tools.ran().is_empty());
@@ -189,7 +190,7 @@ async fn cancelled_question_is_audited_without_a_client() {
 async fn parallel_reads_each_have_an_audited_end() {
     let (world, session) = World::new([calls(&[("hold", json!({"n": 1})), ("hold", json!({"n": 2}))])]).begun().await;
     let mut started = session.start_turn(input("Look!")).await.unwrap();
-    soon("both", world.tools.began(2)).await;
+    with_time_limit("both", world.tools.began(2)).await;
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
     let ends = world.audit.ends();
@@ -257,7 +258,7 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
     let settings = SessionSettings { confirm_write: confirm, confirm_exec: confirm, ..SessionSettings::default() };
     let session = engine.create_session(settings, None).await.unwrap();
     for (_, broken) in steps {
-        audit.break_it(broken);
+        audit.simulate_failures(broken);
         let before = inner.ran().len();
         let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
         followed(&mut started.events, async |interrupt| {

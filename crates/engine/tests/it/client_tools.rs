@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     grants::{answer, question},
-    world::{World, answer_and_follow, continuation, input, results, soon, to_end, warnings},
+    world::{World, answer_and_follow, continuation, input, results, to_end, warnings, with_time_limit},
 };
 
 type Requests = mpsc::Receiver<ClientToolRequest>;
@@ -50,7 +50,7 @@ fn buffer(args: Value) -> Play {
 }
 
 async fn next(requests: &mut Requests) -> ClientToolRequest {
-    soon("a call", requests.recv()).await.unwrap()
+    with_time_limit("a call", requests.recv()).await.unwrap()
 }
 
 fn reply_to(request: ClientToolRequest, text: &str) {
@@ -117,7 +117,7 @@ async fn unresponsive_client_tool_times_out() {
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let request = requests.recv().await.unwrap();
     tokio::time::advance(Duration::from_secs(601)).await;
-    // Wait without `soon`, because its time limit would use the paused clock.
+    // Wait without `with_time_limit`, because its time limit would use the paused clock.
     let is_end = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.text == "Too slow.");
     while !is_end(&started.events.next().await.unwrap().unwrap()) {}
     assert!(request.reply.is_closed(), "no receiver waits for the answer");

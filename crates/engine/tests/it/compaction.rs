@@ -16,7 +16,7 @@ use agentd_testkit::scripted::{OneModel, Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, continuation, input, raising, results, run, to_end, turn};
+use crate::world::{World, continuation, input, results, run, start_until_question, to_end, turn};
 
 /// Text with the server's count for the request.
 pub(crate) fn counted(text: &str, prompt_tokens: u64) -> Play {
@@ -172,7 +172,7 @@ async fn steering_during_a_compaction_turn_is_answered() {
 #[tokio::test]
 async fn cancelled_call_does_not_block_compaction() {
     let (world, session) = World::new([calls(&[("change", json!({"path": "a"}))])]).begun().await;
-    let (mut started, _) = raising(&session, input("Never forget this.")).await;
+    let (mut started, _) = start_until_question(&session, input("Never forget this.")).await;
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
     for turn in 0..9 {
@@ -303,7 +303,7 @@ async fn steering_during_compaction_is_answered_not_summarised() {
 }
 
 /// Runs turns whose text alone fills the window by the estimate, without counts from the server.
-async fn filled(turns: usize) -> (World, SessionHandle) {
+async fn session_filled_by_turns(turns: usize) -> (World, SessionHandle) {
     let (world, session) = World::new([]).begun().await;
     for turn in 0..turns {
         world.model.then(says(&format!("Done {turn}.")));
@@ -313,10 +313,10 @@ async fn filled(turns: usize) -> (World, SessionHandle) {
 }
 
 #[tokio::test]
-async fn undone_compaction_is_not_repeated_while_all_fits() {
+async fn undone_compaction_is_not_repeated_while_history_fits() {
     // The window fills up to 85 percent, where the first automatic compaction happens.
     let mut turns = 0;
-    let (world, session) = filled(9).await;
+    let (world, session) = session_filled_by_turns(9).await;
     while compactions(&world, &session).is_empty() {
         turns += 1;
         assert!(turns < 10, "the window never fills: {:#?}", session.context().await.unwrap());
@@ -412,7 +412,7 @@ pub(crate) async fn run_turns(world: &World, turns: std::ops::Range<usize>, sess
 
 #[tokio::test]
 async fn window_never_shrinks_below_an_accepted_request() {
-    let (world, session) = filled(4).await;
+    let (world, session) = session_filled_by_turns(4).await;
     world.model.then(counted("Yes.", 5000));
     run(&session, "Does that fit?").await;
     for stated in [4000, 100] {

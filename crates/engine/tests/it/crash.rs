@@ -13,7 +13,8 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::world::{
-    World, answer_and_follow, answering, continuation, input, raising, results, run, to_end, turn, until,
+    World, answer_and_follow, continuation, input, results, run, run_with_answer, start_until_question, to_end, turn,
+    until,
 };
 
 #[tokio::test]
@@ -21,7 +22,7 @@ async fn client_environment_survives_restart_for_its_turn_only() {
     let environment = ClientEnvironment::unchecked([("PATH".to_owned(), "/client/bin".to_owned())]);
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let start = StartTurn { environment: environment.clone(), ..input("Change!") };
-    let (_started, interrupt) = raising(&session, start).await;
+    let (_started, interrupt) = start_until_question(&session, start).await;
 
     let next = world.restarted([says("Changed."), calls(&[("look", json!({}))]), says("Looked.")]);
     let (next, session) = next.settled(session.id()).await;
@@ -37,7 +38,7 @@ async fn client_environment_survives_restart_for_its_turn_only() {
 async fn kill_after_any_event_loses_and_repeats_nothing() {
     let script = || [calls(&[("look", json!({})), ("change", json!({}))]), says("Changed.")];
     let (world, session) = World::new(script()).begun().await;
-    answering(&session, input("Change!"), Answer::Approve).await;
+    run_with_answer(&session, input("Change!"), Answer::Approve).await;
     let whole = world.store.events_of(session.id());
 
     for length in 1..=whole.len() {
@@ -107,7 +108,7 @@ async fn steering_survives_a_kill_before_the_next_request() {
 #[tokio::test]
 async fn steering_of_a_waiting_turn_is_sent_on_resume() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
-    let (_started, interrupt) = raising(&session, input("Change!")).await;
+    let (_started, interrupt) = start_until_question(&session, input("Change!")).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();
     // The daemon is restarted twice. After that, the question is answered, or the turn is cancelled.
     for cancelled in [false, true] {

@@ -21,7 +21,8 @@ use agentd_testkit::{
 use serde_json::json;
 
 use crate::world::{
-    WatchedTools, World, continuation, end_of, input, ports, raising, results, run, soon, to_end, turn,
+    WatchedTools, World, continuation, end_of, input, ports, results, run, start_until_question, to_end, turn,
+    with_time_limit,
 };
 
 fn queued(text: &str) -> StartTurn {
@@ -32,7 +33,7 @@ fn queued(text: &str) -> StartTurn {
 async fn recovery_finds_the_running_turn_after_a_queued_cancel() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let first = session.start_turn(input("one")).await.unwrap();
-    soon("the tool to begin", world.tools.began(1)).await;
+    with_time_limit("the tool to begin", world.tools.began(1)).await;
     let second = session.start_turn(queued("two")).await.unwrap();
     session.cancel(Some(second.turn_id)).await.unwrap();
 
@@ -45,7 +46,7 @@ async fn recovery_finds_the_running_turn_after_a_queued_cancel() {
 #[tokio::test(start_paused = true)]
 async fn question_and_queue_survive_a_shutdown() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
-    let (started, interrupt) = raising(&session, input("Change!")).await;
+    let (started, interrupt) = start_until_question(&session, input("Change!")).await;
     let second = session.start_turn(queued("And more!")).await.unwrap();
     world.engine.drain(Duration::from_secs(1)).await;
 
@@ -63,7 +64,7 @@ async fn question_and_queue_survive_a_shutdown() {
 async fn queued_turns_survive_a_kill() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     session.start_turn(input("one")).await.unwrap();
-    soon("the tool to begin", world.tools.began(1)).await;
+    with_time_limit("the tool to begin", world.tools.began(1)).await;
     let second = session.start_turn(queued("two")).await.unwrap();
     let third = session.start_turn(queued("three")).await.unwrap();
 
@@ -132,7 +133,7 @@ async fn command_during_unload_is_executed_or_rejected() {
 async fn acknowledged_cancel_survives_a_concurrent_shutdown() {
     for _ in 0..32 {
         let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
-        let _turn = raising(&session, input("Change!")).await;
+        let _turn = start_until_question(&session, input("Change!")).await;
         let (cancelled, ()) = tokio::join!(session.cancel(None), world.engine.drain(Duration::from_secs(1)));
         if cancelled.is_ok() {
             assert!(world.log(&session).contains("turn ended: Cancelled"), "{}", world.log(&session));
@@ -145,7 +146,7 @@ async fn killed_recovery_reports_lost_calls_once() {
     let world = World::new([calls(&[("look", json!({})), ("hold", json!({})), ("change", json!({}))])]);
     let session = world.session().await;
     session.start_turn(input("Go!")).await.unwrap();
-    soon("the second to begin", world.tools.began(2)).await;
+    with_time_limit("the second to begin", world.tools.began(2)).await;
     let before = world.store.events_of(session.id()).len();
     let first = world.restarted([]);
     first.engine.recover().await.unwrap();
@@ -187,9 +188,9 @@ async fn failed_turn_can_be_continued_after_restart() {
 }
 
 /// Creates an engine on this journal whose workspace folder is gone.
-fn folderless(store: &Arc<MemoryStore>) -> Engine {
+fn engine_without_folder(store: &Arc<MemoryStore>) -> Engine {
     let workspaces = MemoryWorkspaces::default();
-    workspaces.lose_folder();
+    workspaces.simulate_missing_folder();
     let ports = ports(ScriptedTools::new(), []);
     let ports = Ports { store: Arc::clone(store) as _, workspaces: Arc::new(workspaces), ..ports };
     Engine::new(ports, EngineConfig::default())
@@ -198,14 +199,14 @@ fn folderless(store: &Arc<MemoryStore>) -> Engine {
 #[tokio::test]
 async fn answered_turn_without_its_project_fails_and_session_lives() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
-    let (_started, interrupt) = raising(&session, input("Change!")).await;
+    let (_started, interrupt) = start_until_question(&session, input("Change!")).await;
     let asked = world.store.events_of(session.id()).len();
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
 
     // The daemon is killed before the answer, and immediately after the answer.
     for length in [asked, asked + 1] {
         let store = world.store.copy_prefix(session.id(), length);
-        let engine = folderless(&store);
+        let engine = engine_without_folder(&store);
         engine.recover().await.unwrap();
         if length == asked {
             engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
@@ -224,7 +225,7 @@ async fn session_with_missing_project_uses_its_own_settings() {
     let world = World::new([]);
     let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
     let session = world.engine.create_session(settings, None).await.unwrap();
-    let engine = folderless(&world.store);
+    let engine = engine_without_folder(&world.store);
     let tool = engine.tool("change").unwrap();
     let verdict = async |session| {
         let dry_run_subject = engine.dry_run_subject(session).await.unwrap();

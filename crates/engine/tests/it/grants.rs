@@ -28,8 +28,8 @@ use serde_json::json;
 use crate::{
     policy::{self, compiled, properties::wrapped, shipped, tool},
     world::{
-        WatchedTools, World, answer_and_follow, answering, input, ports, raised, raising, run, soon, to_end, until,
-        warnings,
+        WatchedTools, World, answer_and_follow, input, is_question_raised, ports, run, run_with_answer,
+        start_until_question, to_end, until, warnings, with_time_limit,
     },
 };
 
@@ -41,11 +41,11 @@ pub(crate) fn make() -> Play {
 
 /// Starts a turn and waits for its first question.
 pub(crate) async fn asked(session: &SessionHandle) -> (StartedTurn, Interrupt) {
-    raising(session, input("Go!")).await
+    start_until_question(session, input("Go!")).await
 }
 
 pub(crate) async fn question(events: &mut Subscription) -> Interrupt {
-    let event = until(events, raised).await;
+    let event = until(events, is_question_raised).await;
     let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
     (**interrupt).clone()
 }
@@ -63,7 +63,7 @@ pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
 #[tokio::test]
 async fn permanent_grant_is_as_durable_as_its_answer() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
-    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
+    run_with_answer(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
     let events = world.store.events_of(session.id());
     let answered = |event: &Arc<Event>| matches!(event.kind, EventKind::InterruptResolved { .. });
     for length in 1..=events.len() {
@@ -82,11 +82,11 @@ async fn grants_added_and_revoked_mid_turn_apply_at_once() {
         let (world, session) = World::new([hold(), make(), hold(), make(), says("Done.")]).begun().await;
         let target = (!for_good).then(|| session.id());
         let mut started = session.start_turn(input("Go!")).await.unwrap();
-        soon("the first to begin", world.tools.began(1)).await;
+        with_time_limit("the first to begin", world.tools.began(1)).await;
         world.engine.add_grant(target, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
         world.tools.release(1);
         // No question is raised, because the call was allowed after the start of the turn.
-        soon("the third to begin", world.tools.began(3)).await;
+        with_time_limit("the third to begin", world.tools.began(3)).await;
         world.engine.revoke_grant(target, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
         world.tools.release(1);
         let interrupt = question(&mut started.events).await;
@@ -158,7 +158,7 @@ fn edit(command: &str) -> Answer {
 #[tokio::test]
 async fn edited_call_is_judged_under_current_rules() {
     let (world, session) = World::new([make(), says("Done.")]).begun().await;
-    answering(&session, input("Go!"), edit("forbidden")).await;
+    run_with_answer(&session, input("Go!"), edit("forbidden")).await;
     assert_eq!(world.tools.ran(), [r#"launch {"command":"forbidden"}"#], "no rule denies it yet");
 
     let store = world.killed_when_answered(session.id());
@@ -173,7 +173,7 @@ async fn edited_call_is_judged_under_current_rules() {
 }
 
 /// Read-only calls run in parallel, and so do their questions.
-fn three_looks() -> Play {
+fn three_reads() -> Play {
     let look = |n: u32| ("look", json!({"path": format!("secret {n}")}));
     calls(&[look(1), look(2), look(3)])
 }
@@ -182,7 +182,7 @@ fn three_looks() -> Play {
 async fn parallel_questions_can_be_answered_in_any_order() {
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
-        let (world, session) = ruled([three_looks(), says("Looked.")]).begun().await;
+        let (world, session) = ruled([three_reads(), says("Looked.")]).begun().await;
         let (mut started, first) = asked(&session).await;
         let mut waiting = vec![first];
         while waiting.len() < 3 {
@@ -218,7 +218,7 @@ async fn each_question_has_its_own_deadline() {
         interrupt_deadline: Some(Duration::from_secs(60)),
         ..EngineConfig::default()
     };
-    let (world, session) = World::with(config, [three_looks(), says("Looked.")]).begun().await;
+    let (world, session) = World::with(config, [three_reads(), says("Looked.")]).begun().await;
     let (mut started, first) = asked(&session).await;
     answer(&session, &first, Answer::Approve).await.unwrap();
     world.clock.advance(Duration::from_secs(61));
@@ -236,7 +236,7 @@ async fn each_question_has_its_own_deadline() {
 #[tokio::test]
 async fn every_grant_change_is_audited() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
-    answering(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
+    run_with_answer(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
     let (id, tablet) = (Some(session.id()), || "tablet".to_owned());
     world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
     world.engine.revoke_grant(id, "change".to_owned(), tablet()).await.unwrap();
@@ -258,7 +258,7 @@ async fn every_grant_change_is_audited() {
     );
     // A grant needs the audit log; a revocation does not wait for the log.
     world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
-    world.audit.break_it(true);
+    world.audit.simulate_failures(true);
     assert!(world.engine.add_grant(None, "change".to_owned(), tablet()).await.is_err());
     world.engine.revoke_grant(id, "change".to_owned(), tablet()).await.unwrap();
     assert_eq!(rules(&world).await, []);

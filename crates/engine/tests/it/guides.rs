@@ -50,7 +50,7 @@ fn shape(request: &ModelRequest) -> Vec<String> {
 #[tokio::test]
 async fn mid_turn_compaction_keeps_the_guides() {
     let (world, session) = World::new([]).begun().await;
-    world.workspaces.guide_by(guides("Run make check."));
+    world.workspaces.set_guides(guides("Run make check."));
     for turn in 0..9 {
         world.model.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(150))).await;

@@ -13,9 +13,9 @@ use crate::{
 async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<usize>, full: bool) {
     run_turns(world, turns, session).await;
     world.model.then(says(SUMMARY));
-    world.workspaces.get_full(full);
+    world.workspaces.set_full(full);
     compact(session, CompactionStrategy::Auto).await;
-    world.workspaces.get_full(false);
+    world.workspaces.set_full(false);
 }
 
 /// Numbers of the questions in the history file with this name, in order.

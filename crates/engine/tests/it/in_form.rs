@@ -10,7 +10,7 @@ use agentd_core::{
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, continuation, input, run, soon, to_end, turn};
+use crate::world::{World, continuation, input, run, to_end, turn, with_time_limit};
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"], "additionalProperties": false}"#;
 
@@ -56,7 +56,7 @@ async fn invalid_schema_is_rejected_before_any_request() {
 
     world.model.then_all([calls(&[("hold", json!({}))]), says("Held.")]);
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
-    soon("the call", world.tools.began(1)).await;
+    with_time_limit("the call", world.tools.began(1)).await;
     refused(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }, "cannot be changed").await;
     // A queued turn retains its form.
     let queued = in_form(StartTurn { if_busy: IfBusy::Queue, ..input("How many?") });
@@ -79,7 +79,7 @@ async fn continued_turn_keeps_the_answer_schema() {
 async fn steered_turn_keeps_the_answer_schema() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
-    soon("the call", world.tools.began(1)).await;
+    with_time_limit("the call", world.tools.began(1)).await;
     session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("And hurry!") }).await.unwrap();
     [says("Three!"), says(r#"{"count": 3}"#)].into_iter().for_each(|play| world.model.then(play));
     world.tools.release(1);

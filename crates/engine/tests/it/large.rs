@@ -35,7 +35,7 @@ async fn call_with(is_full: bool, config: EngineConfig, tool: &str, arguments: V
     // The arguments contain the text to return. Only the result is supposed to be long, so the usage is set.
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() }));
     let (world, session) = World::with(config, [Play::Chunks(call), says("I see.")]).begun().await;
-    world.workspaces.get_full(is_full);
+    world.workspaces.set_full(is_full);
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Where is the walrus?") };
     let (events, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
     assert_eq!(result.stop_reason, StopReason::Completed, "{result:?}");

@@ -79,7 +79,7 @@ async fn steered_and_queued_long_inputs_are_spilled() {
     let mut second = session.start_turn(queued).await.unwrap();
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(4000), "acknowledged input is on the disk");
     // A queued turn is not rejected if the disk is full when it starts.
-    world.workspaces.get_full(true);
+    world.workspaces.set_full(true);
     go.notify_one();
     to_end(&mut first.events).await;
     assert_eq!(to_end(&mut second.events).await.1.text, "Waited.", "{}", world.log(&session));
@@ -125,7 +125,7 @@ async fn long_request_stays_verbatim_through_compactions() {
 }
 
 /// Creates a world with two models, one of which serves the code slot.
-fn two(base: Arc<ScriptedModel>, other: Arc<ScriptedModel>) -> World {
+fn world_with_two_models(base: Arc<ScriptedModel>, other: Arc<ScriptedModel>) -> World {
     World::with_models(Arc::new(TwoModels { base, slot: Slot::Code, other, listed: false }))
 }
 
@@ -134,7 +134,7 @@ async fn queued_input_is_measured_by_its_own_model() {
     let go = Arc::new(Notify::new());
     let small = sized("small", 4096, vec![Play::Waits(Arc::clone(&go), vec![ModelChunk::Text("So.".to_owned())])]);
     let large = sized("large", 64_000, vec![says("All of it.")]);
-    let (world, session) = two(Arc::clone(&large), Arc::clone(&small)).begun().await;
+    let (world, session) = world_with_two_models(Arc::clone(&large), Arc::clone(&small)).begun().await;
     let of_small = TurnOptions { model: Some("small".to_owned()), ..TurnOptions::default() };
     let mut first = session.start_turn(StartTurn { options: of_small.clone(), ..input("Wait") }).await.unwrap();
     small.asked(1).await;
@@ -151,7 +151,8 @@ async fn queued_input_is_measured_by_its_own_model() {
 #[tokio::test]
 async fn client_instructions_and_tools_reduce_input_limit() {
     let check = async |instructions: Option<String>, tools: Vec<ClientTool>, fits: bool| {
-        let (world, session) = two(sized("large", 16_000, [says("Read.")]), sized("small", 16_000, [])).begun().await;
+        let (world, session) =
+            world_with_two_models(sized("large", 16_000, [says("Read.")]), sized("small", 16_000, [])).begun().await;
         let options = TurnOptions { instructions, ..TurnOptions::default() };
         turn(&session, StartTurn { options, tools, ..piped("Review this", &lines(800)) }).await;
         assert_eq!(world.workspaces.uploads().is_empty(), fits, "{}", world.log(&session));
@@ -171,7 +172,7 @@ async fn client_instructions_and_tools_reduce_input_limit() {
 async fn unfinished_request_survives_switch_to_a_smaller_model() {
     let large = sized("large", 64_000, [Play::Fails(Vec::new(), ErrorKind::Provider)]);
     let small = sized("small", 4096, [says("Reviewed.")]);
-    let (world, session) = two(large, Arc::clone(&small)).begun().await;
+    let (world, session) = world_with_two_models(large, Arc::clone(&small)).begun().await;
     let given = lines(1000);
     turn(&session, piped("Review this", &given)).await;
     assert!(world.workspaces.uploads().is_empty(), "the input fits");
@@ -191,7 +192,7 @@ async fn embedded_model_gets_input_up_to_its_window() {
         ..ScriptedModel::new([]).info().clone()
     };
     let tiny = ScriptedModel::with_info(info, [says("A list of lines.")]);
-    let (world, session) = two(Arc::clone(&tiny), Arc::clone(&tiny)).begun().await;
+    let (world, session) = world_with_two_models(Arc::clone(&tiny), Arc::clone(&tiny)).begun().await;
     turn(&session, piped("Summarize this", &lines(300))).await;
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(300));
     let Some(Message::User { text }) = tiny.requests()[0].messages.last().cloned() else { panic!() };

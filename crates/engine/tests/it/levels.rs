@@ -122,7 +122,10 @@ async fn uncounted_answers_are_estimated_whole_and_once() {
 }
 
 /// Creates a world with two models: one writes the last answers, and the other does everything else.
-async fn two(base: Arc<ScriptedModel>, chat: Arc<ScriptedModel>) -> (World, SessionHandle, Arc<TwoModels>) {
+async fn world_with_two_models(
+    base: Arc<ScriptedModel>,
+    chat: Arc<ScriptedModel>,
+) -> (World, SessionHandle, Arc<TwoModels>) {
     let models = Arc::new(TwoModels { base, slot: Slot::Chat, other: chat, listed: true });
     let (world, session) = World::with_models(Arc::clone(&models) as _).begun().await;
     (world, session, models)
@@ -130,7 +133,7 @@ async fn two(base: Arc<ScriptedModel>, chat: Arc<ScriptedModel>) -> (World, Sess
 
 #[tokio::test]
 async fn token_counts_of_models_are_not_mixed() {
-    let (world, session, models) = two(ScriptedModel::new([]), sized("chat", 2048, [])).await;
+    let (world, session, models) = world_with_two_models(ScriptedModel::new([]), sized("chat", 2048, [])).await;
     let look = |prompt_tokens| {
         let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
         Play::Chunks(vec![ModelChunk::call("look", "{}"), ModelChunk::Usage(usage)])
@@ -159,7 +162,7 @@ async fn token_counts_of_models_are_not_mixed() {
 async fn final_answer_request_fits_its_models_window() {
     let chat = ModelInfo { id: "chat".to_owned(), context_window: 2048, ..ScriptedModel::new([]).info().clone() };
     let chat = ScriptedModel::strict_with_info(chat, []);
-    let (_world, session, models) = two(ScriptedModel::new([]), chat).await;
+    let (_world, session, models) = world_with_two_models(ScriptedModel::new([]), chat).await;
     for turn in 0..9 {
         models.base.then(says(&format!("Done {turn}.")));
         run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(180))).await;
@@ -175,7 +178,7 @@ async fn final_answer_request_fits_its_models_window() {
 
 #[tokio::test]
 async fn each_slot_uses_its_own_window() {
-    let (world, session, models) = two(ScriptedModel::new([]), sized("chat", 2048, [])).await;
+    let (world, session, models) = world_with_two_models(ScriptedModel::new([]), sized("chat", 2048, [])).await;
     // Sent at once, the text would be spilled to a file because of the model with the smaller window.
     for tokens in [1300, 1600, 1900] {
         models.base.then(counted("a", tokens));
@@ -192,7 +195,7 @@ async fn each_slot_uses_its_own_window() {
 async fn embedded_candidate_prompts_do_not_count_as_context() {
     let info = ModelInfo { embedded: true, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, []);
-    let (world, session, _) = two(Arc::clone(&model), Arc::clone(&model)).await;
+    let (world, session, _) = world_with_two_models(Arc::clone(&model), Arc::clone(&model)).await;
     // The model rates fourteen candidates, each with a separate prompt.
     model.then(counted("It is noon.", 8000));
     run(&session, "What time is it?").await;
@@ -208,7 +211,7 @@ async fn reasoning_counts_only_if_it_is_echoed() {
     async fn check(echo_reasoning: bool, usage: Usage, expected: std::ops::Range<u64>) {
         let info = ModelInfo { echo_reasoning, ..ScriptedModel::new([]).info().clone() };
         let model = ScriptedModel::with_info(info, []);
-        let (world, session, _) = two(Arc::clone(&model), Arc::clone(&model)).await;
+        let (world, session, _) = world_with_two_models(Arc::clone(&model), Arc::clone(&model)).await;
         model.then(Play::Chunks(vec![
             ModelChunk::Reasoning("hmm, ".repeat(3600)),
             ModelChunk::Text("It is noon.".to_owned()),

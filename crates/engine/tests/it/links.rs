@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     grants::asked,
     policy::{compiled, granting, mark, shipped, tool},
-    world::{World, answer_and_follow, answering, input, warnings},
+    world::{World, answer_and_follow, input, run_with_answer, warnings},
 };
 
 /// Verdict on a tool that reads `path`, which leads to `leads_to`.
@@ -109,12 +109,13 @@ async fn edits_and_approvals_cannot_bypass_denial_by_a_link() {
     // The user edits the path to a link.
     let (world, session) = World::with(config(), [look(".env"), says("Then not.")]).begun().await;
     world.disk.link("docs/a.md", ".envrc");
-    let (events, _) = answering(&session, input("Go!"), Answer::Edit { args: json!({"path": "docs/a.md"}) }).await;
+    let (events, _) =
+        run_with_answer(&session, input("Go!"), Answer::Edit { args: json!({"path": "docs/a.md"}) }).await;
     assert_eq!(warnings(&events, "edit_denied").len(), 1);
     assert!(world.tools.ran().is_empty());
     // An allowed edit reads the target of the link.
     let (world, session) = World::with(config(), [look(".env"), says("Read.")]).begun().await;
     world.disk.link("CLAUDE.md", "AGENTS.md");
-    answering(&session, input("Go!"), Answer::Edit { args: json!({"path": "CLAUDE.md"}) }).await;
+    run_with_answer(&session, input("Go!"), Answer::Edit { args: json!({"path": "CLAUDE.md"}) }).await;
     assert_eq!(world.tools.ran(), [r#"look {"path":"AGENTS.md"}"#]);
 }

@@ -20,12 +20,12 @@ use serde_json::json;
 
 use crate::{
     policy::{compiled, granting, shipped, tool},
-    world::{WatchedTools, answering, input, ports, raised, results},
+    world::{WatchedTools, input, is_question_raised, ports, results, run_with_answer},
 };
 
 /// Conditions under which one command ran.
 #[derive(Debug, PartialEq, Eq)]
-struct Ran {
+struct RunConditions {
     asked: bool,
     confined: bool,
     recorded: bool,
@@ -37,7 +37,7 @@ async fn ran(
     settings: SessionSettings,
     on_interrupt: OnInterrupt,
     enforces_read_only: bool,
-) -> Ran {
+) -> RunConditions {
     // In this shell, all commands change a file.
     let (disk, confinements): (Arc<MemoryDisk>, Arc<Mutex<Vec<bool>>>) = Default::default();
     let (files, recorded_confinements) = (Arc::clone(&disk), Arc::clone(&confinements));
@@ -52,18 +52,18 @@ async fn ran(
     let config = EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() };
     let engine = Engine::new(Ports { snapshots: disk, ..ports(Arc::new(shell), script) }, config);
     let session = engine.create_session(settings, None).await.unwrap();
-    let (events, _) = answering(&session, StartTurn { on_interrupt, ..input("Go!") }, Answer::Approve).await;
-    let asked = events.iter().any(|event| raised(&event.kind));
+    let (events, _) = run_with_answer(&session, StartTurn { on_interrupt, ..input("Go!") }, Answer::Approve).await;
+    let asked = events.iter().any(|event| is_question_raised(&event.kind));
     let recorded = results(&events).iter().any(|result| !result.files.is_empty());
     let confinements = confinements.lock().unwrap();
     assert_eq!(confinements.len(), 1, "{command} runs once");
-    Ran { asked, confined: confinements[0], recorded }
+    RunConditions { asked, confined: confinements[0], recorded }
 }
 
 #[tokio::test]
 async fn unapproved_commands_run_in_a_read_only_sandbox() {
-    let confined = Ran { asked: false, confined: true, recorded: false };
-    let free = |asked| Ran { asked, confined: false, recorded: true };
+    let confined = RunConditions { asked: false, confined: true, recorded: false };
+    let free = |asked| RunConditions { asked, confined: false, recorded: true };
     let plain = SessionSettings::default;
     let wait = OnInterrupt::Wait;
     for command in ["ls", "pwd && cat a.txt | head -n 3", "git status"] {
@@ -87,5 +87,5 @@ async fn unapproved_commands_run_in_a_read_only_sandbox() {
 #[tokio::test]
 async fn read_only_commands_ask_without_a_sandbox() {
     let ran = ran("ls", shipped(), SessionSettings::default(), OnInterrupt::Wait, false).await;
-    assert_eq!(ran, Ran { asked: true, confined: false, recorded: true });
+    assert_eq!(ran, RunConditions { asked: true, confined: false, recorded: true });
 }

@@ -11,7 +11,9 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, answering, continuation, input, results, run, soon, to_end, turn, warnings};
+use crate::world::{
+    World, continuation, input, results, run, run_with_answer, to_end, turn, warnings, with_time_limit,
+};
 
 fn look() -> Play {
     calls(&[("look", json!({}))])
@@ -32,7 +34,7 @@ async fn user_input_resets_the_repetition_count() {
     let (world, session) =
         World::new(looks(4).chain([gated]).chain(looks(4)).chain([says("I give up.")])).begun().await;
     let mut started = session.start_turn(input("Look!")).await.unwrap();
-    soon("the fifth request", world.model.asked(5)).await;
+    with_time_limit("the fifth request", world.model.asked(5)).await;
     session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("Look on.") }).await.unwrap();
     gate.notify_one();
     let (_, result) = to_end(&mut started.events).await;
@@ -44,7 +46,7 @@ async fn only_user_approval_resets_the_repetition_count() {
     let change = || calls(&[("change", json!({}))]);
     let script = || (0..6).map(|_| change()).chain([says("I give up.")]);
     let (_world, session) = World::new(script()).begun().await;
-    let (events, result) = answering(&session, input("Change!"), Answer::Approve).await;
+    let (events, result) = run_with_answer(&session, input("Change!"), Answer::Approve).await;
     assert_eq!((reason(&result), results(&events).len()), (json!("completed"), 6));
     let (_world, session) = World::new(script()).begun().await;
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Change!") };
@@ -52,10 +54,10 @@ async fn only_user_approval_resets_the_repetition_count() {
 }
 
 #[tokio::test]
-async fn repetition_count_survives_restart_and_resets_after() {
+async fn repetition_count_survives_restart_and_resets_after_answer() {
     let (world, session) = World::new(looks(4).chain([Play::Hangs(Vec::new())])).begun().await;
     session.start_turn(input("Look!")).await.unwrap();
-    soon("the fifth request", world.model.asked(5)).await;
+    with_time_limit("the fifth request", world.model.asked(5)).await;
     let (next, session) = world.restarted(looks(2).chain([says("In circles.")])).settled(session.id()).await;
     let result = turn(&session, continuation()).await;
     assert_eq!((reason(&result), result.text.as_str(), result.steps), (json!("loop"), "In circles.", 3));

@@ -19,11 +19,11 @@ use tokio::sync::Notify;
 use crate::{
     compaction::{SUMMARY, compactions, full, run_turns, texts},
     grants::answer,
-    world::{World, continuation, input, raising, run, to_end, until},
+    world::{World, continuation, input, run, start_until_question, to_end, until},
 };
 
 /// Asserts that every call is followed by its result, and every result has a call.
-fn is_paired(request: &ModelRequest) {
+fn assert_calls_are_paired(request: &ModelRequest) {
     let mut open = Vec::new();
     for message in &request.messages {
         match message {
@@ -54,7 +54,7 @@ async fn waiting() -> (World, SessionHandle, Interrupt) {
     let Play::Chunks(mut call) = calls(&[("change", json!({"path": "a"}))]) else { panic!() };
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 7900, completion_tokens: 10, ..Usage::default() }));
     world.model.then(Play::Chunks(call));
-    let (_, interrupt) = raising(&session, input("Never mind the cat. Change it!")).await;
+    let (_, interrupt) = start_until_question(&session, input("Never mind the cat. Change it!")).await;
     (world, session, interrupt)
 }
 
@@ -73,7 +73,7 @@ async fn compaction_is_refused_while_a_question_is_open() {
     let done = compactions(&world, &session);
     assert_eq!(done.iter().filter(|done| !done.summary.is_empty()).count(), 1);
     let last = world.model.requests().pop().unwrap();
-    is_paired(&last);
+    assert_calls_are_paired(&last);
     assert!(texts(&last).contains("Never mind the cat."), "{last:#?}");
 }
 
@@ -91,7 +91,7 @@ async fn queued_compaction_survives_restart_with_an_open_question() {
     let done = compactions(&world, &session);
     assert_eq!(done.last().unwrap().report.cause, CompactionCause::Person);
     run(&session, "Well?").await;
-    world.model.requests().iter().for_each(is_paired);
+    world.model.requests().iter().for_each(assert_calls_are_paired);
     assert!(texts(world.model.requests().last().unwrap()).contains("Never mind the cat."));
 }
 
@@ -125,7 +125,7 @@ async fn steering_before_an_overflowing_final_answer_is_sent_once() {
         let answer = |message: &Message| matches!(message, Message::Assistant { text, .. } if text == "What I saw.");
         let answer = request.messages.iter().position(answer).unwrap();
         assert_eq!(positions, [answer + 1], "{:#?}", request.messages);
-        is_paired(request);
+        assert_calls_are_paired(request);
     }
     assert_eq!(there.messages[..here.messages.len()], here.messages);
 }

@@ -38,7 +38,7 @@ async fn session_can_start_in_a_mode() {
     let mode_changes =
         || world.audit.entries().into_iter().filter(|entry| matches!(entry.fact, AuditFact::ModeSet { .. })).count();
     assert_eq!(mode_changes(), 1, "the mode is audited");
-    world.audit.break_it(true);
+    world.audit.simulate_failures(true);
     assert!(world.engine.create_session(settings, None).await.is_err(), "no session is created without an audit entry");
 }
 
@@ -72,7 +72,7 @@ async fn requests_mention_plan_mode_while_active() {
 #[tokio::test]
 async fn mode_change_fails_if_it_cannot_be_audited() {
     let (world, session) = World::new([]).begun().await;
-    world.audit.break_it(true);
+    world.audit.simulate_failures(true);
     assert!(session.set_mode(SessionMode::Auto, client()).await.is_err());
     assert_eq!(session.show().await.unwrap().session.settings.mode, SessionMode::Ask);
 }

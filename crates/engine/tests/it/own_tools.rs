@@ -22,7 +22,7 @@ fn rules(yaml: &str) -> EngineConfig {
 }
 
 /// Rule file section that matches every call to a tool.
-fn every(tool: &str, action: &str) -> String {
+fn rule_for_every_call(tool: &str, action: &str) -> String {
     format!("tools: {{{tool}: {{patterns: {{high_risk: ['.*']}}, actions: {{high_risk: {action}}}}}}}\n")
 }
 
@@ -54,7 +54,7 @@ async fn session_tools_run_without_approval_by_default() {
 #[tokio::test]
 async fn session_tool_with_prompt_rule_runs_after_approval() {
     let [write, ..] = own_calls();
-    let world = World::with(rules(&every("todo_write", "prompt")), [calls(&[write]), says("Well.")]);
+    let world = World::with(rules(&rule_for_every_call("todo_write", "prompt")), [calls(&[write]), says("Well.")]);
     let session = world.session().await;
     let (mut started, interrupt) = asked(&session).await;
     let Ask::Approval { preview, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
@@ -68,18 +68,18 @@ async fn session_tool_with_prompt_rule_runs_after_approval() {
 }
 
 /// Creates a world in which questions of the model need approval.
-fn wary(store: &Arc<MemoryStore>, script: impl IntoIterator<Item = Play>) -> World {
-    World::on(Arc::clone(store), rules(&every("ask_human", "prompt")), script)
+fn world_with_prompt_rule(store: &Arc<MemoryStore>, script: impl IntoIterator<Item = Play>) -> World {
+    World::on(Arc::clone(store), rules(&rule_for_every_call("ask_human", "prompt")), script)
 }
 
 #[tokio::test]
 async fn ask_human_with_approval_survives_restarts() {
-    let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
+    let (world, session) = world_with_prompt_rule(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
     let (_started, approval) = asked(&session).await;
     assert!(matches!(approval.ask, Ask::Approval { .. }), "{approval:?}");
 
     // The daemon is restarted before any answer.
-    let (_second, session) = wary(&world.store, []).settled(session.id()).await;
+    let (_second, session) = world_with_prompt_rule(&world.store, []).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
     answer(&session, &approval, Answer::Approve).await.unwrap();
     question(&mut events).await;
@@ -87,7 +87,7 @@ async fn ask_human_with_approval_survives_restarts() {
     assert!(matches!(&asks.ask, Ask::Question { question, .. } if question == "Which colour?"), "{asks:?}");
 
     // The daemon is restarted after the approval, while the question itself is pending.
-    let (third, session) = wary(&world.store, [says("Green it is.")]).settled(session.id()).await;
+    let (third, session) = world_with_prompt_rule(&world.store, [says("Green it is.")]).settled(session.id()).await;
     answer_and_follow(&session, &asks, Answer::Text { text: "green".to_owned() }).await;
     let log = third.log(&session);
     assert!(log.contains(r#"result of ask_human: "green""#), "{log}");
@@ -98,7 +98,8 @@ async fn ask_human_with_approval_survives_restarts() {
 
 #[tokio::test]
 async fn rejected_ask_human_is_never_asked() {
-    let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..]), says("Then not.")]).begun().await;
+    let (world, session) =
+        world_with_prompt_rule(&Arc::default(), [calls(&own_calls()[4..]), says("Then not.")]).begun().await;
     let (mut started, approval) = asked(&session).await;
     answer(&session, &approval, Answer::Reject { reason: None }).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "Then not.");
@@ -107,14 +108,14 @@ async fn rejected_ask_human_is_never_asked() {
 
 #[tokio::test]
 async fn edited_ask_human_survives_restart() {
-    let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
+    let (world, session) = world_with_prompt_rule(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
     let (mut started, approval) = asked(&session).await;
     let edit = Answer::Edit { args: json!({"question": "Which shade?"}) };
     answer(&session, &approval, edit.clone()).await.unwrap();
     let asks = question(&mut started.events).await;
     assert!(matches!(&asks.ask, Ask::Question { question, .. } if question == "Which shade?"), "{asks:?}");
 
-    let (second, session) = wary(&world.store, [says("Green it is.")]).settled(session.id()).await;
+    let (second, session) = world_with_prompt_rule(&world.store, [says("Green it is.")]).settled(session.id()).await;
     let text = Answer::Text { text: "green".to_owned() };
     answer_and_follow(&session, &asks, text.clone()).await;
     let log = second.log(&session);

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     grants::{answer, question},
-    world::{World, answer_and_follow, answering, continuation, input, raising, run, to_end, turn},
+    world::{World, answer_and_follow, continuation, input, run, run_with_answer, start_until_question, to_end, turn},
 };
 
 const PLAN: &str = "# Plan\n\n1. Look at `a`\n2. Change `a`";
@@ -37,9 +37,9 @@ async fn trusting(script: impl IntoIterator<Item = Play>) -> (World, SessionHand
 }
 
 /// Starts a turn with a plan, and waits for the question about it.
-async fn asking(script: impl IntoIterator<Item = Play>) -> (World, SessionHandle, StartedTurn, Interrupt) {
+async fn start_planning(script: impl IntoIterator<Item = Play>) -> (World, SessionHandle, StartedTurn, Interrupt) {
     let (world, session) = trusting(script).await;
-    let (started, interrupt) = raising(&session, planned("Change a")).await;
+    let (started, interrupt) = start_until_question(&session, planned("Change a")).await;
     (world, session, started, interrupt)
 }
 
@@ -48,14 +48,15 @@ fn change() -> Play {
 }
 
 /// Answer to the question about open todos.
-fn end() -> Play {
+fn no_open_todos() -> Play {
     says("Nothing is left.")
 }
 
 #[tokio::test]
 async fn writes_wait_for_plan_approval_and_steps_become_todos() {
     let (world, session, mut turn, interrupt) =
-        asking([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
+        start_planning([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), no_open_todos()])
+            .await;
     assert_eq!(interrupt.ask.plan(), Some(PLAN));
     assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only reads are allowed");
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
@@ -75,7 +76,7 @@ async fn writes_wait_for_plan_approval_and_steps_become_todos() {
 
 #[tokio::test]
 async fn edited_plan_replaces_the_original() {
-    let (world, session, mut turn, interrupt) = asking([says(PLAN), says("Done.")]).await;
+    let (world, session, mut turn, interrupt) = start_planning([says(PLAN), says("Done.")]).await;
     let changed = "1. Leave `a` alone";
     answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await.unwrap();
     to_end(&mut turn.events).await;
@@ -85,7 +86,7 @@ async fn edited_plan_replaces_the_original() {
 
 #[tokio::test]
 async fn rejection_with_reason_replans_and_without_ends_the_turn() {
-    let (world, session, mut turn, interrupt) = asking([says(PLAN), change(), says("1. Only look")]).await;
+    let (world, session, mut turn, interrupt) = start_planning([says(PLAN), change(), says("1. Only look")]).await;
     answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await.unwrap();
     let second = question(&mut turn.events).await;
     assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)], "planning continues");
@@ -104,11 +105,11 @@ async fn rejection_with_reason_replans_and_without_ends_the_turn() {
 #[tokio::test]
 async fn plan_approval_survives_restart_and_steering() {
     for steering in [None, Some("And be quick")] {
-        let (world, session, _, interrupt) = asking([says(PLAN)]).await;
+        let (world, session, _, interrupt) = start_planning([says(PLAN)]).await;
         if let Some(steering) = steering {
             session.steer(None, steering.to_owned()).await.unwrap();
         }
-        let (second, session) = world.recovered(session.id(), [change(), says("Done."), end()]).await;
+        let (second, session) = world.recovered(session.id(), [change(), says("Done."), no_open_todos()]).await;
         let (_, result) = answer_and_follow(&session, &interrupt, Answer::Approve).await;
         assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
         assert_eq!(results(&second, &session), [None]);
@@ -129,7 +130,8 @@ async fn unattended_plan_is_returned_or_executed() {
     };
     let (stop, text, ran_calls) = ran(OnInterrupt::Deny, vec![says(PLAN)]).await;
     assert_eq!((stop, text.as_str(), ran_calls.len()), (StopReason::Completed, PLAN, 0));
-    let (stop, text, ran_calls) = ran(OnInterrupt::Approve, vec![says(PLAN), change(), says("Done."), end()]).await;
+    let (stop, text, ran_calls) =
+        ran(OnInterrupt::Approve, vec![says(PLAN), change(), says("Done."), no_open_todos()]).await;
     assert_eq!((stop, text.as_str(), ran_calls), (StopReason::Completed, "Done.\n\nNothing is left.", vec![None]));
     let (stop, ..) = ran(OnInterrupt::Fail, vec![says(PLAN)]).await;
     assert_eq!(stop, StopReason::Denied);
@@ -141,12 +143,12 @@ async fn auto_planning_covers_large_coding_tasks_only() {
     let (_world, session) = World::with(config, [says("Hello."), says(PLAN), says("Done.")]).begun().await;
     assert_eq!(run(&session, "Hello").await.text, "Hello.");
     let large = "Migrate the whole project from one API to another, step by step, and keep the tests green";
-    assert_eq!(answering(&session, input(large), Answer::Approve).await.1.text, "Done.");
+    assert_eq!(run_with_answer(&session, input(large), Answer::Approve).await.1.text, "Done.");
 }
 
 #[tokio::test]
 async fn planning_turn_accepts_steering_and_cancel() {
-    let (world, session, mut turn, interrupt) = asking([says(PLAN)]).await;
+    let (world, session, mut turn, interrupt) = start_planning([says(PLAN)]).await;
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut turn.events).await.1.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(session.id())).await.unwrap().is_empty());
@@ -155,7 +157,7 @@ async fn planning_turn_accepts_steering_and_cancel() {
 
 #[tokio::test]
 async fn edit_without_a_plan_is_rejected() {
-    let (world, session, _, interrupt) = asking([says(PLAN)]).await;
+    let (world, session, _, interrupt) = start_planning([says(PLAN)]).await;
     for args in [json!({"text": "1. do less"}), json!({ Ask::PLAN: " " }), json!({ Ask::PLAN: [] }), json!("x")] {
         let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
         assert!(refused.to_string().contains("invalid answer"), "{refused}");

@@ -114,7 +114,7 @@ async fn play(world: &mut World, id: agentd_core::ids::SessionId, action: Action
 }
 
 /// First message that the next request does not have at the same position.
-fn changed<'a>(before: &'a ModelRequest, after: &ModelRequest) -> Option<&'a Message> {
+fn first_changed_message<'a>(before: &'a ModelRequest, after: &ModelRequest) -> Option<&'a Message> {
     let same = before.messages.iter().zip(&after.messages).take_while(|(then, now)| then == now).count();
     before.messages.get(same)
 }
@@ -136,7 +136,7 @@ proptest! {
             requests
         });
         for pair in requests.windows(2) {
-            prop_assert_eq!(changed(&pair[0], &pair[1]), None, "{:#?}\n{:#?}", pair[0].messages, pair[1].messages);
+            prop_assert_eq!(first_changed_message(&pair[0], &pair[1]), None, "{:#?}\n{:#?}", pair[0].messages, pair[1].messages);
             prop_assert_eq!(&pair[0].tools, &pair[1].tools);
         }
         let invented = |message: &&Message| matches!(message, Message::Assistant { text, .. } if text.starts_with("(no"));

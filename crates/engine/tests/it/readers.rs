@@ -7,7 +7,7 @@ use agentd_core::{event::EventKind, model::ModelChunk};
 use agentd_engine::{EngineConfig, NewsReader, SessionNews};
 use agentd_testkit::scripted::{Play, says};
 
-use crate::world::{World, input, run, soon, to_end, until};
+use crate::world::{World, input, run, to_end, until, with_time_limit};
 
 #[tokio::test]
 async fn late_subscriber_gets_the_text_so_far() {
@@ -36,7 +36,7 @@ async fn idle_session_is_unloaded_and_reloaded() {
     let config = EngineConfig { idle_unload: Duration::from_millis(5), ..EngineConfig::default() };
     let (world, session) = World::with(config, [says("One."), says("Two.")]).begun().await;
     run(&session, "first").await;
-    soon("the session to be unloaded", async {
+    with_time_limit("the session to be unloaded", async {
         while world.engine.stats().activity.sessions > 0 {
             tokio::task::yield_now().await;
         }
@@ -48,7 +48,7 @@ async fn idle_session_is_unloaded_and_reloaded() {
 }
 
 async fn next(news: &mut NewsReader) -> SessionNews {
-    soon("news", news.next()).await.unwrap().unwrap()
+    with_time_limit("news", news.next()).await.unwrap().unwrap()
 }
 
 /// A slow watcher has about a thousand items in its buffer.

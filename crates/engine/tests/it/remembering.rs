@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     compaction::{compact, compactions, counted, texts},
-    world::{World, answering, input, run, turn},
+    world::{World, input, run, run_with_answer, turn},
 };
 
 /// Creates a session whose window is full, mostly of tool results.
@@ -173,7 +173,7 @@ async fn user_answers_and_last_answer_survive_compaction() {
     let (world, session) = World::new([]).begun().await;
     let question = json!({"question": "Which database?", "default": "Postgres on port 31337"});
     world.then([calls(&[("ask_human", json!({"question": "Which port?"}))]), says("Good.")]);
-    answering(&session, input("Go!"), Answer::Text { text: "Port 4242".to_owned() }).await;
+    run_with_answer(&session, input("Go!"), Answer::Text { text: "Port 4242".to_owned() }).await;
     // A default is not the user's answer.
     world.then([calls(&[("ask_human", question)]), says("Understood.")]);
     turn(&session, StartTurn { on_interrupt: OnInterrupt::Deny, ..input("Set up the database.") }).await;
@@ -187,7 +187,7 @@ async fn user_answers_and_last_answer_survive_compaction() {
 }
 
 /// Bad summaries from a model: empty, partial, with reasoning, or with foreign text.
-fn badly(number: usize) -> Play {
+fn bad_summary(number: usize) -> Play {
     let text = |text: &str| ModelChunk::Text(text.to_owned());
     match number % 11 {
         0 => Play::Chunks(Vec::new()),
@@ -214,7 +214,9 @@ async fn first_user_rule_survives_poor_summaries() {
             let is_asked =
                 |text: &str| text.contains("a summary replaces the conversation above") || text.contains("<history>");
             match request.messages.last() {
-                Some(Message::User { text }) if is_asked(text) => badly(summaries.fetch_add(1, Ordering::Relaxed)),
+                Some(Message::User { text }) if is_asked(text) => {
+                    bad_summary(summaries.fetch_add(1, Ordering::Relaxed))
+                }
                 Some(Message::Tool { .. }) => says(&"All of it is in order, as before. ".repeat(20)),
                 _ => calls(&[("look", json!({ "answer": "a line of the report\n".repeat(40) }))]),
             }
@@ -244,7 +246,7 @@ async fn found(world: &World, session: &SessionHandle, arguments: Value) -> Stri
 }
 
 #[tokio::test]
-async fn history_search_is_limited_to_the_own_session() {
+async fn history_search_is_limited_to_current_session() {
     let world = World::new([says("Noted."), says("Noted, too.")]);
     let (mine, other) = (world.session().await, world.session().await);
     run(&mine, "The blue door has code 4711.").await;

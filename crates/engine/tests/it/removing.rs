@@ -22,7 +22,7 @@ use agentd_testkit::{
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::world::{World, input, log, soon, to_end, until};
+use crate::world::{World, input, log, to_end, until, with_time_limit};
 
 /// Creates a world whose sessions are unloaded as soon as they are idle.
 fn world() -> World {
@@ -38,12 +38,12 @@ async fn is_gone(world: &World, id: SessionId) -> bool {
 /// Same as `world`, with a session that was used.
 async fn used_world() -> (World, SessionId) {
     let world = world();
-    let id = used(&world).await;
+    let id = unloaded_session(&world).await;
     (world, id)
 }
 
 /// Creates a session with a turn and a file, and unloads it.
-async fn used(world: &World) -> SessionId {
+async fn unloaded_session(world: &World) -> SessionId {
     let id = world.session().await.id();
     say(world, id, "Hello").await;
     let text = b"what was said".to_vec();
@@ -80,7 +80,7 @@ async fn deleting(world: &World, id: SessionId) -> (Arc<Gate>, JoinHandle<Result
     let gate = world.workspaces.hold();
     let engine = world.engine.clone();
     let deleting = tokio::spawn(async move { engine.delete_session(id).await });
-    soon("the files", gate.reached()).await;
+    with_time_limit("the files", gate.reached()).await;
     (gate, deleting)
 }
 
@@ -106,7 +106,7 @@ async fn session_is_unreachable_during_deletion() {
     let second = world.engine.delete_session(id).await.unwrap_err();
     assert_eq!(second.kind(), ErrorKind::NotFound);
     gate.open();
-    soon("the removal", deleting).await.unwrap().unwrap();
+    with_time_limit("the removal", deleting).await.unwrap().unwrap();
     assert!(world.workspaces.kept_paths(id).is_empty() && world.workspaces.uploads().is_empty());
     assert!(world.store.files_left().await.unwrap().is_empty());
     let removed = opened(&world, id).await.unwrap().show().await.unwrap_err();
@@ -118,13 +118,13 @@ async fn failed_journal_removal_keeps_the_session() {
     let (world, id) = used_world().await;
     let child = child_of(&world, id).await;
     unloaded(&world, child).await;
-    world.store.keep_all(true);
+    world.store.fail_deletions(true);
     assert_eq!(world.engine.delete_session(id).await.unwrap_err().kind(), ErrorKind::Storage);
     assert_eq!(world.workspaces.kept_paths(id), ["conversation_history/h.md"]);
     for session in [id, child] {
         say(&world, session, "Are you there?").await;
     }
-    world.store.keep_all(false);
+    world.store.fail_deletions(false);
     world.engine.delete_session(id).await.unwrap();
     assert!(is_gone(&world, child).await);
 }
@@ -158,22 +158,22 @@ async fn upload_in_flight_keeps_its_session() {
     let gate = world.workspaces.hold();
     let engine = world.engine.clone();
     let uploading = tokio::spawn(async move { engine.upload(id, "a.txt".to_owned(), b"a".to_vec()).await });
-    soon("the upload", gate.reached()).await;
+    with_time_limit("the upload", gate.reached()).await;
     assert!(!world.engine.expire_session(id, used_last, false).await.unwrap());
     let error = world.engine.delete_session(id).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains("a file is being written"), "{error}");
     gate.open();
-    let uploaded = soon("the upload", uploading).await.unwrap().unwrap();
+    let uploaded = with_time_limit("the upload", uploading).await.unwrap().unwrap();
     assert!(world.workspaces.uploads().contains_key(&uploaded.path));
-    world.workspaces.hold_nothing();
+    world.workspaces.remove_gate();
     unloaded(&world, id).await;
     world.engine.delete_session(id).await.unwrap();
 }
 
 /// Creates two sessions that were used after the returned time, one of them by a subagent.
 async fn used_since(world: &World) -> ([SessionId; 2], SessionId, Timestamp) {
-    let (id, other) = (used(world).await, used(world).await);
+    let (id, other) = (unloaded_session(world).await, unloaded_session(world).await);
     let child = child_of(world, other).await;
     let seen = world.clock.now();
     world.clock.advance(Duration::from_secs(60));
@@ -223,7 +223,7 @@ async fn turn_acceptance_and_session_removal_are_exclusive() {
     let world = world();
     let (mut accepted, mut removed) = (0, 0);
     for round in 0..200 {
-        let id = used(&world).await;
+        let id = unloaded_session(&world).await;
         let used_last = last_used(&world, id).await;
         world.clock.advance(Duration::from_secs(60));
         let engine = world.engine.clone();
@@ -235,7 +235,7 @@ async fn turn_acceptance_and_session_removal_are_exclusive() {
             Ok(session) => session.start_turn(input("One more thing")).await,
             Err(error) => Err(error),
         };
-        let expired = soon("the removal", expiring).await.unwrap().unwrap();
+        let expired = with_time_limit("the removal", expiring).await.unwrap().unwrap();
         match started {
             Ok(mut started) => {
                 assert!(!expired, "a turn was accepted, and its session removed");
@@ -263,7 +263,7 @@ async fn interrupted_removal_is_finished_at_next_start() {
     // The removal is aborted before the first file is removed.
     deleting.abort();
     assert!(deleting.await.unwrap_err().is_cancelled());
-    world.workspaces.hold_nothing();
+    world.workspaces.remove_gate();
     assert_eq!(world.store.files_left().await.unwrap(), [id]);
     assert!(!world.workspaces.kept_paths(id).is_empty());
 

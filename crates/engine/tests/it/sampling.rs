@@ -20,7 +20,7 @@ fn usage_chunk(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
 }
 
 /// Returns true if the request was sent by a tool, and not by a step of the turn.
-fn is_of_tool(request: &ModelRequest) -> bool {
+fn is_tool_request(request: &ModelRequest) -> bool {
     matches!(request.messages.first(), Some(Message::System { text }) if text == "Answer.")
 }
 
@@ -33,7 +33,7 @@ fn asking(config: EngineConfig, answer: impl Fn() -> Play + Send + Sync + 'stati
 
 fn asks_in(world: &World, tool: &'static str, answer: impl Fn() -> Play + Send + Sync + 'static) {
     world.model.respond_with(move |request| {
-        if is_of_tool(request) {
+        if is_tool_request(request) {
             answer()
         } else if request.messages.iter().any(|message| matches!(message, Message::Tool { .. })) {
             says("over")
@@ -52,8 +52,8 @@ fn hangs() -> Play {
     Play::Hangs(vec![text("A model.")])
 }
 
-fn of_tools(world: &World) -> Vec<ModelRequest> {
-    world.model.requests().into_iter().filter(is_of_tool).collect()
+fn tool_requests(world: &World) -> Vec<ModelRequest> {
+    world.model.requests().into_iter().filter(is_tool_request).collect()
 }
 
 #[tokio::test]
@@ -71,9 +71,9 @@ async fn sampled_answer_goes_to_the_tool_and_usage_to_the_turn() {
     assert!(log.contains(r#"result of look: "A model. (scripted, cut: false)""#), "{log}");
     assert!(log.contains("usage of step 1: 100+7"), "{log}");
     world.all_calls_are_counted().await;
-    let asked = of_tools(&world);
+    let asked = tool_requests(&world);
     assert_eq!((asked.len(), asked[0].tools.len(), asked[0].max_tokens), (1, 0, Some(50)));
-    assert!(world.model.requests().iter().all(|request| is_of_tool(request) || request.max_tokens.is_none()));
+    assert!(world.model.requests().iter().all(|request| is_tool_request(request) || request.max_tokens.is_none()));
     let sampled = world.audit.entries().into_iter().find_map(|entry| match entry.fact {
         AuditFact::ModelAsked { tool, model, max_tokens } => Some((tool, model, max_tokens, entry.call_id.is_some())),
         _ => None,
@@ -141,10 +141,10 @@ async fn turn_token_budget_covers_parallel_calls() {
     let (world, session) = World::with(config, []).begun().await;
     world.model.respond_with(|request| {
         let look = || ("look", json!({"ask": "Who are you?"}));
-        if is_of_tool(request) { Play::Hangs(Vec::new()) } else { calls(&[look(), look()]) }
+        if is_tool_request(request) { Play::Hangs(Vec::new()) } else { calls(&[look(), look()]) }
     });
     run(&session, "Go").await;
-    assert_eq!(of_tools(&world).len(), 1);
+    assert_eq!(tool_requests(&world).len(), 1);
     assert!(world.log(&session).contains("the turn's token budget is spent"), "{}", world.log(&session));
 }
 

@@ -31,7 +31,7 @@ fn preview(interrupt: &Interrupt) -> &str {
     }
 }
 
-fn every_yes() -> [Answer; 4] {
+fn every_approving_answer() -> [Answer; 4] {
     [
         Answer::Approve,
         Answer::Always { scope: GrantScope::Session },
@@ -65,7 +65,7 @@ async fn file_changed_during_a_question_is_asked_again() {
 
 #[tokio::test]
 async fn file_changed_across_restart_is_not_overwritten() {
-    for given in every_yes() {
+    for given in every_approving_answer() {
         // The file changes before the answer, while the question is only in the journal.
         let world = World::new([change()]);
         world.disk.write("a", "first");
@@ -125,13 +125,13 @@ async fn always_is_rejected_if_it_cannot_be_audited() {
     for scope in [GrantScope::Session, GrantScope::ForGood] {
         let (world, session) = World::new([make(), says("Made.")]).begun().await;
         let (mut started, interrupt) = asked(&session).await;
-        world.audit.break_it(true);
+        world.audit.simulate_failures(true);
         let refused = session.answer(interrupt.id, Answer::Always { scope }, "phone".to_owned()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Storage);
         assert!(refused.to_string().contains("still pending") && refused.hint().is_some(), "{refused}");
         assert_eq!(world.engine.interrupts(None).await.unwrap(), std::slice::from_ref(&interrupt));
         assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (0, 0));
-        world.audit.break_it(false);
+        world.audit.simulate_failures(false);
         answer(&session, &interrupt, Answer::Always { scope }).await.unwrap();
         let (events, _) = to_end(&mut started.events).await;
         assert!(results(&events).iter().all(|result| result.ran_with.is_none()), "nothing was edited: {events:?}");

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     grants::asked,
-    world::{World, end_of, input, run, soon, to_end, until},
+    world::{World, end_of, input, run, to_end, until, with_time_limit},
 };
 
 async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
@@ -41,18 +41,18 @@ async fn full_disk_rejects_turns_without_losing_events() {
     assert_eq!(error.kind(), ErrorKind::Storage);
     assert_eq!(world.log(&session), before);
     let session = world.engine.session(session.id()).await.unwrap();
-    assert_eq!(soon("the next turn", run(&session, "third")).await.stop_reason, StopReason::Completed);
+    assert_eq!(with_time_limit("the next turn", run(&session, "third")).await.stop_reason, StopReason::Completed);
 }
 
 #[tokio::test]
-async fn subscribers_learn_of_a_full_disk_during_a_turn() {
+async fn subscribers_are_notified_of_a_full_disk_during_a_turn() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
-    soon("the tool to begin", world.tools.began(1)).await;
+    with_time_limit("the tool to begin", world.tools.began(1)).await;
     world.store.fail_next_appends(1);
     world.tools.release(1);
     let error = loop {
-        match soon("the error", started.events.next()).await.expect("the stream ends before the error") {
+        match with_time_limit("the error", started.events.next()).await.expect("the stream ends before the error") {
             Ok(_) => {}
             Err(error) => break error,
         }
@@ -66,7 +66,7 @@ async fn subscribers_learn_of_a_full_disk_during_a_turn() {
     assert_eq!((view.live_turn, view.pending.len()), (None, 0));
     session.context().await.unwrap();
     let mut reader = session.subscribe(0).await.unwrap();
-    assert_eq!(soon("the first event", reader.next()).await.unwrap().unwrap().seq, 1);
+    assert_eq!(with_time_limit("the first event", reader.next()).await.unwrap().unwrap().seq, 1);
     let refused = session.rename("Now".to_owned()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Storage);
     // Once there is space again, the next command settles the session.
@@ -102,7 +102,7 @@ async fn draining_session_accepts_a_cancel() {
     let mut story = begun(&session, "A story!").await;
     let engine = world.engine.clone();
     let drained = tokio::spawn(async move { engine.drain(Duration::from_secs(3600)).await });
-    soon("the stop to begin", async {
+    with_time_limit("the stop to begin", async {
         while session.start_turn(input("More!")).await.err().unwrap().kind() != ErrorKind::ShuttingDown {
             tokio::task::yield_now().await;
         }
@@ -110,5 +110,5 @@ async fn draining_session_accepts_a_cancel() {
     .await;
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut story.events).await.1.stop_reason, StopReason::Cancelled);
-    soon("the stop to end", drained).await.unwrap();
+    with_time_limit("the stop to end", drained).await.unwrap();
 }

@@ -18,7 +18,7 @@ use tokio::{sync::Notify, task::JoinSet};
 
 use crate::{
     grants::{asked, question},
-    world::{World, input, soon, to_end, until},
+    world::{World, input, to_end, until, with_time_limit},
 };
 
 /// An answer that is long enough to be accepted without a request for detail.
@@ -73,7 +73,7 @@ async fn subagent_end_is_received_despite_later_events() {
     });
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
     let (_, child) = child_of(&world, &mut turn).await;
-    soon("the subagent to be asked", world.model.asked(2)).await;
+    with_time_limit("the subagent to be asked", world.model.asked(2)).await;
     // Concurrent renames add events after the end of the child's turn before the parent can read the end.
     let mut naming = JoinSet::new();
     for _ in 0..8 {
@@ -112,7 +112,7 @@ async fn subagent_asks_after_its_parents_client_disconnects() {
     });
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, while_connected: true, ..input("Have it done") };
     let mut turn = session.start_turn(start).await.unwrap();
-    soon("the hold", world.tools.began(1)).await;
+    with_time_limit("the hold", world.tools.began(1)).await;
     session.client_left(turn.turn_id).await.unwrap();
     world.tools.release(1);
     let interrupt = question(&mut turn.events).await;

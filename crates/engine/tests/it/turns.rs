@@ -16,7 +16,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, input, prompts, run, soon, to_end, turn, until};
+use crate::world::{World, input, prompts, run, to_end, turn, until, with_time_limit};
 
 #[tokio::test]
 async fn answer_is_stored_and_published_in_order() {
@@ -49,8 +49,8 @@ async fn first_text_is_published_before_later_events_are_stored() {
     let (world, session) = World::new([says("Good day.")]).begun().await;
     // The start of the turn and the beginning of the answer are stored. The model finishes before the session reads, so
     // there is more to store.
-    world.store.hold_appends_after(2);
-    let begun = soon("the turn's start", session.start_turn(input("Hello!"))).await;
+    world.store.hang_appends_after(2);
+    let begun = with_time_limit("the turn's start", session.start_turn(input("Hello!"))).await;
     let delta = until(&mut begun.unwrap().events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
     assert!(matches!(&delta.kind, EventKind::ItemDelta { text, .. } if text == "Good day."));
     assert!(world.log(&session).ends_with("+ agent_message\n"), "{}", world.log(&session));
@@ -120,7 +120,7 @@ async fn broken_answer_keeps_its_text_and_runs_no_calls() {
 async fn steering_is_rejected_after_the_turn_ended() {
     let (world, session) = World::new([Play::Hangs(vec![])]).begun().await;
     let mut started = session.start_turn(input("one")).await.unwrap();
-    soon("the model to be asked", world.model.asked(1)).await;
+    with_time_limit("the model to be asked", world.model.asked(1)).await;
     session.steer(Some(started.turn_id), "wait".to_owned()).await.unwrap();
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);

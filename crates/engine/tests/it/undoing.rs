@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     grants::{answer, asked, question},
-    world::{World, input, run, soon, to_end},
+    world::{World, input, run, to_end, with_time_limit},
 };
 
 pub(crate) fn edit(path: &str, content: &str) -> Value {
@@ -46,7 +46,7 @@ async fn undo_keeps_user_changes_between_calls() {
     ])
     .await;
     let mut started = session.start_turn(input("Go!")).await.unwrap();
-    soon("the second call", world.tools.began(2)).await;
+    with_time_limit("the second call", world.tools.began(2)).await;
     world.disk.write("a", "a person's");
     world.tools.release(1);
     to_end(&mut started.events).await;
@@ -60,7 +60,7 @@ async fn undo_is_rejected_during_an_open_turn() {
         World::trusting([calls(&[("launch", edit("a", "1"))]), says("Done."), calls(&[("hold", json!({}))])]).await;
     run(&session, "one").await;
     let started = session.start_turn(input("two")).await.unwrap();
-    soon("the call", world.tools.began(2)).await;
+    with_time_limit("the call", world.tools.began(2)).await;
     let error = session.undo(last()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains(&started.turn_id.to_string()), "{error}");

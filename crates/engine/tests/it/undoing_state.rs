@@ -79,7 +79,7 @@ async fn failed_state_undo_is_reported_without_a_substitute() {
 
 /// Restores a session whose daemon was killed `after` events after the first event for which `fits` is true was
 /// about to be stored.
-async fn killed(
+async fn restart_after_kill(
     world: &World,
     session: &SessionHandle,
     after: usize,
@@ -113,7 +113,7 @@ async fn undo_after_a_crash_reverts_the_interrupted_edit_only() {
     run(&session, "two").await;
     // The daemon is killed when the tool has run, before its effect is stored.
     let script = [undo(), calls(&[("undo_patch", json!({"path": "a"}))]), says("I see.")];
-    let (next, session) = killed(&world, &session, 0, is_state_change, script).await;
+    let (next, session) = restart_after_kill(&world, &session, 0, is_state_change, script).await;
     run(&session, "three").await;
     let results = undo_results(&next, &session);
     assert!(results[0].contains("E_TOOL") && results[0].contains("is unknown"), "{results:#?}");
@@ -122,7 +122,7 @@ async fn undo_after_a_crash_reverts_the_interrupted_edit_only() {
 }
 
 /// Creates a session with an edit that moves text from the state to the disk.
-async fn moved() -> (World, SessionHandle) {
+async fn session_with_moved_text() -> (World, SessionHandle) {
     let (world, session) = World::trusting([
         calls(&[("change", edit("/state/plan", "sow"))]),
         calls(&[("change", edit("/state/plan", "dig"))]),
@@ -145,8 +145,8 @@ fn is_removal(kind: &EventKind) -> bool {
 #[tokio::test]
 async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     let both = || (vec!["plan: dig".to_owned()], String::new());
-    let (world, session) = moved().await;
-    let (next, session) = killed(&world, &session, 1, is_removal, [undo(), says("I see.")]).await;
+    let (world, session) = session_with_moved_text().await;
+    let (next, session) = restart_after_kill(&world, &session, 1, is_removal, [undo(), says("I see.")]).await;
     run(&session, "three").await;
     assert_eq!(
         undo_results(&next, &session),
@@ -154,8 +154,8 @@ async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     );
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), both());
 
-    let (world, session) = moved().await;
-    let (next, session) = killed(&world, &session, 1, is_removal, []).await;
+    let (world, session) = session_with_moved_text().await;
+    let (next, session) = restart_after_kill(&world, &session, 1, is_removal, []).await;
     let done = UndoOutcome::Done;
     let report = session.undo(last()).await.unwrap();
     assert_eq!(shown(&report), [(2, "plan", done), (2, "/state/plan", done)]);
@@ -166,17 +166,17 @@ async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
 
 /// The daemon is killed after the tool has written to disk, before anything is stored. Only the disk half happened.
 #[tokio::test]
-async fn half_applied_edit_is_reverted_in_its_half() {
-    let (world, session) = moved().await;
-    let (next, session) = killed(&world, &session, 0, is_removal, []).await;
+async fn half_applied_edit_is_reverted_where_applied() {
+    let (world, session) = session_with_moved_text().await;
+    let (next, session) = restart_after_kill(&world, &session, 0, is_removal, []).await;
     assert_eq!(shown(&session.undo(last()).await.unwrap()), [(2, "plan", UndoOutcome::Done)]);
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
 }
 
 /// The daemon is killed after the disk half is reverted, before the state half is stored.
 #[tokio::test]
-async fn interrupted_undo_is_finished_by_the_next() {
-    let (world, session) = moved().await;
+async fn interrupted_undo_is_finished_by_next_undo() {
+    let (world, session) = session_with_moved_text().await;
     let (next, session) = world.recovered(session.id(), [undo(), says("Back.")]).await;
     run(&session, "three").await;
     let is_dig_restored = |kind: &EventKind| match kind {
@@ -195,7 +195,7 @@ async fn interrupted_undo_is_finished_by_the_next() {
 
 /// The model is informed regardless of who reverted the edit, and the next call applies to the previous edit.
 #[tokio::test]
-async fn reverted_edit_does_not_hide_the_one_before() {
+async fn reverted_edit_does_not_hide_previous_edit() {
     for by in ["the user", "a command", "another program"] {
         let (world, session) = World::trusting([
             calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::{
     policy::{granting, shipped, tool},
-    world::{WatchedTools, answering, input, ports, results, warnings},
+    world::{WatchedTools, input, ports, results, run_with_answer, warnings},
 };
 
 const NOT_RECORDED: &str = "not recorded and cannot be undone: could not scan the disk";
@@ -27,9 +27,9 @@ const UNCHECKED: &str = "the command may have left files that other programs run
 
 /// Runs a command that a user approves or that this session allows. Returns its result, the warnings `not_recorded`
 /// and `guarded_files`, and the reasons of the turn's denials.
-async fn ran(settings: SessionSettings) -> (String, [Vec<String>; 3]) {
+async fn run_command(settings: SessionSettings) -> (String, [Vec<String>; 3]) {
     let disk: Arc<MemoryDisk> = Arc::default();
-    disk.break_it();
+    disk.simulate_failures();
     let files = Arc::clone(&disk);
     let on_call = move |_: &ToolContext, _: &ToolCall| {
         files.write("changed", "by a command");
@@ -41,7 +41,7 @@ async fn ran(settings: SessionSettings) -> (String, [Vec<String>; 3]) {
     let config = EngineConfig { policy: Arc::new(shipped()), ..EngineConfig::default() };
     let engine = Engine::new(Ports { snapshots: disk, ..ports(Arc::new(shell), script) }, config);
     let session = engine.create_session(settings, None).await.unwrap();
-    let (events, result) = answering(&session, input("Go!"), Answer::Approve).await;
+    let (events, result) = run_with_answer(&session, input("Go!"), Answer::Approve).await;
     let denials = result.denials.into_iter().map(|denial| denial.reason).collect();
     let [warned, unchecked] = ["not_recorded", "guarded_files"].map(|code| warnings(&events, code));
     (results(&events).remove(0).text, [warned, unchecked, denials])
@@ -52,11 +52,11 @@ async fn failed_record_warns_and_a_failed_check_is_a_denial() {
     let warning = || vec![format!("the changes of {SHELL_TOOL} are {NOT_RECORDED}")];
     let unchecked = || vec![UNCHECKED.to_owned()];
 
-    let (text, reported) = ran(SessionSettings::default()).await;
+    let (text, reported) = run_command(SessionSettings::default()).await;
     assert_eq!(text, format!("done\n[{NOT_RECORDED}]"));
     assert_eq!(reported, [warning(), vec![], vec![]], "a user has approved the command");
 
-    let (text, reported) = ran(granting(&["run_bash_command: make *"])).await;
+    let (text, reported) = run_command(granting(&["run_bash_command: make *"])).await;
     assert_eq!(text, format!("done\n[{UNCHECKED}]\n[{NOT_RECORDED}]"));
     assert_eq!(reported, [warning(), unchecked(), unchecked()], "a rule by prefix allowed the command");
 }

@@ -224,7 +224,7 @@ pub(crate) fn continuation() -> StartTurn {
 }
 
 /// Awaits a future with a time limit. Nothing in these tests takes real time, so a longer wait is a hang.
-pub(crate) async fn soon<T>(awaited: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn with_time_limit<T>(awaited: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(20), future).await {
         Ok(value) => value,
         Err(_) => panic!("still waiting for {awaited}"),
@@ -266,7 +266,8 @@ pub(crate) async fn end_of(events: &mut Subscription, turn: TurnId) -> TurnResul
 /// Waits for the first event that `fits`.
 pub(crate) async fn until(events: &mut Subscription, fits: impl Fn(&EventKind) -> bool) -> Arc<Event> {
     loop {
-        let event = soon("an event", events.next()).await.expect("the stream has not ended").expect("no error");
+        let event =
+            with_time_limit("an event", events.next()).await.expect("the stream has not ended").expect("no error");
         if fits(&event.kind) {
             return event;
         }
@@ -336,20 +337,20 @@ fn full(item: &Item) -> String {
     }
 }
 
-pub(crate) fn raised(kind: &EventKind) -> bool {
+pub(crate) fn is_question_raised(kind: &EventKind) -> bool {
     matches!(kind, EventKind::InterruptRaised { .. })
 }
 
 /// Starts a turn and waits for its first question.
-pub(crate) async fn raising(session: &SessionHandle, start: StartTurn) -> (StartedTurn, Interrupt) {
+pub(crate) async fn start_until_question(session: &SessionHandle, start: StartTurn) -> (StartedTurn, Interrupt) {
     let mut started = session.start_turn(start).await.unwrap();
-    let event = until(&mut started.events, raised).await;
+    let event = until(&mut started.events, is_question_raised).await;
     let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
     (started, (**interrupt).clone())
 }
 
 /// Runs a turn to its end, and gives the same answer to every question.
-pub(crate) async fn answering(
+pub(crate) async fn run_with_answer(
     session: &SessionHandle,
     start: StartTurn,
     answer: Answer,

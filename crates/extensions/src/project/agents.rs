@@ -168,13 +168,13 @@ impl FoundAgents {
         if card.prompt.is_empty() {
             return refuse("it has no prompt; describe how it works");
         }
-        if card.prompt.len() > AgentCard::LONGEST_PROMPT {
+        if card.prompt.len() > AgentCard::MAX_PROMPT_LENGTH {
             return refuse("its prompt is longer than 32 KiB");
         }
-        let (start, is_cut) = first_chars(&card.description, AgentCard::LONGEST_DESCRIPTION);
+        let (start, is_cut) = first_chars(&card.description, AgentCard::MAX_DESCRIPTION_CHARACTERS);
         if is_cut {
             card.description = start.to_owned();
-            let limit = AgentCard::LONGEST_DESCRIPTION;
+            let limit = AgentCard::MAX_DESCRIPTION_CHARACTERS;
             self.problems.note(file, format!("the description of `{id}` is truncated to {limit} characters"));
         }
         Ok(card)

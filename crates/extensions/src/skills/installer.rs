@@ -23,7 +23,7 @@ use agentd_core::{
 };
 use agentd_sandbox::{
     config::SandboxConfig,
-    gateway::{Gateway, Target, target_of, written},
+    gateway::{Gateway, Target, format_target, target_of},
     host::Sandbox,
     process::{self, CommandEnd, FinishedCommand, OutputForm, RunError, Script},
 };
@@ -225,7 +225,7 @@ impl Route {
             WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint)
         };
         let upstream = Routes::read(|name| network.variables.get(name).map(String::as_str));
-        if let Some(other) = upstream.other_than_http() {
+        if let Some(other) = upstream.non_http_proxy() {
             return Err(refused(
                 format!("they would come {other}, but installers support http proxies only"),
                 "set a proxy with http:// in the daemon's environment",
@@ -236,7 +236,7 @@ impl Route {
             #[cfg(target_os = "linux")]
             Some(sandbox) if sandbox.status().await.namespaces => {
                 let config = sandbox.into_config();
-                let sandbox = Sandbox::behind(config, Arc::clone(&gateway));
+                let sandbox = Sandbox::with_gateway(config, Arc::clone(&gateway));
                 (Self { sandbox: Some(sandbox), gateway: Some(gateway), _serving: None }, GATEWAY_PORT)
             }
             #[cfg(target_os = "linux")]
@@ -269,14 +269,14 @@ impl Route {
     /// Completes when the program has contacted a forbidden host. Never completes without a route.
     pub(super) async fn until_strayed(&self) {
         match &self.gateway {
-            Some(gateway) => gateway.strayed.cancelled().await,
+            Some(gateway) => gateway.host_refused.cancelled().await,
             None => std::future::pending().await,
         }
     }
 
     /// Error for an installation that contacted a forbidden host.
     pub(super) fn strayed(&self, skill: &str) -> Option<WorkspaceError> {
-        let host = written(&self.gateway.as_ref()?.refused()?);
+        let host = format_target(&self.gateway.as_ref()?.refused()?);
         let message = format!(
             "could not install the packages of the skill {skill}: the index referred the installer to {host}, which is not one of its hosts"
         );
@@ -327,7 +327,7 @@ mod tests {
             let variables =
                 variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect();
             let more: Vec<String> = more.iter().map(ToString::to_string).collect();
-            let hosts: Vec<String> = hosts(&variables, &more).iter().map(written).collect();
+            let hosts: Vec<String> = hosts(&variables, &more).iter().map(format_target).collect();
             assert_eq!(hosts, expected);
         }
         check(&[], &["b.example"], &[]);

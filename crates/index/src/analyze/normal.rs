@@ -26,7 +26,7 @@ struct Stretch {
     /// Offset in the original text.
     before: usize,
     /// True if the bytes of the stretch are unchanged.
-    same: bool,
+    is_unchanged: bool,
 }
 
 impl<'a> Normal<'a> {
@@ -47,15 +47,15 @@ impl<'a> Normal<'a> {
             let start = now.len();
             let is_normal = piece.len() == first.len_utf8() && is_nfkc_quick(iter::once(first)) == IsNormalized::Yes;
             // Most characters are already normalised, and normalising them would take most of the time.
-            let same = if is_normal {
+            let is_unchanged = if is_normal {
                 now.push(first);
                 true
             } else {
                 now.extend(piece.nfkc());
                 now.get(start..) == Some(piece)
             };
-            if !(same && stretches.last().is_some_and(|last| last.same)) {
-                stretches.push(Stretch { now: start, before, same });
+            if !(is_unchanged && stretches.last().is_some_and(|last| last.is_unchanged)) {
+                stretches.push(Stretch { now: start, before, is_unchanged });
             }
         }
         Self { text: Cow::Owned(now), stretches, original: text.len() }
@@ -72,14 +72,14 @@ impl<'a> Normal<'a> {
             return range;
         }
         let start = match self.stretch(range.start) {
-            Some((stretch, _)) if stretch.same => stretch.before + (range.start - stretch.now),
+            Some((stretch, _)) if stretch.is_unchanged => stretch.before + (range.start - stretch.now),
             Some((stretch, _)) => stretch.before,
             None => range.start,
         };
         // The end of the stretch that contains the last byte.
         let last = range.end.checked_sub(1).filter(|last| *last >= range.start);
         let end = last.map_or(start, |last| match self.stretch(last) {
-            Some((stretch, _)) if stretch.same => stretch.before + (last - stretch.now) + 1,
+            Some((stretch, _)) if stretch.is_unchanged => stretch.before + (last - stretch.now) + 1,
             Some((_, next)) => next,
             None => last,
         });

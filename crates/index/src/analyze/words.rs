@@ -25,7 +25,7 @@ pub fn stem(word: &str, language: Language) -> String {
     }
     let stem = language.algorithm().map(|algorithm| Stemmer::new(algorithm).stem(&word).into_owned());
     let stem = stem.filter(|stem| language == Language::ENGLISH || is_likely(stem, &word)).unwrap_or(word);
-    if stem.is_ascii() { stem } else { plain(&stem) }
+    if stem.is_ascii() { stem } else { without_accents(&stem) }
 }
 
 /// Returns true if the stem retains enough of the word. Query words are stemmed in every language, and `order` is not a
@@ -58,25 +58,25 @@ pub fn language(text: &str) -> Language {
 }
 
 /// Removes accents from Latin, Greek and Cyrillic letters, as many users type without accents.
-pub fn plain(word: &str) -> String {
-    let mut plain = String::with_capacity(word.len());
+pub fn without_accents(word: &str) -> String {
+    let mut without_accents = String::with_capacity(word.len());
     for letter in word.chars() {
         match letter {
             '\u{300}'..='\u{36f}' | '\u{64b}'..='\u{652}' => {}
-            'ß' => plain.push_str("ss"),
-            'æ' => plain.push_str("ae"),
-            'œ' => plain.push_str("oe"),
-            'ø' => plain.push('o'),
-            'đ' => plain.push('d'),
-            'ł' => plain.push('l'),
-            'ı' => plain.push('i'),
+            'ß' => without_accents.push_str("ss"),
+            'æ' => without_accents.push_str("ae"),
+            'œ' => without_accents.push_str("oe"),
+            'ø' => without_accents.push('o'),
+            'đ' => without_accents.push('d'),
+            'ł' => without_accents.push('l'),
+            'ı' => without_accents.push('i'),
             '\u{c0}'..='\u{24f}' | '\u{370}'..='\u{4ff}' | '\u{1e00}'..='\u{1fff}' => {
-                plain.extend(std::iter::once(letter).nfd().find(|letter| !is_combining_mark(*letter)));
+                without_accents.extend(std::iter::once(letter).nfd().find(|letter| !is_combining_mark(*letter)));
             }
-            letter => plain.push(letter),
+            letter => without_accents.push(letter),
         }
     }
-    plain
+    without_accents
 }
 
 /// Emits the terms of a text: stems in the text's language, Chinese words with the words inside them, and character
@@ -99,7 +99,7 @@ pub fn words(text: &str, dictionary: &Dictionary, emit: &mut dyn FnMut(String)) 
             Script::Spaced => spaced(run_text, language, emit),
             // Includes words inside longer words.
             Script::Han => {
-                let words = dictionary.loaded().cut_for_search(run_text, true);
+                let words = dictionary.jieba().cut_for_search(run_text, true);
                 words.into_iter().for_each(|token| emit(token.word.to_owned()));
             }
             Script::Kana | Script::Hangul | Script::SoutheastAsian => pairs(run_text, emit),
@@ -133,10 +133,10 @@ pub struct Dictionary(OnceLock<Jieba>);
 impl Dictionary {
     /// Segments Han characters into consecutive words, for queries.
     pub fn cut(&self, letters: &str) -> Vec<String> {
-        self.loaded().cut(letters, true).into_iter().map(|token| token.word.to_owned()).collect()
+        self.jieba().cut(letters, true).into_iter().map(|token| token.word.to_owned()).collect()
     }
 
-    fn loaded(&self) -> &Jieba {
+    fn jieba(&self) -> &Jieba {
         self.0.get_or_init(Jieba::new)
     }
 }

@@ -52,8 +52,8 @@ pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, co
             under.take(&text[unit.bytes.clone()]);
         }
         // Text that only repeats the overlap is not worth a chunk.
-        let says_more = !text[first..units[end - 1].bytes.end].trim().is_empty();
-        if says_more {
+        let has_new_text = !text[first..units[end - 1].bytes.end].trim().is_empty();
+        if has_new_text {
             chunks.push(Chunk {
                 place: under.at(place),
                 text: text[bytes.clone()].to_owned(),
@@ -77,7 +77,7 @@ fn end_of_chunk(units: &[Unit], start: usize, overlap: usize, config: &ChunkConf
         // Break before a heading, and before a paragraph that does not fit completely.
         let is_new = match units[end].kind {
             UnitKind::Heading => units[start..end].iter().any(|unit| unit.kind != UnitKind::Heading),
-            _ => units[end].opens && letters + paragraph(units, end) > config.letters,
+            _ => units[end].starts_paragraph && letters + paragraph(units, end) > config.letters,
         };
         if is_new && letters * 2 >= config.letters {
             break;
@@ -95,7 +95,7 @@ fn end_of_chunk(units: &[Unit], start: usize, overlap: usize, config: &ChunkConf
 
 /// Returns the number of characters in the paragraph that starts at this unit.
 fn paragraph(units: &[Unit], start: usize) -> usize {
-    let rest = units[start + 1..].iter().take_while(|unit| !unit.opens);
+    let rest = units[start + 1..].iter().take_while(|unit| !unit.starts_paragraph);
     units[start].letters + rest.map(|unit| unit.letters).sum::<usize>()
 }
 
@@ -140,7 +140,7 @@ pub(super) struct Unit {
     pub(super) letters: usize,
     pub(super) kind: UnitKind,
     /// True if a paragraph starts with this unit.
-    pub(super) opens: bool,
+    pub(super) starts_paragraph: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,14 +155,19 @@ pub(super) enum UnitKind {
 pub(super) fn units(text: &str, limit: usize) -> Vec<Unit> {
     let mut units = Vec::new();
     for block in blocks(text) {
-        let mut opens = block.opens;
+        let mut starts_paragraph = block.starts_paragraph;
         let body = &text[block.bytes.clone()];
         let pieces =
             if block.kind == UnitKind::Sentence { sentences(body) } else { std::iter::once(0..body.len()).collect() };
         for piece in pieces.into_iter().flat_map(|piece| split(body, piece, limit)) {
             let letters = body[piece.clone()].chars().count();
             let bytes = block.bytes.start + piece.start..block.bytes.start + piece.end;
-            units.push(Unit { bytes, letters, kind: block.kind, opens: std::mem::take(&mut opens) });
+            units.push(Unit {
+                bytes,
+                letters,
+                kind: block.kind,
+                starts_paragraph: std::mem::take(&mut starts_paragraph),
+            });
         }
     }
     units
@@ -172,7 +177,7 @@ pub(super) fn units(text: &str, limit: usize) -> Vec<Unit> {
 struct Block {
     bytes: Range<usize>,
     kind: UnitKind,
-    opens: bool,
+    starts_paragraph: bool,
 }
 
 fn blocks(text: &str) -> Vec<Block> {
@@ -189,19 +194,19 @@ fn blocks(text: &str) -> Vec<Block> {
             after_gap = true;
             match blocks.last_mut() {
                 Some(last) => last.bytes.end = bytes.end,
-                None => blocks.push(Block { bytes, kind: UnitKind::Sentence, opens: true }),
+                None => blocks.push(Block { bytes, kind: UnitKind::Sentence, starts_paragraph: true }),
             }
             continue;
         }
         let kind = if is_fence || is_listing { UnitKind::Line } else { kind_of(trimmed) };
         is_listing ^= is_fence;
-        let opens = std::mem::take(&mut after_gap);
+        let starts_paragraph = std::mem::take(&mut after_gap);
         match blocks.last_mut() {
             // The line continues the paragraph.
-            Some(last) if !opens && kind == UnitKind::Sentence && last.kind == UnitKind::Sentence => {
+            Some(last) if !starts_paragraph && kind == UnitKind::Sentence && last.kind == UnitKind::Sentence => {
                 last.bytes.end = bytes.end
             }
-            _ => blocks.push(Block { bytes, kind, opens: opens || kind == UnitKind::Heading }),
+            _ => blocks.push(Block { bytes, kind, starts_paragraph: starts_paragraph || kind == UnitKind::Heading }),
         }
     }
     blocks

@@ -38,7 +38,7 @@ struct File<'a> {
     /// Content, or the reason why it cannot be read.
     content: Result<&'a mut dyn Read, UnpackError>,
     /// Compressed size in bytes, if known.
-    packed: Option<u64>,
+    compressed_size: Option<u64>,
 }
 
 /// Reason why a file was not unpacked.
@@ -146,7 +146,7 @@ const fn is_incomplete(failure: &Failure) -> bool {
 pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Result<Option<Failure>, Failure> {
     let limits = *outer.limits;
     let (named, password) = (Kind::of_name(path), outer.wanted.password.clone());
-    let opened = super::unlocked(bytes, named, password.as_ref().map(Password::reveal));
+    let opened = super::decrypt_office(bytes, named, password.as_ref().map(Password::reveal));
     let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
     let (kind, bytes) = match recognised {
         Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested_archive())),
@@ -214,7 +214,9 @@ fn nested_archive() -> Failure {
 fn unpack(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
     let content = file.content?;
     let most = limits.bytes_in.min(left);
-    let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MAX_RATIO).max(RATIO_FREE_BYTES));
+    let by_ratio = file
+        .compressed_size
+        .map_or(u64::MAX, |compressed_size| compressed_size.saturating_mul(MAX_RATIO).max(RATIO_FREE_BYTES));
     let mut bytes = Vec::new();
     let read = content.take(most.min(by_ratio).saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| match file.is_encrypted {
@@ -290,7 +292,7 @@ fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) 
         return Err(Failure::too_many("the number of files in it", MAX_FILES));
     }
     for index in 0..archive.len() {
-        let (name, size, packed, is_link, is_encrypted) = {
+        let (name, size, compressed_size, is_link, is_encrypted) = {
             let raw = archive.by_index_raw(index).map_err(failed)?;
             let is_link = raw.unix_mode().is_some_and(|mode| mode & FILE_TYPE_MASK == SYMLINK);
             let name = raw.name().map(|name| name.to_string());
@@ -312,7 +314,7 @@ fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) 
             }
             Err(error) => Err(UnpackError::Other(error.to_string())),
         };
-        if visitor(File { path, size, is_encrypted, content, packed: Some(packed) })?.is_break() {
+        if visitor(File { path, size, is_encrypted, content, compressed_size: Some(compressed_size) })?.is_break() {
             return Ok(());
         }
     }
@@ -343,7 +345,7 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
             true => Ok(&mut entry as &mut dyn Read),
             false => Err(UnpackError::Other("it is a link or a device".to_owned())),
         };
-        if visitor(File { path, size, is_encrypted: false, content, packed: None })?.is_break() {
+        if visitor(File { path, size, is_encrypted: false, content, compressed_size: None })?.is_break() {
             return Ok(());
         }
     }

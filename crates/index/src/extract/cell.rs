@@ -58,8 +58,8 @@ impl SheetFormats {
             };
             let ((own_row, column), value) = (cell.get_position(), cell.get_value());
             // Formulas often have an empty result, which is not emitted.
-            let holds_something = value.get_string().map_or(!value.is_empty(), |text| !text.trim().is_empty());
-            wanted += usize::from(own_row >= row && holds_something);
+            let has_content = value.get_string().map_or(!value.is_empty(), |text| !text.trim().is_empty());
+            wanted += usize::from(own_row >= row && has_content);
             found.cells.extend(formats.get(style).copied().flatten().map(|decimals| (own_row, column, decimals)));
         }
         found

@@ -19,11 +19,11 @@ const TITLE_BYTES: usize = 500;
 
 /// Removes control characters except line ends and tabs, and bidirectional formatting characters. Normalises line ends.
 pub fn text(text: &str) -> String {
-    owned(text.to_owned())
+    clean_owned(text.to_owned())
 }
 
 /// Like [`text()`], without a copy if nothing changes.
-pub fn owned(text: String) -> String {
+pub fn clean_owned(text: String) -> String {
     if !text.contains(is_unwanted) {
         return text;
     }
@@ -68,15 +68,15 @@ pub(crate) fn head(head: Head) -> Head {
 
 pub(crate) fn part(part: Part) -> Part {
     let body = match part.body {
-        Body::Text(text) => Body::Text(owned(text)),
+        Body::Text(text) => Body::Text(clean_owned(text)),
         Body::Table(mut table) => {
             for cell in table.header.iter_mut().chain(&mut table.rows).flat_map(|row| &mut row.cells) {
-                *cell = owned(std::mem::take(cell));
+                *cell = clean_owned(std::mem::take(cell));
             }
             Body::Table(table)
         }
     };
-    Part { place: place(part.place), body, notes: part.notes.map(owned), unread: part.unread }
+    Part { place: place(part.place), body, notes: part.notes.map(clean_owned), unread: part.unread }
 }
 
 fn place(place: DocumentPlace) -> DocumentPlace {
@@ -152,7 +152,7 @@ pub(crate) fn failure(mut failure: Failure) -> Failure {
 const DETECTABLE_ENCODINGS: [&Encoding; 4] = [UTF_8, UTF_16LE, UTF_16BE, ISO_2022_JP];
 
 /// Number of bytes used for detection.
-const SAMPLE: usize = 64 * 1024;
+const SAMPLE_BYTES: usize = 64 * 1024;
 
 /// Decodes a text. The encoding in `declared` is used if it is plausible.
 pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
@@ -165,7 +165,7 @@ pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
 
 /// Returns true if the bytes are text in some encoding.
 pub fn is_text(bytes: &[u8]) -> bool {
-    charset::detect(&bytes[..bytes.len().min(SAMPLE)], bytes.len() <= SAMPLE).is_ok()
+    charset::detect(&bytes[..bytes.len().min(SAMPLE_BYTES)], bytes.len() <= SAMPLE_BYTES).is_ok()
 }
 
 #[cfg(test)]

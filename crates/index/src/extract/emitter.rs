@@ -67,7 +67,7 @@ impl<'a> Emitter<'a> {
 
     /// Emits more text of a document without pages. Section numbers continue.
     pub(super) fn chapter(&mut self, text: String) -> Result<(), Failure> {
-        let text = clean::owned(text);
+        let text = clean::clean_owned(text);
         sections(&text).into_iter().try_for_each(|section| {
             let place = DocumentPlace::Section { number: self.tally.parts.saturating_add(1), heading: None };
             self.text(place, section.to_owned(), None, None)
@@ -83,7 +83,7 @@ impl<'a> Emitter<'a> {
         notes: Option<String>,
         unread: Option<UnreadReason>,
     ) -> Result<(), Failure> {
-        let mut text = clean::owned(text);
+        let mut text = clean::clean_owned(text);
         text.truncate(text.trim_end().len());
         if let Some(reason) = unread {
             let page = UnreadPages::one(reason, !text.is_empty());
@@ -91,7 +91,7 @@ impl<'a> Emitter<'a> {
         }
         // Notes are attached to the last piece, so they need a limit.
         const NOTES_BYTES: usize = PIECE_BYTES / 2;
-        let notes = notes.map(clean::owned);
+        let notes = notes.map(clean::clean_owned);
         if notes.as_ref().is_some_and(|notes| notes.len() > NOTES_BYTES) {
             self.leave_out(format!("the notes of {place} have more than {} KiB", NOTES_BYTES / 1024));
         }
@@ -185,10 +185,10 @@ impl<'a> Emitter<'a> {
 
     /// Records a location whose content was truncated.
     pub(super) fn leave_out(&mut self, place: String) {
-        const NAMED: usize = 3;
+        const MAX_NAMED_PLACES: usize = 3;
         let (places, count) = &mut self.truncated;
         *count += 1;
-        if places.len() < NAMED {
+        if places.len() < MAX_NAMED_PLACES {
             places.push(place);
         }
     }

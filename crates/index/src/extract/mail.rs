@@ -28,9 +28,9 @@ pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fai
     };
     for (list, into) in [(mail.from(), &mut message.from), (mail.to(), &mut message.to), (mail.cc(), &mut message.copy)]
     {
-        let (people, is_cut) = people(list);
-        *into = people;
-        message.has_many_people |= is_cut;
+        let (address_list, is_cut) = address_list(list);
+        *into = address_list;
+        message.has_cut_addresses |= is_cut;
     }
     let texts = (0..mail.text_body_count()).filter_map(|at| mail.body_text(at));
     message.text = texts.collect::<Vec<_>>().join("\n\n");
@@ -156,7 +156,7 @@ struct Message {
     date: String,
     text: String,
     files: Vec<Attachment>,
-    has_many_people: bool,
+    has_cut_addresses: bool,
     has_many_files: bool,
 }
 
@@ -164,16 +164,16 @@ impl Message {
     /// Emits the message, followed by its attachments unless only a listing or one attachment is requested.
     fn emit(self, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         emitter.head(Some(&self.subject), None)?;
-        if self.has_many_people {
+        if self.has_cut_addresses {
             emitter.leave_out(format!("it has more than {MAX_ENTRIES} senders or recipients"));
         }
         if self.has_many_files {
             emitter.leave_out(format!("more than {MAX_ENTRIES} files are attached to it"));
         }
-        let said =
+        let header_lines =
             [("From", self.from), ("To", self.to), ("Cc", self.copy), ("Date", self.date), ("Subject", self.subject)];
-        let said = said.iter().filter(|(_, value)| !value.trim().is_empty());
-        let mut lines: Vec<String> = said.map(|(name, value)| format!("{name}: {}", value.trim())).collect();
+        let header_lines = header_lines.iter().filter(|(_, value)| !value.trim().is_empty());
+        let mut lines: Vec<String> = header_lines.map(|(name, value)| format!("{name}: {}", value.trim())).collect();
         lines.extend(self.files.iter().map(|file| format!("Attached file: {}", file.name)));
         emitter.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None, None)?;
         if emitter.wanted.listing || emitter.wanted.inner.is_some() {
@@ -191,14 +191,14 @@ impl Message {
 }
 
 /// Formats a list of addresses. Returns true if the list was truncated.
-fn people(address: Option<&Address<'_>>) -> (String, bool) {
+fn address_list(address: Option<&Address<'_>>) -> (String, bool) {
     let one = |address: &mail_parser::Addr<'_>| match (address.name(), address.address()) {
         (Some(name), Some(address)) => format!("{name} <{address}>"),
         (name, address) => name.or(address).unwrap_or_default().to_owned(),
     };
     let Some(list) = address else { return Default::default() };
-    let people: Vec<String> = list.iter().take(MAX_ENTRIES).map(one).collect();
-    (people.join(", "), list.iter().nth(MAX_ENTRIES).is_some())
+    let address_list: Vec<String> = list.iter().take(MAX_ENTRIES).map(one).collect();
+    (address_list.join(", "), list.iter().nth(MAX_ENTRIES).is_some())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub use emitter::Emitter;
 pub(crate) use emitter::sections;
 pub use recognise::recognise;
 pub(crate) use scan::Scanner;
-pub(crate) use unlock::unlocked;
+pub(crate) use unlock::decrypt_office;
 
 use crate::{
     document::{Row, Table},

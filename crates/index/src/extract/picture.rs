@@ -45,14 +45,14 @@ pub(crate) fn on_white(image: DynamicImage) -> DynamicImage {
     if !image.color().has_alpha() {
         return image;
     }
-    let through = image.into_rgba8();
-    let white = RgbImage::from_fn(through.width(), through.height(), |x, y| {
-        let [r, g, b, alpha] = through.get_pixel(x, y).0;
-        let over = |colour: u8| {
+    let rgba = image.into_rgba8();
+    let white = RgbImage::from_fn(rgba.width(), rgba.height(), |x, y| {
+        let [r, g, b, alpha] = rgba.get_pixel(x, y).0;
+        let blend = |colour: u8| {
             let mixed = (u32::from(colour) * u32::from(alpha) + 255 * (255 - u32::from(alpha))) / 255;
             u8::try_from(mixed).unwrap_or(u8::MAX)
         };
-        Rgb([over(r), over(g), over(b)])
+        Rgb([blend(r), blend(g), blend(b)])
     });
     DynamicImage::ImageRgb8(white)
 }

@@ -29,7 +29,7 @@ struct State {
     to: Target,
     encoding: &'static Encoding,
     /// Number of substitute characters after a Unicode character.
-    stand_ins: usize,
+    substitute_count: usize,
     is_hidden: bool,
     /// Text appended at the end of the group.
     end: &'static str,
@@ -51,7 +51,7 @@ struct Reader<'a> {
     /// Text bytes that have not been decoded yet, as some characters take two bytes.
     waiting: Vec<u8>,
     /// Number of substitute characters still to be skipped.
-    skipped: usize,
+    left_to_skip: usize,
     usual: &'static Encoding,
     fonts: Vec<(i32, &'static Encoding)>,
     font: i32,
@@ -63,14 +63,14 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        let state = State { to: Target::Text, encoding: WINDOWS_1252, stand_ins: 1, is_hidden: false, end: "" };
+        let state = State { to: Target::Text, encoding: WINDOWS_1252, substitute_count: 1, is_hidden: false, end: "" };
         Self {
             bytes,
             at: 0,
             state,
             outer: Vec::new(),
             waiting: Vec::new(),
-            skipped: 0,
+            left_to_skip: 0,
             usual: WINDOWS_1252,
             fonts: Vec::new(),
             font: 0,
@@ -91,13 +91,13 @@ impl<'a> Reader<'a> {
                     }
                     self.outer.push(self.state);
                     self.state.end = "";
-                    self.skipped = 0;
+                    self.left_to_skip = 0;
                 }
                 b'}' => {
                     self.flush();
                     self.append(self.state.end);
                     self.is_optional = false;
-                    self.skipped = 0;
+                    self.left_to_skip = 0;
                     match self.outer.pop() {
                         Some(outer) => self.state = outer,
                         None => return Ok(()),
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
             "rdblquote" => self.push_text("”"),
             "emspace" | "enspace" | "qmspace" => self.push_text(" "),
             "u" => self.push_code_unit(number.unwrap_or_default()),
-            "uc" => self.state.stand_ins = usize::try_from(number.unwrap_or(1)).unwrap_or_default().min(16),
+            "uc" => self.state.substitute_count = usize::try_from(number.unwrap_or(1)).unwrap_or_default().min(16),
             "ansicpg" => {
                 self.usual = number.and_then(code_page_encoding).unwrap_or(self.usual);
                 self.state.encoding = self.usual;
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
             self.flush();
             self.push_surrogate(unit);
         }
-        self.skipped = self.state.stand_ins;
+        self.left_to_skip = self.state.substitute_count;
     }
 
     /// Appends half of a surrogate pair.
@@ -252,8 +252,8 @@ impl<'a> Reader<'a> {
     }
 
     fn push_byte(&mut self, byte: u8) {
-        if self.skipped > 0 {
-            self.skipped -= 1;
+        if self.left_to_skip > 0 {
+            self.left_to_skip -= 1;
         } else {
             self.waiting.push(byte);
         }
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
 
     fn push_text(&mut self, letters: &str) {
         self.flush();
-        self.skipped = 0;
+        self.left_to_skip = 0;
         self.append(letters);
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Sheet {
     size: usize,
     header: Option<SparseRow>,
     /// True once the header has been searched for.
-    is_judged: bool,
+    is_header_searched: bool,
     first_column: Option<u32>,
     was_emitted: bool,
     /// True once a cell beyond the limits of spreadsheets has been reported.
@@ -59,7 +59,7 @@ impl Sheet {
         text: String,
         emitter: &mut Emitter<'_>,
     ) -> Result<(), Failure> {
-        let mut text = clean::owned(text);
+        let mut text = clean::clean_owned(text);
         if text.trim().is_empty() {
             return Ok(());
         }
@@ -129,7 +129,7 @@ impl Sheet {
     fn flush(&mut self, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         let mut rows = std::mem::take(&mut self.rows);
         self.size = 0;
-        if !std::mem::replace(&mut self.is_judged, true)
+        if !std::mem::replace(&mut self.is_header_searched, true)
             && let Some(at) = find_header(&rows)
         {
             let after = rows.split_off(at + 1);
@@ -236,19 +236,19 @@ pub(super) struct MergingSheet {
     /// Comments on cells that have not been reached yet.
     pub(super) comments: Comments,
     /// Number of non-empty cells after the last requested row.
-    read_on: u32,
+    trailing_cells: u32,
 }
 
 impl MergingSheet {
     pub(super) fn new(number: u32, name: String, merged: MergedCells) -> Self {
         let sheet = Sheet::new(number, name);
-        Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
+        Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), trailing_cells: 0 }
     }
 
     /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and
     /// [`MAX_TRAILING_CELLS`] more cells were read. In that case, the sheet is extended to its declared end.
     pub(super) fn is_done(&mut self, declared: Dimensions, emitter: &mut Emitter<'_>) -> Result<bool, Failure> {
-        if self.read_on <= MAX_TRAILING_CELLS || declared.end.0 <= self.row {
+        if self.trailing_cells <= MAX_TRAILING_CELLS || declared.end.0 <= self.row {
             return Ok(false);
         }
         self.flush(emitter)?;
@@ -287,7 +287,7 @@ impl MergingSheet {
         if !text.is_empty() {
             // Sheets often have formatted empty cells far below their last text and declare such cells as used, so
             // empty cells do not count.
-            self.read_on += u32::from(emitter.has_all_rows() && !text.trim().is_empty());
+            self.trailing_cells += u32::from(emitter.has_all_rows() && !text.trim().is_empty());
             self.waiting.push((column, text));
         }
         Ok(())

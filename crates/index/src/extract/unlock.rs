@@ -28,7 +28,7 @@ const SEGMENT: usize = 4096;
 const BLOCK: usize = 16;
 
 /// Decrypts the document. Returns the bytes unchanged if they are not in an encrypted container.
-pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&str>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn decrypt_office(bytes: Vec<u8>, named: Option<Kind>, password: Option<&str>) -> Result<Vec<u8>, Failure> {
     const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
     if !bytes.starts_with(COMPOUND) {
         return Ok(bytes);
@@ -86,7 +86,7 @@ enum Lock {
     Agile {
         content: Cipher,
         /// Cipher of the content key.
-        of_key: Cipher,
+        key_cipher: Cipher,
         rounds: u32,
         verifier: Vec<u8>,
         verifier_hash: Vec<u8>,
@@ -153,12 +153,12 @@ impl Lock {
     fn agile(text: &str) -> Option<Self> {
         let tree = package::parse(text.trim_end_matches('\0')).ok()?;
         let content = tree.find("keyData")?;
-        let of_key = tree.find("encryptedKey")?;
-        let bytes = |name: &str| STANDARD.decode(of_key.attribute(name)?).ok();
-        let rounds = of_key.attribute("spinCount")?.parse().ok()?;
+        let key_cipher = tree.find("encryptedKey")?;
+        let bytes = |name: &str| STANDARD.decode(key_cipher.attribute(name)?).ok();
+        let rounds = key_cipher.attribute("spinCount")?.parse().ok()?;
         Some(Self::Agile {
             content: Cipher::read(content)?,
-            of_key: Cipher::read(of_key)?,
+            key_cipher: Cipher::read(key_cipher)?,
             rounds,
             verifier: bytes("encryptedVerifierHashInput")?,
             verifier_hash: bytes("encryptedVerifierHashValue")?,
@@ -177,17 +177,17 @@ impl Lock {
     /// Derives the content key, or returns `None` if the password is wrong.
     fn key(&self, password: &str) -> Option<Vec<u8>> {
         match self {
-            Self::Agile { of_key, rounds, verifier, verifier_hash, key, .. } => {
-                let hash = of_key.hash.password_hash(&of_key.salt, password, *rounds);
+            Self::Agile { key_cipher, rounds, verifier, verifier_hash, key, .. } => {
+                let hash = key_cipher.hash.password_hash(&key_cipher.salt, password, *rounds);
                 let open = |purpose: [u8; 8], bytes: &[u8]| {
-                    let key = padded(of_key.hash.of(&[&hash, &purpose]), of_key.key_bytes);
-                    cbc(&key, &padded(of_key.salt.clone(), BLOCK), bytes)
+                    let key = pad_or_truncate(key_cipher.hash.of(&[&hash, &purpose]), key_cipher.key_bytes);
+                    cbc(&key, &pad_or_truncate(key_cipher.salt.clone(), BLOCK), bytes)
                 };
                 let decrypted = open([0xfe, 0xa7, 0xd2, 0x76, 0x3b, 0x4b, 0x9e, 0x79], verifier)?;
                 let hashed = open([0xd7, 0xaa, 0x0f, 0x6d, 0x30, 0x61, 0x34, 0x4e], verifier_hash)?;
-                let expected = of_key.hash.of(&[decrypted.get(..of_key.salt.len())?]);
+                let expected = key_cipher.hash.of(&[decrypted.get(..key_cipher.salt.len())?]);
                 let key = open([0x14, 0x6e, 0x0b, 0xe7, 0xab, 0xac, 0xd0, 0xd6], key)?;
-                hashed.starts_with(&expected).then(|| key.get(..of_key.key_bytes).map(<[u8]>::to_vec))?
+                hashed.starts_with(&expected).then(|| key.get(..key_cipher.key_bytes).map(<[u8]>::to_vec))?
             }
             Self::Standard { salt, key_bytes, verifier, verifier_hash } => {
                 let hash = SHA1.password_hash(salt, password, STANDARD_ROUNDS);
@@ -214,7 +214,7 @@ impl Lock {
                 let mut open = Vec::with_capacity(whole.len());
                 for (number, segment) in (0_u32..).zip(whole.chunks(SEGMENT)) {
                     let start = content.hash.of(&[&content.salt, &number.to_le_bytes()]);
-                    open.extend(cbc(key, &padded(start, BLOCK), segment)?);
+                    open.extend(cbc(key, &pad_or_truncate(start, BLOCK), segment)?);
                 }
                 open
             }
@@ -245,7 +245,7 @@ impl Cipher {
 }
 
 /// Truncates the bytes to `length`, or pads them as the format specifies.
-fn padded(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
+fn pad_or_truncate(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
     bytes.resize(length, 0x36);
     bytes
 }

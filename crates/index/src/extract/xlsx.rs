@@ -27,8 +27,8 @@ pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     let mut comments = cell::book_comments(&bytes, emitter.limits);
     let repaired_bytes = has_blanks(&bytes, emitter.limits).then(|| without_blanks(&bytes, emitter.limits)).flatten();
     let bytes = repaired_bytes.unwrap_or(bytes);
-    let is_of_macros = |error: &XlsxError| matches!(error, XlsxError::Unrecognized { .. });
-    let opened: Result<(_, Xlsx<Bytes>), _> = open_workbook(bytes, emitter.limits, is_of_macros);
+    let is_macro_sheet_error = |error: &XlsxError| matches!(error, XlsxError::Unrecognized { .. });
+    let opened: Result<(_, Xlsx<Bytes>), _> = open_workbook(bytes, emitter.limits, is_macro_sheet_error);
     let (bytes, mut workbook) = opened.map_err(|error| xlsx_failure(&error))?;
     let names = workbook.sheet_names();
     emitter.head(None, Some(names.len()))?;
@@ -72,16 +72,16 @@ pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     damage.map_or(Ok(()), Err)
 }
 
-/// Opens a workbook, and also returns the bytes that could be opened. If `is_of_macros` matches the error, Excel 4
+/// Opens a workbook, and also returns the bytes that could be opened. If `is_macro_sheet_error` matches the error, Excel 4
 /// macro sheets are declared as dialogs, which have no cells either, so that the other sheets can be read.
 fn open_workbook<R: Reader<Bytes>>(
     bytes: Vec<u8>,
     limits: &Limits,
-    is_of_macros: impl Fn(&R::Error) -> bool,
+    is_macro_sheet_error: impl Fn(&R::Error) -> bool,
 ) -> Result<(Bytes, R), R::Error> {
     let bytes = cursor(bytes);
     R::new(bytes.clone()).map(|workbook| (bytes.clone(), workbook)).or_else(|error| {
-        let other = if is_of_macros(&error) { without_macros(&bytes, limits).map(cursor) } else { None };
+        let other = if is_macro_sheet_error(&error) { without_macros(&bytes, limits).map(cursor) } else { None };
         other.and_then(|other| Some((other.clone(), R::new(other).ok()?))).ok_or(error)
     })
 }
@@ -263,9 +263,9 @@ fn ranges<R: Reader<Bytes>>(
 /// Reads a binary Excel workbook. Cells are streamed.
 pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let failure = |error: &XlsbError| workbook_failure(Kind::Xlsb, matches!(error, XlsbError::Password), error);
-    let is_of_macros = |error: &XlsbError| matches!(error, XlsbError::Unrecognized { .. });
+    let is_macro_sheet_error = |error: &XlsbError| matches!(error, XlsbError::Unrecognized { .. });
     let opened: Result<(_, Xlsb<Bytes>), _> =
-        open_workbook(convert_beta(bytes, emitter.limits), emitter.limits, is_of_macros);
+        open_workbook(convert_beta(bytes, emitter.limits), emitter.limits, is_macro_sheet_error);
     let (_, mut workbook) = opened.map_err(|error| failure(&error))?;
     let sheets = workbook.sheets_metadata().to_vec();
     emitter.head(None, Some(sheets.len()))?;

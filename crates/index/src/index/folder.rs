@@ -126,7 +126,7 @@ const MIN_SEGMENTS: usize = 3;
 /// Number of chunks up to which segments count as the same size.
 const SMALL_SEGMENT: u32 = 1000;
 /// Binary logarithm of the maximum size ratio at which segments count as equally large.
-const SAME_SIZE: f64 = 2.0;
+const MAX_SIZE_RATIO_LOG2: f64 = 2.0;
 /// Number of chunks above which a segment is no longer merged. A merge loads the texts of a segment into memory, about
 /// 300 bytes per chunk.
 const LARGE_SEGMENT: usize = 100_000;
@@ -149,7 +149,7 @@ pub(super) fn idle_merge_policy() -> Box<dyn MergePolicy> {
     let mut policy = LogMergePolicy::default();
     policy.set_min_num_segments(MIN_SEGMENTS);
     policy.set_min_layer_size(SMALL_SEGMENT);
-    policy.set_level_log_size(SAME_SIZE);
+    policy.set_level_log_size(MAX_SIZE_RATIO_LOG2);
     policy.set_max_docs_before_merge(LARGE_SEGMENT);
     policy.set_del_docs_ratio_before_merge(MAX_REMOVED_SHARE);
     Box::new(policy)

@@ -14,19 +14,19 @@ use super::{
 use crate::{chunk::Chunk, document::DocumentPlace};
 
 /// Maximum number of chunks per command to the writer.
-const AT_ONCE: usize = 64;
+const CHUNKS_PER_COMMAND: usize = 64;
 
 /// Exclusive right to index a document, obtained before any part of it has been read.
 #[derive(Debug)]
 pub struct Claim {
     queue: mpsc::Sender<Command>,
     id: DocumentId,
-    alone: OwnedMutexGuard<()>,
+    document_lock: OwnedMutexGuard<()>,
 }
 
 impl Claim {
-    pub(crate) const fn new(queue: mpsc::Sender<Command>, id: DocumentId, alone: OwnedMutexGuard<()>) -> Self {
-        Self { queue, id, alone }
+    pub(crate) const fn new(queue: mpsc::Sender<Command>, id: DocumentId, document_lock: OwnedMutexGuard<()>) -> Self {
+        Self { queue, id, document_lock }
     }
 
     /// Starts to index the document.
@@ -34,12 +34,12 @@ impl Claim {
     /// # Errors
     /// If the index cannot be written.
     pub async fn begin(self, title: Option<String>) -> Result<Indexing, IndexError> {
-        let Self { queue, id, alone } = self;
+        let Self { queue, id, document_lock } = self;
         // Runs in a separate task, which is not cancelled with the caller: otherwise the writer could wait for a
         // document that is never finished.
         let indexing = tokio::spawn(async move {
             let owner = request(&queue, move |writer, reply| drop(reply.send(writer.begin(id, title)))).await?;
-            Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })
+            Ok(Indexing { queue, owner, chunks: 0, is_done: false, _document_lock: document_lock })
         });
         indexing.await.map_err(|_| IndexError::Closed)?
     }
@@ -54,7 +54,7 @@ pub struct Indexing {
     chunks: u32,
     is_done: bool,
     /// Prevents other tasks from indexing the same document.
-    _alone: OwnedMutexGuard<()>,
+    _document_lock: OwnedMutexGuard<()>,
 }
 
 impl Indexing {
@@ -70,7 +70,7 @@ impl Indexing {
     pub async fn add(&mut self, chunks: Vec<Chunk>) -> Result<(), IndexError> {
         let mut rest = chunks.into_iter();
         loop {
-            let chunks: Vec<Chunk> = rest.by_ref().take(AT_ONCE).collect();
+            let chunks: Vec<Chunk> = rest.by_ref().take(CHUNKS_PER_COMMAND).collect();
             if chunks.is_empty() {
                 return Ok(());
             }

@@ -90,7 +90,7 @@ impl Tokenizer for Analyzer {
                 tokens.push(Token { position: tokens.len(), text, ..Token::default() });
             }),
             Self::Exact(gate) => {
-                gate.passed();
+                gate.leave();
                 analyze::exact(text, &mut |token| {
                     tokens.push(Token { position: token.position as usize, text: token.text, ..Token::default() });
                 });
@@ -104,7 +104,7 @@ impl Tokenizer for Analyzer {
 /// regardless of their size.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    inside: Mutex<usize>,
+    waiting: Mutex<usize>,
     changed: Condvar,
 }
 
@@ -115,21 +115,22 @@ impl Gate {
     /// Waits for a free slot and takes it. Proceeds after one second in any case, since the library's thread may have
     /// died.
     pub(crate) fn enter(&self) {
-        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited =
-            self.changed.wait_timeout_while(inside, std::time::Duration::from_secs(1), |inside| *inside >= MAX_WAITING);
-        let (mut inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *inside += 1;
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(waiting, std::time::Duration::from_secs(1), |waiting| *waiting >= MAX_WAITING);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *waiting += 1;
     }
 
-    fn passed(&self) {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        *inside = inside.saturating_sub(1);
+    fn leave(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting = waiting.saturating_sub(1);
         self.changed.notify_one();
     }
 
     /// Resets the count when no chunks are waiting any more.
     pub(crate) fn clear(&self) {
-        *self.inside.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = 0;
     }
 }

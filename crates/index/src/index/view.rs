@@ -206,7 +206,7 @@ impl IndexState {
     }
 }
 
-const FILE: &str = "uses.json";
+const USES_FILE: &str = "uses.json";
 
 /// Times of last use, in seconds since 1970. If a crash loses some times, a document may be removed early. It is
 /// indexed again when needed.
@@ -218,7 +218,7 @@ pub(crate) struct LastUses {
 impl LastUses {
     /// Loads the times stored in this folder.
     pub(crate) fn load(&self, folder: &Path) {
-        let read = fs::read(folder.join(FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let read = fs::read(folder.join(USES_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) = read.unwrap_or_default();
     }
 
@@ -231,7 +231,7 @@ impl LastUses {
         };
         let draft = folder.join("uses.json.new");
         fs::write(&draft, bytes)?;
-        fs::rename(draft, folder.join(FILE))
+        fs::rename(draft, folder.join(USES_FILE))
     }
 
     /// Records that these documents were used.

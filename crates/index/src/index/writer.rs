@@ -19,7 +19,7 @@ use super::{
 use crate::{analyze::Dictionary, chunk::Chunk};
 
 /// Maximum number of queued commands. A command has at most a few dozen chunks.
-const QUEUE: usize = 8;
+const QUEUE_CAPACITY: usize = 8;
 
 /// Memory in which chunks are buffered before they are written, in bytes. The library's minimum is 15,000,000.
 const BUFFER_BYTES: usize = 16_000_000;
@@ -39,7 +39,7 @@ pub(crate) type OpenIndex = oneshot::Receiver<Result<Arc<IndexState>, IndexError
 
 /// Starts the writer thread, which opens the index and then reports the result.
 pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, OpenIndex)> {
-    let (sender, queue) = mpsc::channel(QUEUE);
+    let (sender, queue) = mpsc::channel(QUEUE_CAPACITY);
     let (opened, is_open) = oneshot::channel();
     thread::Builder::new().name("index-writer".to_owned()).spawn(move || {
         let timer = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -270,21 +270,21 @@ impl Writer {
         }
         self.ensure_writer()?;
         self.write(commit)?;
-        self.committed()
+        self.publish_commit()
     }
 
     /// Commits complete documents and notifies their callers.
     fn commit(&mut self) {
         self.waiting_since = None;
         if self.write(commit).is_ok()
-            && let Err(error) = self.committed()
+            && let Err(error) = self.publish_commit()
         {
             self.discard_batch(&error);
         }
     }
 
     /// Publishes the last commit and notifies the callers.
-    fn committed(&mut self) -> Result<(), IndexError> {
+    fn publish_commit(&mut self) -> Result<(), IndexError> {
         catch_damage(|| Ok(self.folder.reader.reload()?))?;
         let done = std::mem::take(&mut self.batch.done);
         let entries = Arc::make_mut(&mut self.entries);

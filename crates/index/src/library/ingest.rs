@@ -342,9 +342,9 @@ const MIN_AGE: Duration = Duration::from_secs(2);
 
 /// Cache of file hashes.
 #[derive(Debug, Clone)]
-pub(super) struct Digests(Arc<Mutex<Hashes>>);
+pub(super) struct HashCache(Arc<Mutex<Hashes>>);
 
-impl Default for Digests {
+impl Default for HashCache {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(LruCache::new(MAX_CACHED_HASHES))))
     }
@@ -383,7 +383,7 @@ impl Stamp {
     }
 }
 
-impl Digests {
+impl HashCache {
     /// Returns the content hash of a file, or `None` if the file exceeds `max_bytes`. Blocks until done or cancelled.
     /// The file position does not change.
     pub(super) fn of(
@@ -449,22 +449,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "one").unwrap();
-        let digests = Digests::default();
+        let hash_cache = HashCache::default();
         let file = File::open(&path).unwrap();
         let cancel = CancellationToken::new();
-        assert_eq!(digests.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"one")));
+        assert_eq!(hash_cache.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"one")));
         let (hash, mut copied) = copy(&file, &folder.path().join("copies"), 100, &cancel).unwrap();
         // Written in place, so that the inode stays the same.
         std::fs::write(&path, "two").unwrap();
-        assert_eq!(digests.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"two")));
+        assert_eq!(hash_cache.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"two")));
         let mut content = String::new();
         copied.read_to_string(&mut content).unwrap();
         assert_eq!((content.as_str(), hash), ("one", ContentHash::of(b"one")));
-        assert!(digests.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(), "a folder is not a document");
-        assert_eq!(digests.of(&file, 2, &cancel).unwrap(), None);
+        assert!(
+            hash_cache.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(),
+            "a folder is not a document"
+        );
+        assert_eq!(hash_cache.of(&file, 2, &cancel).unwrap(), None);
         cancel.cancel();
         std::fs::write(&path, "three").unwrap();
-        digests.of(&file, 100, &cancel).unwrap_err();
+        hash_cache.of(&file, 100, &cancel).unwrap_err();
         assert!(copy(&file, &folder.path().join("copies"), 100, &cancel).is_err());
     }
 }

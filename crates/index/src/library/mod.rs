@@ -24,7 +24,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    ingest::{Digests, FailureCache, Ingester, KnownDocument},
+    ingest::{FailureCache, HashCache, Ingester, KnownDocument},
     reading::Reader,
     resolved::ResolvedDocuments,
 };
@@ -39,7 +39,7 @@ use crate::{
 pub struct Library {
     extractor: Extractor,
     lazy_index: LazyIndex,
-    digests: Digests,
+    hash_cache: HashCache,
     broken: FailureCache,
 }
 
@@ -47,8 +47,8 @@ impl Library {
     /// Creates a library on the index described by `config`. Nothing is opened or started before it is needed. The
     /// memory is released after [`IndexConfig::rest_after`] without use.
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
-        let (digests, broken) = (Digests::default(), FailureCache::default());
-        Self { extractor, lazy_index: LazyIndex::new(config), digests, broken }
+        let (hash_cache, broken) = (HashCache::default(), FailureCache::default());
+        Self { extractor, lazy_index: LazyIndex::new(config), hash_cache, broken }
     }
 
     /// Commits pending writes and closes the index permanently.
@@ -141,12 +141,12 @@ impl Library {
         each: bool,
         cancel: &CancellationToken,
     ) -> Result<ResolvedDocuments, IndexError> {
-        let (digests, max_bytes) = (self.digests.clone(), self.extractor.limits().bytes_in);
+        let (hash_cache, max_bytes) = (self.hash_cache.clone(), self.extractor.limits().bytes_in);
         let recognition = self.extractor.recognition().stamp();
         // Dropping this future also cancels the blocking thread.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
-        let resolve = move || ResolvedDocuments::of(documents, each, &digests, max_bytes, recognition, &stop);
+        let resolve = move || ResolvedDocuments::of(documents, each, &hash_cache, max_bytes, recognition, &stop);
         tokio::task::spawn_blocking(resolve).await.map_err(|_| IndexError::Closed)
     }
 
@@ -351,7 +351,7 @@ impl From<Failure> for KnowledgeError {
             _ => ErrorKind::Rejected,
         };
         let error = Self::new(kind, failure.to_string()).with_hint(failure.hint());
-        error.needing_password(failure.needs_password())
+        error.with_password_needed(failure.needs_password())
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocument, SearchedBy};
 use tokio_util::sync::CancellationToken;
 
-use super::ingest::{Digests, FailureCache, IngestReport, KnownDocument};
+use super::ingest::{FailureCache, HashCache, IngestReport, KnownDocument};
 use crate::{
     DocumentPlace, Failure, Kind, RecognitionStamp,
     handle::IndexHandle,
@@ -43,7 +43,7 @@ impl ResolvedDocuments {
     pub(super) fn of(
         documents: Vec<OpenDocument>,
         each: bool,
-        digests: &Digests,
+        hash_cache: &HashCache,
         max_bytes: u64,
         recognition: RecognitionStamp,
         cancel: &CancellationToken,
@@ -58,7 +58,7 @@ impl ResolvedDocuments {
             if kind == Kind::Picture && !includes_pictures {
                 continue;
             }
-            match digests.of(&file, max_bytes, cancel) {
+            match hash_cache.of(&file, max_bytes, cancel) {
                 Ok(Some(hash)) => {
                     let place = place_of(&file, inner.as_deref()).filter(|_| password.is_none());
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));

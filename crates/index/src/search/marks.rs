@@ -58,7 +58,7 @@ impl HighlightTerms {
         if !has_phrase {
             self.word_marks(&whole, language, &mut marks);
         }
-        merged(marks)
+        merged_ranges(marks)
     }
 
     /// Returns true if the word has one of the stems. A word starts with the same character as its stem, except for
@@ -73,10 +73,10 @@ impl HighlightTerms {
     fn word_marks(&self, whole: &[&Token], language: Language, marks: &mut Vec<Range<usize>>) {
         for needle in self.phrases.iter().flatten() {
             let needle_stem = stem(&needle.text, language);
-            let begins_so = |token: &Token| token.text.chars().next() == needle_stem.chars().next();
+            let has_same_start = |token: &Token| token.text.chars().next() == needle_stem.chars().next();
             let is_needle = |token: &&&Token| match needle.form {
                 Form::Word => {
-                    token.form == Form::Word && begins_so(token) && stem(&token.text, language) == needle_stem
+                    token.form == Form::Word && has_same_start(token) && stem(&token.text, language) == needle_stem
                 }
                 Form::Pair => token.text == needle.text,
                 Form::Part | Form::Last => false,
@@ -114,17 +114,17 @@ fn letter_marks(letter: &str, whole: &[&Token], text: &str) -> Vec<Range<usize>>
 }
 
 /// Sorts the ranges and merges overlapping ones.
-pub(crate) fn merged(mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
+pub(crate) fn merged_ranges(mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
     marks.retain(|mark| !mark.is_empty());
     marks.sort_by_key(|mark| (mark.start, mark.end));
-    let mut merged: Vec<Range<usize>> = Vec::with_capacity(marks.len());
+    let mut merged_ranges: Vec<Range<usize>> = Vec::with_capacity(marks.len());
     for mark in marks {
-        match merged.last_mut() {
+        match merged_ranges.last_mut() {
             Some(last) if mark.start < last.end => last.end = last.end.max(mark.end),
-            _ => merged.push(mark),
+            _ => merged_ranges.push(mark),
         }
     }
-    merged
+    merged_ranges
 }
 
 /// Excerpt of a chunk with the hits in it.
@@ -242,7 +242,7 @@ mod snippet_tests {
                 let start = text.floor_char_boundary(from.min(text.len()));
                 start..text.ceil_char_boundary((start + len).min(text.len()))
             }).collect();
-            let marks = crate::search::marks::merged(marks);
+            let marks = crate::search::marks::merged_ranges(marks);
             let snippet = around(&text, &marks, letters);
             prop_assert!(snippet.text.chars().count() <= letters + letters / 4 + 2);
             for hit in &snippet.hits {

@@ -19,7 +19,7 @@ use std::{ops::Range, time::Duration};
 use agentd_core::knowledge::SearchedBy;
 
 pub use self::marks::Snippet;
-pub(crate) use self::pattern::Stop;
+pub(crate) use self::pattern::StopConditions;
 use self::plan::{AllowedDocuments, Candidate, Planner};
 use crate::{
     analyze::Dictionary,
@@ -32,7 +32,7 @@ pub(crate) fn search(
     view: &View,
     dictionary: &Dictionary,
     request: &Request,
-    stop: &Stop,
+    stop: &StopConditions,
 ) -> Result<Answer, IndexError> {
     let planner = Planner { view, request, allowed: AllowedDocuments::new(view, &request.documents) };
     let mut answer = match &request.query {
@@ -60,9 +60,9 @@ fn hit(planner: &Planner<'_>, candidate: &Candidate, chunk: Chunk, marks: &[Rang
     Some(Hit {
         owner: candidate.owner,
         ordinal: candidate.ordinal,
-        citation: chunk.place.behind(&visible.name),
+        citation: chunk.place.citation(&visible.name),
         score: candidate.score,
-        snippet: marks::around(&chunk.text, marks, CITED),
+        snippet: marks::around(&chunk.text, marks, SNIPPET_LETTERS),
         chunk,
         before: None,
         after: None,
@@ -86,7 +86,7 @@ fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
 }
 
 /// Number of characters shown around the hits of a chunk.
-pub(crate) const CITED: usize = 240;
+pub(crate) const SNIPPET_LETTERS: usize = 240;
 
 /// Maximum number of hits, regardless of the request.
 pub(crate) const MAX_HITS: usize = 200;

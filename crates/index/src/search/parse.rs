@@ -59,7 +59,7 @@ pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
     let mut parsed = ParsedQuery::default();
     let mut is_excluded = false;
     let pieces = pieces(&query);
-    let has_operators = pieces.iter().any(Piece::is_no_capitals);
+    let has_operators = pieces.iter().any(Piece::is_not_in_capitals);
     for piece in pieces {
         match piece {
             Piece::Quoted(text) => {
@@ -134,7 +134,7 @@ const OPERATORS: [&str; 3] = ["AND", "OR", "NOT"];
 impl Piece<'_> {
     /// Returns true if the piece shows that the query is not all in capitals, so that `AND`, `OR` and `NOT` are
     /// operators. A line in capitals, such as text copied from a form, has no operators.
-    fn is_no_capitals(&self) -> bool {
+    fn is_not_in_capitals(&self) -> bool {
         let (Self::Quoted(text) | Self::Plain(text)) = self;
         let is_capitals = text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase);
         !is_capitals && !OPERATORS.contains(text) && text.chars().any(char::is_alphanumeric)
@@ -183,7 +183,7 @@ fn units(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
         return vec![Unit::Prefix(prefix)];
     }
     text.split([',', ';', ':', '|', '(', ')', '[', ']', '{', '}', '，', '；', '：', '、', '。'])
-        .flat_map(|text| joined(text, dictionary))
+        .flat_map(|text| joined_units(text, dictionary))
         .collect()
 }
 
@@ -198,7 +198,7 @@ fn as_prefix(text: &str) -> Option<String> {
 }
 
 /// Keeps words joined by punctuation together, and segments scripts without spaces into words.
-fn joined(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
+fn joined_units(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
     let normal = Normal::new(text);
     let mut units = Vec::new();
     let mut spaced: Option<(std::ops::Range<usize>, usize)> = None;

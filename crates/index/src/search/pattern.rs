@@ -31,7 +31,7 @@ const CHECK_INTERVAL: usize = 64;
 
 /// Conditions that end a scan.
 #[derive(Debug, Clone)]
-pub(crate) struct Stop {
+pub(crate) struct StopConditions {
     pub(crate) deadline: Instant,
     pub(crate) cancel: CancellationToken,
 }
@@ -72,7 +72,7 @@ impl Pattern {
 }
 
 /// Returns matching chunks in document order.
-pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> Result<Answer, IndexError> {
+pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &StopConditions) -> Result<Answer, IndexError> {
     let Planner { view, request, allowed } = planner;
     let narrowed = pattern.requirement.query(planner);
     let method = if narrowed.is_some() { SearchedBy::NarrowedRegex } else { SearchedBy::Scan };

@@ -270,10 +270,10 @@ impl<'a> Concepts<'a> {
     /// Adds the term for a word in texts and headings. Returns the number of chunks whose text contains the word.
     fn take(&self, word: &str, quality: f32, into: &mut Vec<Alternative>) -> Result<u64, IndexError> {
         let fields = &self.planner.view.fields;
-        let is_there =
+        let is_present =
             |term: &Term| into.iter().any(|other| matches!(other, Alternative::Term(other, _) if other == term));
         let (text, heading) = (Term::from_field_text(fields.words, word), Term::from_field_text(fields.heading, word));
-        if is_there(&text) {
+        if is_present(&text) {
             return Ok(0);
         }
         let frequency = self.planner.view.searcher.doc_freq(&text)?;

@@ -72,9 +72,9 @@ fn candidates(
     parsed: &ParsedQuery,
     most: usize,
 ) -> Result<(Vec<Candidate>, bool), IndexError> {
-    let mut without = FoundChunks::new();
+    let mut excluded_chunks = FoundChunks::new();
     for unit in &parsed.excluded {
-        without.extend(planner.found(planner.excluded(unit))?);
+        excluded_chunks.extend(planner.found(planner.excluded(unit))?);
     }
     let is_short = parsed.units.len() > 1 && tokens(&parsed.whole).len() <= MAX_PHRASE_WORDS;
     let whole = planner.found(planner.phrase(&parsed.whole).filter(|_| is_short))?;
@@ -83,12 +83,12 @@ fn candidates(
         Alternative::Chunks(found) => Some(found.clone()),
         Alternative::Term(..) => None,
     });
-    let within = required.reduce(|one, other| one.intersection(&other).copied().collect());
-    let mut wanted = RankQuery { concepts, within, without, whole };
+    let allowed_chunks = required.reduce(|one, other| one.intersection(&other).copied().collect());
+    let mut wanted = RankQuery { concepts, allowed_chunks, excluded_chunks, whole };
     let mut candidates = best(planner, &wanted, most)?;
     // A quoted phrase is required unless it does not occur at all.
     let mut is_loose = false;
-    if candidates.is_empty() && wanted.within.take().is_some() {
+    if candidates.is_empty() && wanted.allowed_chunks.take().is_some() {
         candidates = best(planner, &wanted, most)?;
         is_loose = has_phrase(parsed) && !candidates.is_empty();
     }
@@ -151,15 +151,15 @@ struct RankQuery {
     /// Concepts, the rarest one first.
     concepts: Vec<Concept>,
     /// Chunks to which the search is restricted, or `None` for all chunks.
-    within: Option<FoundChunks>,
-    without: FoundChunks,
+    allowed_chunks: Option<FoundChunks>,
+    excluded_chunks: FoundChunks,
     /// Chunks that contain the exact query.
     whole: FoundChunks,
 }
 
 /// Score of a chunk and the concepts that it contains.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
+struct ChunkScore {
     score: f32,
     /// Bit set of the first concepts that the chunk contains.
     concepts: u32,
@@ -176,8 +176,8 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
     let average = (tokens as f32 / view.searcher.num_docs().max(1) as f32).max(1.0);
     let mut found = Vec::new();
     for (segment, reader) in (0..).zip(view.searcher.segment_readers()) {
-        let (tallies, keys) = (tallies(view, segment, average, wanted)?, view.keys(segment)?);
-        for (doc, tally) in (0..).zip(&tallies).filter(|(_, tally)| tally.score > 0.0) {
+        let (chunk_scores, keys) = (chunk_scores(view, segment, average, wanted)?, view.keys(segment)?);
+        for (doc, tally) in (0..).zip(&chunk_scores).filter(|(_, tally)| tally.score > 0.0) {
             if reader.is_deleted(doc) {
                 continue;
             }
@@ -185,7 +185,7 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
             // Chunks on a page are mostly neighbours, because up to 64 are written together. Other chunks are not
             // considered.
             let neighbours = |other: Option<DocId>| {
-                let lacking = tallies.get(other? as usize)?.concepts & !tally.concepts;
+                let lacking = chunk_scores.get(other? as usize)?.concepts & !tally.concepts;
                 (lacking != 0 && keys.get_val(other?).abs_diff(key) == 1).then_some(lacking)
             };
             let neighbours =
@@ -208,7 +208,12 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
 }
 
 /// Scores the chunks in a segment. `average` is the mean length of a chunk in words.
-fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuery) -> Result<Vec<Tally>, IndexError> {
+fn chunk_scores(
+    view: &View,
+    segment: SegmentOrdinal,
+    average: f32,
+    wanted: &RankQuery,
+) -> Result<Vec<ChunkScore>, IndexError> {
     let reader = view.searcher.segment_reader(segment);
     let lengths = reader.get_fieldnorms_reader(view.fields.words)?;
     let in_text = |doc: DocId, quality: f32, times: u32| {
@@ -216,7 +221,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
         let length = (1.0 - LENGTH_SHARE + LENGTH_SHARE * number(lengths.fieldnorm(doc)) / average).max(1.0);
         quality * number(times) * (1.0 + REPETITION_BONUS) / (number(times) + REPETITION_BONUS * length)
     };
-    let mut tallies = vec![Tally::default(); reader.max_doc() as usize];
+    let mut chunk_scores = vec![ChunkScore::default(); reader.max_doc() as usize];
     // Concepts beyond the first 32 get no bit.
     let bits = (0..u32::BITS).map(|bit| 1 << bit).chain(std::iter::repeat(0));
     for (concept, bit) in wanted.concepts.iter().zip(bits) {
@@ -224,7 +229,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
             let (term, quality) = match alternative {
                 Alternative::Chunks(found) => {
                     for chunk in found.iter().filter(|chunk| chunk.segment_ord == segment) {
-                        if let Some(tally) = tallies.get_mut(chunk.doc_id as usize) {
+                        if let Some(tally) = chunk_scores.get_mut(chunk.doc_id as usize) {
                             tally.text = tally.text.max(in_text(chunk.doc_id, 1.0, 1));
                         }
                     }
@@ -236,7 +241,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
             let Some(mut postings) = index.read_postings(term, IndexRecordOption::WithFreqs)? else { continue };
             while postings.doc() != TERMINATED {
                 let doc = postings.doc();
-                if let Some(tally) = tallies.get_mut(doc as usize) {
+                if let Some(tally) = chunk_scores.get_mut(doc as usize) {
                     if term.field() == view.fields.heading {
                         tally.heading = tally.heading.max(quality);
                     } else {
@@ -246,7 +251,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
                 postings.advance();
             }
         }
-        for tally in &mut tallies {
+        for tally in &mut chunk_scores {
             let (text, heading) = (std::mem::take(&mut tally.text), std::mem::take(&mut tally.heading));
             let factor = if text > 0.0 && heading > 0.0 { text + HEADING_BONUS } else { text.max(heading) };
             if factor > 0.0 {
@@ -256,14 +261,15 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
         }
     }
     let is_wanted = |chunk: DocAddress| {
-        !wanted.without.contains(&chunk) && wanted.within.as_ref().is_none_or(|within| within.contains(&chunk))
+        !wanted.excluded_chunks.contains(&chunk)
+            && wanted.allowed_chunks.as_ref().is_none_or(|allowed_chunks| allowed_chunks.contains(&chunk))
     };
-    for (doc, tally) in (0..).zip(&mut tallies).filter(|(_, tally)| tally.score > 0.0) {
+    for (doc, tally) in (0..).zip(&mut chunk_scores).filter(|(_, tally)| tally.score > 0.0) {
         if !is_wanted(DocAddress::new(segment, doc)) {
-            *tally = Tally::default();
+            *tally = ChunkScore::default();
         }
     }
-    Ok(tallies)
+    Ok(chunk_scores)
 }
 
 /// Returns the sum of the weights of the concepts whose bits are set.

@@ -61,7 +61,7 @@ fn emit(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> 
             Some(path) => (extract::entry(bytes, path, password, &limits)?, Kind::of_name(path)),
             None => (bytes, wanted.named),
         };
-        let bytes = extract::unlocked(bytes, named, password)?;
+        let bytes = extract::decrypt_office(bytes, named, password)?;
         let kind = extract::recognise(&bytes, named)?;
         Ok((kind, bytes))
     });
@@ -81,12 +81,12 @@ fn emit(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> 
     (emitter.wanted, emitter.scanner) = (wanted, scanner);
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut emitter)));
     let read = emitter.tally.parts;
-    let gave_up = |panic: Box<dyn std::any::Any + Send>| {
+    let panic_failure = |panic: Box<dyn std::any::Any + Send>| {
         let reason = panic.downcast_ref::<&str>().map(|reason| (*reason).to_owned());
         let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         extract::broken(kind, &format!("its reader panicked: {reason}"))
     };
-    match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(panic)))) {
+    match (broken_pipe, outcome.unwrap_or_else(|panic| Err(panic_failure(panic)))) {
         (Some(error), _) => Err(error),
         (None, Ok(())) => Ok(()),
         (None, Err(failure)) => frame::write(out, &Frame::Failed(failure.after(read))),

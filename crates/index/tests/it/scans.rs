@@ -161,7 +161,7 @@ async fn existing_ocr_layer_is_not_duplicated() {
 }
 
 #[tokio::test]
-async fn archived_scans_beyond_the_budget_are_reported_each() {
+async fn archived_scans_beyond_the_budget_are_each_reported() {
     let files = [("a.pdf", "scan.pdf"), ("b.pdf", "scan.pdf"), ("c.png", "scan.png")];
     let files = files.map(|(name, of)| (name, fixture_bytes(of))).to_vec();
     let (document, failure) = read(&recognising(2), "all.zip", &crate::archives::zip_of(&files)).await;

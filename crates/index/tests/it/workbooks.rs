@@ -155,7 +155,7 @@ fn binary_workbook(sheets: &[(&str, &str)], added: &[u8]) -> Vec<u8> {
 
 /// Betas of Excel 2007 wrote four additional bytes into each sheet record.
 #[tokio::test]
-async fn xlsb_is_read_in_beta_and_release_form() {
+async fn xlsb_is_read_in_beta_and_released_form() {
     for names in [["Sheet1", "Sheet2"], ["Über uns, 1. Quartal (vorläufig)", "表"]] {
         let cells = [(names[0], "North"), (names[1], "South")];
         for added in [&[][..], &[0; 4]] {

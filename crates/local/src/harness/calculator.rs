@@ -68,7 +68,7 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<RequestKind> 
     if !is_asked || sum.len() > MAX_LENGTH || !sum.contains(['+', '-', '*', '/', '^', '%']) {
         return None;
     }
-    let mut reader = Reader { rest: sum.trim(), comma: language.has_decimal_comma(), numbers: 0 };
+    let mut reader = Reader { rest: sum.trim(), has_decimal_comma: language.has_decimal_comma(), numbers: 0 };
     let result =
         reader.sum().and_then(|result| if reader.rest.is_empty() { Ok(result) } else { Err(SumError::Unreadable) });
     match result {
@@ -101,7 +101,7 @@ fn plain_sign(letter: char) -> char {
 struct Reader<'a> {
     rest: &'a str,
     /// True if the decimal separator is a comma.
-    comma: bool,
+    has_decimal_comma: bool,
     numbers: usize,
 }
 
@@ -175,7 +175,7 @@ impl Reader<'_> {
         let (number, rest) = self.rest.split_at(length.unwrap_or(self.rest.len()));
         self.rest = rest;
         self.numbers += 1;
-        let (thousands, point) = if self.comma { ('.', ',') } else { (',', '.') };
+        let (thousands, point) = if self.has_decimal_comma { ('.', ',') } else { (',', '.') };
         // In a language with a decimal point, a comma is also a decimal separator unless a group of three digits
         // follows, and vice versa.
         let is_grouped = |text: &str| {
@@ -232,7 +232,7 @@ impl Fraction {
     }
 
     /// Returns the equals or approximation sign, and the result.
-    fn format(self, comma: bool) -> (&'static str, String) {
+    fn format(self, has_decimal_comma: bool) -> (&'static str, String) {
         let mut rest = self.top.unsigned_abs() % self.bottom.unsigned_abs();
         let mut decimals = String::new();
         while rest != 0 && decimals.len() < MAX_DECIMALS as usize {
@@ -243,7 +243,7 @@ impl Fraction {
         let minus = if self.top < 0 { "-" } else { "" };
         let point = match decimals.is_empty() {
             true => "",
-            false if comma => ",",
+            false if has_decimal_comma => ",",
             false => ".",
         };
         let sign = if rest == 0 { "=" } else { "≈" };

@@ -55,7 +55,7 @@ struct Term {
 impl PlainText {
     pub(crate) fn new(text: &str) -> Self {
         let mut spaced = String::from(" ");
-        for letter in text.chars().flat_map(char::to_lowercase).flat_map(folded) {
+        for letter in text.chars().flat_map(char::to_lowercase).flat_map(fold_letter) {
             match letter {
                 '\u{300}'..='\u{36f}' => {}
                 letter if letter.is_alphanumeric() => spaced.push(letter),
@@ -146,14 +146,14 @@ impl Language {
         let all = scored(request);
         let mut likely: Vec<&Self> = all.iter().filter(|(score, _)| *score > 0).map(|(_, one)| *one).collect();
         if likely.is_empty() {
-            likely.extend(earlier.map(PlainText::new).find_map(|text| Self::certain(&text)));
+            likely.extend(earlier.map(PlainText::new).find_map(|text| Self::unambiguous_language(&text)));
             likely.extend(all.into_iter().map(|(_, one)| one));
         }
         likely
     }
 
     /// Returns the language of a text if its script or words are unambiguous.
-    fn certain(text: &PlainText) -> Option<&'static Self> {
+    fn unambiguous_language(text: &PlainText) -> Option<&'static Self> {
         let script = text.script();
         let own = TABLE.iter().filter(|language| language.script == script);
         let best = own.max_by_key(|language| language.score(text))?;
@@ -237,7 +237,7 @@ impl Language {
 }
 
 /// Removes accents, and converts full-width characters.
-fn folded(letter: char) -> impl Iterator<Item = char> {
+fn fold_letter(letter: char) -> impl Iterator<Item = char> {
     let (first, second) = match letter {
         'à'..='å' => ('a', None),
         'ç' => ('c', None),

@@ -30,7 +30,7 @@ pub(crate) fn answer(language: &Language, request_kind: &RequestKind, outcome: &
         ("list_workspace_files", _) if path.is_empty() => all_files(language, text),
         ("list_workspace_files" | "find_files", _) => list(language, text),
         ("grep", _) if text.is_empty() || text.starts_with("No line matches ") => language.text("nothing").to_owned(),
-        ("grep", _) => verbatim(language, language.text("lines"), text),
+        ("grep", _) => format_verbatim(language, language.text("lines"), text),
         ("read_file", _) if text.is_empty() || text.ends_with("is empty]") => in_file("empty"),
         ("read_file", RequestKind::Headings(_)) => {
             let headings = headings(without_front_matter(text));
@@ -43,15 +43,15 @@ pub(crate) fn answer(language: &Language, request_kind: &RequestKind, outcome: &
             }
         }
         ("read_file", RequestKind::Install(_)) => match (install_section(text), opening(text)) {
-            (Some(section), _) => quoted(language, &in_file("section"), section),
-            (None, Some(opening)) => quoted(language, &in_file("no-section"), &opening),
-            (None, None) => verbatim(language, &in_file("shown"), text),
+            (Some(section), _) => format_quote(language, &in_file("section"), section),
+            (None, Some(opening)) => format_quote(language, &in_file("no-section"), &opening),
+            (None, None) => format_verbatim(language, &in_file("shown"), text),
         },
         ("read_file", RequestKind::Opening(_)) => match opening(text) {
-            Some(opening) => quoted(language, &in_file("opening"), &opening),
-            None => verbatim(language, &in_file("shown"), text),
+            Some(opening) => format_quote(language, &in_file("opening"), &opening),
+            None => format_verbatim(language, &in_file("shown"), text),
         },
-        _ => verbatim(language, &in_file("shown"), text),
+        _ => format_verbatim(language, &in_file("shown"), text),
     }
 }
 
@@ -123,7 +123,7 @@ fn beginning(text: &str) -> (&str, usize) {
 }
 
 /// Formats a text in a code fence that its content cannot close.
-fn verbatim(language: &Language, head: &str, text: &str) -> String {
+fn format_verbatim(language: &Language, head: &str, text: &str) -> String {
     let (shown, left) = beginning(text);
     let longest = shown.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
@@ -131,7 +131,7 @@ fn verbatim(language: &Language, head: &str, text: &str) -> String {
 }
 
 /// Formats a Markdown passage as a quote.
-fn quoted(language: &Language, head: &str, text: &str) -> String {
+fn format_quote(language: &Language, head: &str, text: &str) -> String {
     let (shown, left) = beginning(text.trim());
     let lines: Vec<String> = shown.lines().map(|line| format!("> {line}").trim_end().to_owned()).collect();
     format!("{head}\n\n{}{}", lines.join("\n"), rest(language, left))

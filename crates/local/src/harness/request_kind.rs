@@ -93,11 +93,11 @@ impl Comparison<'_> {
         if let Some((path, written)) = mentioned {
             return self.about_file(path, written);
         }
-        self.fixed().or_else(|| self.by_tool()).or_else(|| self.last())
+        self.fixed_text_kind().or_else(|| self.by_tool()).or_else(|| self.last())
     }
 
     /// Recognises questions about agentd itself.
-    fn fixed(&self) -> Option<RequestKind> {
+    fn fixed_text_kind(&self) -> Option<RequestKind> {
         let text = ["privacy", "cost", "connect", "about"].into_iter().find(|kind| self.asks(kind))?;
         Some(if text == "connect" { RequestKind::Connect(text) } else { RequestKind::Fixed(text) })
     }

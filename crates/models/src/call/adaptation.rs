@@ -60,7 +60,7 @@ impl Call {
             signed_thoughts: messages.iter().any(has_blocks),
             history: config.wire == Wire::OpenAi && messages.iter().any(is_answer),
             text_after_results: !form.has(&Change::WordsInResults) && has_text_after_results(messages),
-            echoes: form.echoes(config),
+            echoes_reasoning: form.echoes_reasoning(config),
             schema: dialect.sent_schema(&request_plan).map(fingerprint),
             pictures: pictures.filter(|picture| form.shows(picture)).filter_map(picture_fingerprint).collect(),
             extras: fields.iter().filter(is_extra).cloned().collect(),
@@ -107,8 +107,9 @@ impl Call {
 
 /// Returns true if a user's text directly follows a tool result, ignoring daemon messages in between.
 fn has_text_after_results(messages: &[Message]) -> bool {
-    let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
-    let relevant: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
+    let is_from_daemon =
+        |message: &&Message| matches!(message, Message::User { text } if untrusted::is_from_daemon(text));
+    let relevant: Vec<&Message> = messages.iter().filter(|message| !is_from_daemon(message)).collect();
     relevant.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
 }
 

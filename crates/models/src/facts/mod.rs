@@ -14,7 +14,7 @@ use std::{
 };
 
 use agentd_core::{
-    model::{ModelFigure, ModelInfo, ROUTE, WindowSource},
+    model::{ModelFigure, ModelInfo, ROUTE_FIGURE, WindowSource},
     usage::Prices,
 };
 use tokio::{
@@ -333,7 +333,7 @@ fn merged_info(config: &ModelConfig, target: &Target, record: &ModelRecord) -> M
         context_window: window,
         window_source: source,
         native_tools: form.native_tools(config),
-        echo_reasoning: form.echoes(config),
+        echo_reasoning: form.echoes_reasoning(config),
         sees_pictures: config.wire != Wire::LlamaCpp && sees && !form.has(&Change::WithoutPictures),
         ..ModelInfo::default()
     };
@@ -376,7 +376,7 @@ fn figures(
         Some((prices, source)) => figure("prices", describe_prices(&prices), source),
         None => figure("prices", "unknown", "set prices in models.yaml"),
     });
-    figures.push(figure(ROUTE, route, "the daemon's environment"));
+    figures.push(figure(ROUTE_FIGURE, route, "the daemon's environment"));
     figures.extend(record.changes.iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.status())));
     figures
 }

@@ -107,10 +107,10 @@ impl Failure {
     }
 
     /// Failure for a request without an answer.
-    pub(crate) fn unsent(target: &Target, error: reqwest::Error) -> Self {
+    pub(crate) fn from_send_error(target: &Target, error: reqwest::Error) -> Self {
         // The URL may contain a password or a key. The text of `target` does not.
         let error = error.without_url();
-        let cause = excerpt(target, &innermost(&error));
+        let cause = excerpt(target, &innermost_cause(&error));
         if error.is_connect() && error.is_timeout() {
             let message = format!("connecting to the model at {target} {} took too long", target.route());
             return Self::new(ErrorKind::Timeout, message)
@@ -255,7 +255,7 @@ fn is_server_failure(status: u16) -> bool {
     matches!(status, UNKNOWN_STATUS | 408 | 409 | 500..=599)
 }
 
-fn innermost(error: &dyn std::error::Error) -> String {
+fn innermost_cause(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
 }
 

@@ -210,7 +210,7 @@ impl RequestForm {
     }
 
     /// Returns true if earlier reasoning is sent back.
-    pub(crate) fn echoes(&self, config: &ModelConfig) -> bool {
+    pub(crate) fn echoes_reasoning(&self, config: &ModelConfig) -> bool {
         (config.echo_reasoning || self.has(&Change::EchoReasoning)) && !self.has(&Change::WithoutEcho)
     }
 }
@@ -328,7 +328,7 @@ pub(crate) struct SentParts {
     /// True if a user's text directly follows a tool result.
     pub(crate) text_after_results: bool,
     /// True if earlier reasoning is sent back.
-    pub(crate) echoes: bool,
+    pub(crate) echoes_reasoning: bool,
     /// True if signed reasoning is sent back.
     pub(crate) signed_thoughts: bool,
     /// True if the request has an answer limit that is not configured.
@@ -382,7 +382,7 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSe
     named.sort_by_key(|field| !field.contains('.'));
     let named = named.into_iter().map(|field| vec![without(field)]);
     let (accepted, fresh): (Vec<_>, Vec<_>) = named.partition(|set| set.iter().all(|change| unneeded.contains(change)));
-    let echo = if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning };
+    let echo = if sent.echoes_reasoning { Change::WithoutEcho } else { Change::EchoReasoning };
     let wants_echo = sent.history && refusal.names_field("reasoning_content");
     let limit = refusal.answer_limit().filter(|_| sent.chosen_limit && refusal.names_field("max_tokens"));
     let is_guessed = |change: &Change| {
@@ -510,8 +510,8 @@ mod tests {
             check(text, &sent(), &[], &[&[Change::MaxCompletionTokens], &[Change::TextTools]]);
         }
         check("reasoning_content must be passed back", &sent(), &[], &[&[Change::EchoReasoning]]);
-        let echoes = SentParts { echoes: true, ..sent() };
-        check("property 'reasoning_content' is unsupported", &echoes, &[], &[&[Change::WithoutEcho]]);
+        let echoes_reasoning = SentParts { echoes_reasoning: true, ..sent() };
+        check("property 'reasoning_content' is unsupported", &echoes_reasoning, &[], &[&[Change::WithoutEcho]]);
         let chosen = SentParts { chosen_limit: true, ..sent() };
         check("max_tokens: 32000 > 8192, which is the maximum", &chosen, &[], &[&[Change::AnswerLimit(8192)]]);
     }

@@ -45,7 +45,8 @@ impl Target {
             // This kind of body is freed once it is sent. A byte body would be kept for a possible resend until the
             // answer starts, which may take a while.
             .body(Body::wrap(body));
-        let response = self.within(deadline, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
+        let response =
+            self.within(deadline, request.send()).await?.map_err(|error| Failure::from_send_error(self, error))?;
         recording.head(&response);
         let status = response.status();
         if let Some(id) = failure::request_id(response.headers()) {
@@ -72,7 +73,8 @@ impl Target {
 
     async fn document(&self, request: RequestBuilder, deadline: &Deadline) -> Document {
         let request = request.headers(self.headers.clone()).header(ACCEPT, "application/json");
-        let response = self.within(deadline, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
+        let response =
+            self.within(deadline, request.send()).await?.map_err(|error| Failure::from_send_error(self, error))?;
         let status = response.status();
         if status.is_server_error() {
             let note = self.proxy_note();

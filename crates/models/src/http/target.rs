@@ -61,7 +61,7 @@ impl Target {
         secrets.extend(config.api_key.clone());
         secrets.extend(base.password().map(SecretString::from));
         Ok(Self {
-            display_url: redacted(&base),
+            display_url: without_secrets(&base),
             routes: clients.routes.clone(),
             client: clients.get(&base, Duration::from_millis(config.connect_timeout_ms))?,
             headers: headers(config)?,
@@ -105,7 +105,7 @@ impl Target {
 
     /// URL and headers of a request to a path, without secrets in the URL.
     pub(crate) fn shown_call(&self, path: &str) -> (String, HeaderMap) {
-        (redacted(&self.at(path)), self.headers_of_call())
+        (without_secrets(&self.at(path)), self.headers_of_call())
     }
 
     pub(super) fn headers_of_call(&self) -> HeaderMap {
@@ -171,7 +171,7 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
     Ok(url)
 }
 
-fn redacted(base: &Url) -> String {
+fn without_secrets(base: &Url) -> String {
     let mut url = base.clone();
     // These calls only fail for URLs without a host, which were rejected before.
     let _ = url.set_username("");

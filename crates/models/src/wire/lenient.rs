@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for CountVisitor {
     reads! {
         visit_u64(number: u64) => number,
         visit_i64(number: i64) => u64::try_from(number).unwrap_or(0),
-        visit_f64(number: f64) => saturated(number),
+        visit_f64(number: f64) => saturating_u64(number),
         visit_str(text: &str) => text.trim().parse().unwrap_or(0),
         visit_bool(_is_set: bool) => 0,
         visit_unit() => 0,
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for CountVisitor {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates at both ends")]
-fn saturated(number: f64) -> u64 {
+fn saturating_u64(number: f64) -> u64 {
     number as u64
 }
 

@@ -19,7 +19,7 @@ use super::lenient::is_object;
 const MAX_NAME: usize = 64;
 
 /// Text for a required user message without content.
-pub(crate) const GO_ON: &str = "(go on)";
+pub(crate) const EMPTY_USER_MESSAGE: &str = "(go on)";
 /// Text for an empty result.
 pub(crate) const NO_OUTPUT: &str = "(no output)";
 /// Text before pictures without text.

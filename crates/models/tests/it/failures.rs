@@ -98,7 +98,7 @@ async fn too_many_calls_are_rejected() {
     for _ in 0..10_000 {
         reply = reply.and_call("now", json!({}));
     }
-    let numbered = reply.clone().without_call_numbers();
+    let numbered = reply.clone().without_call_indices();
     for (wire, reply) in [
         (Wire::OpenAi, numbered),
         (Wire::OpenAi, reply.clone()),

@@ -37,7 +37,7 @@ async fn id_and_window_are_fetched_in_one_request() {
     assert_eq!(server.requests()[0].body["model"], "big");
     ask(&model, request("Hello again")).await;
     model.look_up().await;
-    assert_eq!(server.documents_asked(), ["/v1/models"]);
+    assert_eq!(server.requested_documents(), ["/v1/models"]);
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn configured_values_are_not_queried() {
     ask(&model, request("Hello")).await;
     model.look_up().await;
     assert_eq!(window(model.info()), (9000, WindowSource::Configured));
-    assert_eq!(server.documents_asked(), [""; 0]);
+    assert_eq!(server.requested_documents(), [""; 0]);
     // Querying the ID does not change the configured window either.
     let model = connect(&ModelConfig { id: String::new(), ..configured }).unwrap();
     model.look_up().await;
@@ -89,7 +89,7 @@ async fn catalogue_values_are_the_default() {
 #[tokio::test]
 async fn answer_does_not_wait_for_the_model_list() {
     let server = ModelServer::start().await;
-    server.is_silent_about("/v1/models").default_reply(Reply::text("Hi."));
+    server.hangs_at("/v1/models").default_reply(Reply::text("Hi."));
     let model = connect(&config(&server)).unwrap();
     let outcome = ask(&model, request("Hello")).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Hi.", 0));
@@ -105,7 +105,7 @@ async fn missing_model_list_is_requested_once() {
         model.look_up().await;
         assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
     }
-    assert_eq!((window(model.info()), server.documents_asked().len()), (ASSUMED, 1));
+    assert_eq!((window(model.info()), server.requested_documents().len()), (ASSUMED, 1));
     let error = model.listed().await.unwrap_err();
     assert!(error.to_string().contains("does not list its models") && error.hint().is_some(), "{error}");
 }
@@ -119,7 +119,7 @@ async fn empty_model_list_is_requested_once_while_answering() {
         model.look_up().await;
         assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
     }
-    assert_eq!(server.documents_asked().len(), 1);
+    assert_eq!(server.requested_documents().len(), 1);
     assert_eq!(last(&server).body["model"], "default");
     // After a refusal, the server may list its models.
     server.lists([json!({"id": "late"})]);
@@ -127,7 +127,7 @@ async fn empty_model_list_is_requested_once_while_answering() {
     ask(&model, request("Hello")).await;
     assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
     assert_eq!(last(&server).body["model"], "late");
-    assert_eq!(server.documents_asked().len(), 2);
+    assert_eq!(server.requested_documents().len(), 2);
 }
 
 /// Documents of a server that reports whether one model accepts pictures.
@@ -174,13 +174,13 @@ async fn server_picture_support_applies_unless_configured() {
             // With a configured window, the list of models is queried once. With configured picture support, nothing
             // is queried.
             let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
-            let before = server.documents_asked().len();
+            let before = server.requested_documents().len();
             assert_eq!(sees_pictures(configured.clone()).await, sees, "{kind}");
-            let queries = server.documents_asked().split_off(before);
+            let queries = server.requested_documents().split_off(before);
             assert_eq!(queries.iter().filter(|path| *path == "/v1/models").count(), 1, "{kind}: {queries:?}");
-            let before = server.documents_asked().len();
+            let before = server.requested_documents().len();
             assert_eq!(sees_pictures(ModelConfig { sees_pictures: Some(!sees), ..configured }).await, !sees, "{kind}");
-            assert_eq!(server.documents_asked().len(), before, "{kind}");
+            assert_eq!(server.requested_documents().len(), before, "{kind}");
         }
     }
 }
@@ -195,7 +195,7 @@ async fn picture_support_is_cached_and_fetched_on_demand() {
     let model = named();
     ask(&model, request("Hello")).await;
     model.look_up().await;
-    assert!(!server.documents_asked().contains(&"/api/show".to_owned()), "no picture was sent yet");
+    assert!(!server.requested_documents().contains(&"/api/show".to_owned()), "no picture was sent yet");
     model.look_up_vision().await;
     assert!(model.info().sees_pictures);
     learning::wait_for_text(&file, "\"pictures\"").await;
@@ -210,12 +210,12 @@ async fn picture_support_is_cached_and_fetched_on_demand() {
     assert!(!model.info().sees_pictures);
     // A server that does not answer is not queried again for a while.
     let silent = ModelServer::start().await;
-    silent.is_silent_about("/v1/models");
+    silent.hangs_at("/v1/models");
     let model = connect(&ModelConfig { first_byte_timeout_ms: 50, ..config(&silent) }).unwrap();
     for _ in 0..3 {
         model.look_up_vision().await;
     }
-    assert_eq!((model.info().sees_pictures, silent.documents_asked().len()), (false, 1));
+    assert_eq!((model.info().sees_pictures, silent.requested_documents().len()), (false, 1));
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn window_is_fetched_from_server_specific_endpoints() {
     let look_up_window = async |server: &ModelServer, config: ModelConfig| {
         let model = connect(&config).unwrap();
         model.look_up().await;
-        (model.info().id.clone(), window(model.info()), server.documents_asked())
+        (model.info().id.clone(), window(model.info()), server.requested_documents())
     };
     let llama = ModelServer::start().await;
     llama.lists([json!({"id": "coder.gguf", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131_072}})]);
@@ -270,9 +270,9 @@ async fn window_is_fetched_again_after_the_model_loads() {
     ask(&model, request("Hello")).await;
     model.look_up().await;
     assert_eq!(window(model.info()), (4096, WindowSource::Server));
-    let before = ollama.documents_asked().len();
+    let before = ollama.requested_documents().len();
     model.look_up().await;
-    assert_eq!(ollama.documents_asked().len(), before, "the window is known");
+    assert_eq!(ollama.requested_documents().len(), before, "the window is known");
 }
 
 #[tokio::test]
@@ -285,7 +285,7 @@ async fn fetched_facts_survive_restart() {
     learning::wait_for_text(&file, "131072").await;
     let model = start();
     assert_eq!((model.info().id.as_str(), window(model.info())), ("big", (131_072, WindowSource::Server)));
-    assert_eq!(server.documents_asked().len(), 1, "no query after the restart");
+    assert_eq!(server.requested_documents().len(), 1, "no query after the restart");
     // The observed window overrides the reported one until the server reports another one.
     model.note_window(8192, WindowSource::Refusal);
     assert_eq!(window(model.info()), (8192, WindowSource::Refusal));

@@ -33,7 +33,7 @@ async fn calls_arrive_whole_after_the_text() {
             argument_bytes: Some(3),
             ..Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({}))
         },
-        Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({})).without_call_numbers(),
+        Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({})).without_call_indices(),
         Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({})).whole(),
     ] {
         let outcome = read(reply).await;

@@ -107,7 +107,7 @@ const SHARED: &[i64] = &[
 
 /// Blocked with `ENOSYS`, so that programs use a fallback. A filter cannot inspect their arguments; calls that watch
 /// files also reveal names in folders that may not be listed.
-const UNKNOWN: &[i64] = &[
+const ENOSYS_CALLS: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
@@ -118,9 +118,9 @@ const UNKNOWN: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const UNKNOWN_BY_ARCH: &[i64] = &[libc::SYS_inotify_init];
+const ENOSYS_CALLS_BY_ARCH: &[i64] = &[libc::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
-const UNKNOWN_BY_ARCH: &[i64] = &[];
+const ENOSYS_CALLS_BY_ARCH: &[i64] = &[];
 
 /// Extended attributes by path. Blocked as if no file had any attributes. Landlock allows reading and changing them for
 /// every file that can be named. Access through an open file requires the right to open it. The last four are missing
@@ -160,7 +160,7 @@ const CHANGES_BY_ARCH: &[i64] =
 const CHANGES_BY_ARCH: &[i64] = &[];
 
 /// Rules that match a call regardless of its arguments.
-fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
+fn unconditional_rules<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
     calls.into_iter().map(|call| (*call, Vec::new())).collect()
 }
 
@@ -168,22 +168,26 @@ fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
 pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     let Some(processor) = processor() else { return Ok(false) };
     let programs = (|| {
-        let mut rules = forbidden(policy.network)?;
+        let mut rules = forbidden_rules(policy.network)?;
         if !namespaces {
             // Calls in `SHARED` reach outside processes by process ID, or by a number that both sides know.
-            rules.extend(always(SHARED));
-            rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
+            rules.extend(unconditional_rules(SHARED));
+            rules.extend([
+                (libc::SYS_setpriority, other_process_rules(1)?),
+                (libc::SYS_ioprio_set, other_process_rules(1)?),
+            ]);
             if policy.read_only {
-                rules.extend(always(CHANGES.iter().chain(CHANGES_BY_ARCH)));
+                rules.extend(unconditional_rules(CHANGES.iter().chain(CHANGES_BY_ARCH)));
             }
         }
         let forbidden = compile(rules, Errno::EPERM, processor)?;
-        let unknown = compile(always(UNKNOWN.iter().chain(UNKNOWN_BY_ARCH)), Errno::ENOSYS, processor)?;
-        let absent = compile(always(ATTRIBUTES), Errno::EOPNOTSUPP, processor)?;
+        let unknown =
+            compile(unconditional_rules(ENOSYS_CALLS.iter().chain(ENOSYS_CALLS_BY_ARCH)), Errno::ENOSYS, processor)?;
+        let absent = compile(unconditional_rules(ATTRIBUTES), Errno::EOPNOTSUPP, processor)?;
         Ok::<_, BackendError>([forbidden, unknown, absent])
     })()
     .map_err(step("compile the filter of system calls"))?;
-    for program in programs.iter().chain(&foreign()) {
+    for program in programs.iter().chain(&x32_filter()) {
         match apply_filter(program) {
             Ok(()) => {}
             // A kernel without filters. Callers that need filters check what is in force.
@@ -215,18 +219,18 @@ fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgr
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, processor)?.try_into()
 }
 
-fn forbidden(network: bool) -> Result<Rules, BackendError> {
-    let mut rules = always(FORBIDDEN.iter().chain(FORBIDDEN_BY_ARCH));
-    rules.insert(libc::SYS_clone, namespaces()?);
+fn forbidden_rules(network: bool) -> Result<Rules, BackendError> {
+    let mut rules = unconditional_rules(FORBIDDEN.iter().chain(FORBIDDEN_BY_ARCH));
+    rules.insert(libc::SYS_clone, namespace_rules()?);
     // Blocks injecting input into the user's terminal.
     let terminal_calls = [i32::try_from(libc::TIOCSTI).unwrap_or_default(), TIOCLINUX];
     let terminal_calls = terminal_calls.into_iter().map(|call| SeccompRule::new(vec![is(1, Is::Eq, call)?]));
     rules.insert(libc::SYS_ioctl, terminal_calls.collect::<Result<_, BackendError>>()?);
-    rules.insert(libc::SYS_socket, if network { sockets()? } else { Vec::new() });
-    rules.insert(libc::SYS_socketpair, pairs()?);
+    rules.insert(libc::SYS_socket, if network { socket_rules()? } else { Vec::new() });
+    rules.insert(libc::SYS_socketpair, socket_pair_rules()?);
     rules.extend(setid_bits()?);
     // A process may only set its own limits: a CPU limit would kill another process.
-    rules.insert(libc::SYS_prlimit64, others(0)?);
+    rules.insert(libc::SYS_prlimit64, other_process_rules(0)?);
     Ok(rules)
 }
 
@@ -263,7 +267,7 @@ fn setid_bits() -> Result<Rules, BackendError> {
 }
 
 /// Condition that this argument is not 0. Zero means the calling process.
-fn others(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
+fn other_process_rules(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(vec![is(argument, Is::Ne, 0)?])?])
 }
 
@@ -277,7 +281,7 @@ fn has(argument: u8, bits: i32) -> Result<SeccompCondition, BackendError> {
 }
 
 /// Blocks children in new namespaces.
-fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
+fn namespace_rules() -> Result<Vec<SeccompRule>, BackendError> {
     const NAMESPACES: [i32; 7] = [
         libc::CLONE_NEWNS,
         libc::CLONE_NEWCGROUP,
@@ -293,7 +297,7 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
 /// With network access: blocks all address families except IPv4, IPv6 and netlink, and all of netlink except routing
 /// queries, which address lookups need. Local sockets stay blocked: they lead to the session bus, key agents, and the
 /// daemon.
-fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+fn socket_rules() -> Result<Vec<SeccompRule>, BackendError> {
     let other = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| is(0, Is::Ne, family));
     Ok(vec![
         SeccompRule::new(other.into_iter().collect::<Result<_, _>>()?)?,
@@ -303,7 +307,7 @@ fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
 
 /// Blocks socket pairs other than local streams, which are like pipes. A datagram socket can send to any address, and
 /// other address families use other protocols.
-fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
+fn socket_pair_rules() -> Result<Vec<SeccompRule>, BackendError> {
     const KIND: u64 = 0xf;
     let other = vec![is(0, Is::Ne, libc::AF_UNIX)?];
     let kind = |kind: i32| SeccompRule::new(vec![is(1, Is::MaskedEq(KIND), kind)?]);
@@ -312,7 +316,7 @@ fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
 
 /// Blocks the x32 ABI of x86-64, whose call numbers have an additional bit set and so match no rule above.
 #[cfg(target_arch = "x86_64")]
-fn foreign() -> Option<BpfProgram> {
+fn x32_filter() -> Option<BpfProgram> {
     use seccompiler::sock_filter;
     const LOAD: u16 = 0x20; // loads the word at this offset of the call's description; the number is at 0
     const JUMP_IF_SET: u16 = 0x45;
@@ -329,7 +333,7 @@ fn foreign() -> Option<BpfProgram> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn foreign() -> Option<BpfProgram> {
+fn x32_filter() -> Option<BpfProgram> {
     None
 }
 

@@ -27,7 +27,7 @@ use super::{
     send_report, step,
 };
 use crate::{
-    config::{InForce, Report, SandboxLimits},
+    config::{ActiveConfinement, Report, SandboxLimits},
     environment::PATH,
 };
 
@@ -53,7 +53,7 @@ pub(super) fn run_command(socket: &UnixStream, keeper: Pid, program: &Program, n
     std::process::exit(1)
 }
 
-fn confine(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> Step<InForce> {
+fn confine(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> Step<ActiveConfinement> {
     let policy = &program.policy;
     calls::die_with(keeper)?;
     // A new session, so that no signal to the command's group reaches the keeper.
@@ -69,7 +69,7 @@ fn confine(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> St
     let landlock = files::restrict(policy, namespaces.is_some())?;
     let seccomp = calls::restrict(policy, namespaces.is_some())?;
     let own_proc = namespaces.is_some_and(|namespaces| namespaces.own_proc);
-    Ok(InForce { landlock, seccomp, namespaces: namespaces.is_some(), own_proc, counted })
+    Ok(ActiveConfinement { landlock, seccomp, namespaces: namespaces.is_some(), own_proc, counted })
 }
 
 /// Since this version, processes of one user are counted separately in each user namespace.

@@ -82,12 +82,12 @@ struct Keeper<'a> {
 impl Keeper<'_> {
     fn until_command_ends(&mut self) {
         loop {
-            self.collect(false);
+            self.reap(false);
             if self.ended.is_some() {
                 return;
             }
             self.wait(None);
-            match self.listen() {
+            match self.requested_signal() {
                 None => {}
                 Some(Signal::SIGKILL) => return self.signal(Signal::SIGKILL),
                 Some(signal) => self.signal(signal),
@@ -98,25 +98,25 @@ impl Keeper<'_> {
     /// Gives remaining processes a moment to exit, then kills them repeatedly until none is left.
     fn wait_for_all(&mut self) {
         let grace = Instant::now() + ORPHANS_GRACE;
-        while self.ended.is_some() && self.collect(false) {
+        while self.ended.is_some() && self.reap(false) {
             let remaining = grace.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
                 break;
             }
             self.wait(Some(remaining));
-            if self.listen() == Some(Signal::SIGKILL) {
+            if self.requested_signal() == Some(Signal::SIGKILL) {
                 break;
             }
         }
         let limit = Instant::now() + if self.is_isolated { KILL_TIMEOUT } else { SLOW_KILL_TIMEOUT };
-        while self.collect(true) && Instant::now() < limit {
+        while self.reap(true) && Instant::now() < limit {
             self.signal(Signal::SIGKILL);
             self.wait(Some(Duration::from_millis(10)));
         }
     }
 
     /// Reaps all processes that have ended. Returns true if others remain.
-    fn collect(&mut self, killing: bool) -> bool {
+    fn reap(&mut self, killing: bool) -> bool {
         while let Ok(Some(_)) = self.signals.read_signal() {}
         loop {
             match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
@@ -144,7 +144,7 @@ impl Keeper<'_> {
     }
 
     /// The signal that the daemon requests, if any.
-    fn listen(&self) -> Option<Signal> {
+    fn requested_signal(&self) -> Option<Signal> {
         let mut byte = [0];
         match (&mut &*self.socket).read(&mut byte) {
             Ok(1) if byte[0] == END_REQUEST => Some(Signal::SIGTERM),
@@ -189,7 +189,7 @@ fn children() -> Vec<Pid> {
 }
 
 /// Opens the listener that is the only way out of this network, and passes it to the daemon.
-pub(super) fn open(socket: &UnixStream) -> Step<()> {
+pub(super) fn open_gateway(socket: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open a private network"))?;
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("open the port of the proxy"))?;

@@ -132,7 +132,7 @@ fn outer(socket: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString
         if namespaces.is_none() {
             return Err("there are no namespaces, so the command could bypass the proxy".to_owned());
         }
-        keeper::open(socket)?;
+        keeper::open_gateway(socket)?;
     }
     if namespaces.is_none() {
         nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;

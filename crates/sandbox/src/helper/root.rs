@@ -277,7 +277,7 @@ const NAME: &str = ".agentd";
 const STAGE_OPTIONS: &str = "mode=0755,size=8m";
 
 /// Locations of git on common systems. Git runs its parts through the git program in its own folder.
-const GITS: [&str; 6] = [
+const GIT_LOCATIONS: [&str; 6] = [
     "/usr/bin/git",
     "/usr/local/bin/git",
     "/usr/lib/git-core/git",
@@ -309,7 +309,7 @@ pub(super) fn replace_files(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         let read = fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut first));
         read.is_ok() && &first == b"\x7fELF"
     };
-    for (number, git) in GITS.iter().enumerate() {
+    for (number, git) in GIT_LOCATIONS.iter().enumerate() {
         // Scripts depend on their own location, so they are not replaced.
         let Some(git) = fs::canonicalize(git).ok().filter(|git| is_program(git) && !wrapped.contains(git)) else {
             continue;

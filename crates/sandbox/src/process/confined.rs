@@ -57,7 +57,7 @@ impl Confiner for ConfinedPrograms {
                 ));
             }
             let ConfinedProgram { program, args, folder, hidden, environment: own, memory_bytes } = program;
-            let broken = |action: &str| {
+            let io_failure = |action: &str| {
                 let attempted = format!("could not {action}");
                 move |error: io::Error| start_error(format!("{attempted}: {error}"), false)
             };
@@ -70,7 +70,7 @@ impl Confiner for ConfinedPrograms {
             let workspace = Workspace { root: self.root.clone(), project, ..Workspace::default() };
             let names = self.sandbox.names(&workspace).await;
             let client = ClientEnvironment::default();
-            let mut variables = environment::clean(&workspace, &names, &self.base, &self.environment, &client);
+            let mut variables = environment::build(&workspace, &names, &self.base, &self.environment, &client);
             variables.retain(|name, _| name != "WORKSPACE" && name != "PROJECT");
             variables.extend(["HOME", "TMPDIR"].map(|name| (name.into(), HOME.into())));
             variables.extend(own);
@@ -80,17 +80,17 @@ impl Confiner for ConfinedPrograms {
                 agentd_workspace::exact::open_folder(&project)
             });
             let opened = opened.await.map_err(|_| start_error("could not open its folder", false))?;
-            let opened = opened.map_err(broken("open its folder"))?;
-            let (stdin, input) = io::pipe().map_err(broken("create a pipe"))?;
+            let opened = opened.map_err(io_failure("open its folder"))?;
+            let (stdin, input) = io::pipe().map_err(io_failure("create a pipe"))?;
             let command =
                 std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
             let confinement = agentd_core::policy::Confinement::ReadOnly;
             let isolation =
                 Isolation { confinement, closed: Default::default(), input: Some(stdin.into()), memory_bytes, hidden };
             let started = self.sandbox.run(&workspace, command, &variables, &opened, isolation).await;
-            let (mut child, mut guard) = started.map_err(broken("start it"))?;
+            let (mut child, mut guard) = started.map_err(io_failure("start it"))?;
             let output = child.stdout.take().ok_or_else(|| start_error("could not read its output", false))?;
-            let output = output.into_owned_fd().map_err(broken("read its output"))?;
+            let output = output.into_owned_fd().map_err(io_failure("read its output"))?;
             let ended = async move {
                 let report = guard.report().await;
                 drop(guard);

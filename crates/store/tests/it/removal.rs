@@ -80,7 +80,7 @@ async fn removed_text_leaves_the_log() {
     store.delete_session(small.session).await.unwrap();
     log_is_empty(folder.path()).await;
     // The session's id disappears later, when its files are recorded as removed.
-    store.note_files_gone(vec![small.session]).await.unwrap();
+    store.record_files_removed(vec![small.session]).await.unwrap();
     log_is_empty(folder.path()).await;
     store.close().await.unwrap();
 }
@@ -94,7 +94,7 @@ async fn start_after_a_kill_purges_removed_text_from_the_log() {
     let mut small = new_session(&store).await;
     store.append(vec![small.input("the blue door")]).await.unwrap();
     store.delete_session(small.session).await.unwrap();
-    store.note_files_gone(vec![small.session]).await.unwrap();
+    store.record_files_removed(vec![small.session]).await.unwrap();
     for name in ["journal.db", "journal.db-wal"] {
         std::fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();
     }
@@ -119,7 +119,7 @@ async fn interrupted_removal_is_continued() {
     assert_eq!(store.session(large.session).await.unwrap(), None);
     // The session's files are still recorded.
     assert_eq!(store.files_left().await.unwrap(), [large.session]);
-    store.note_files_gone(vec![large.session]).await.unwrap();
+    store.record_files_removed(vec![large.session]).await.unwrap();
     overwritten(&store).await;
     // A new session is not mistaken for the removed session.
     let new = new_session(&store).await;

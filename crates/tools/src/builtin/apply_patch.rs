@@ -55,7 +55,7 @@ impl Tool for Args {
     }
 
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        call.work(move |job| plan(job, &self).map(|steps| shown(&steps))).await.map(Some)
+        call.work(move |job| plan(job, &self).map(|steps| combined_diff(&steps))).await.map(Some)
     }
 }
 
@@ -72,7 +72,7 @@ fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
 }
 
 /// Diffs of all changes, for the user.
-pub(super) fn shown(steps: &[Step]) -> String {
+pub(super) fn combined_diff(steps: &[Step]) -> String {
     steps.iter().map(|step| step.shown.as_str()).collect()
 }
 
@@ -327,7 +327,7 @@ pub(super) fn apply_steps(job: &Job, steps: &[Step], heading: &str) -> Result<To
         steps.iter().map(|step| step.summary.as_str()).filter(|summary| !summary.is_empty()).collect();
     let mut output = ToolOutput::ok(format!("{heading}: {}.", summary.join("; ")));
     output.files = steps.iter().map(|step| FileChange::new(step.path.to_string(), step.change())).collect();
-    output.details = Some(Box::new(ToolDetails::of_diff(&shown(steps))));
+    output.details = Some(Box::new(ToolDetails::of_diff(&combined_diff(steps))));
     Ok(output)
 }
 

@@ -244,11 +244,11 @@ impl ShownRenames {
     }
 
     pub(crate) fn take(&self, context: &ToolContext, call: &ToolCall) -> Option<PlannedRename> {
-        let is_it = |(session, id, arguments): &ShownCall| {
+        let is_shown_call = |(session, id, arguments): &ShownCall| {
             (*session, id, arguments) == (context.session_id, &call.call_id, &call.arguments)
         };
         let mut stored = self.stored();
-        let at = stored.iter().position(|(shown, _)| is_it(shown))?;
+        let at = stored.iter().position(|(shown, _)| is_shown_call(shown))?;
         Some(stored.remove(at).1)
     }
 }

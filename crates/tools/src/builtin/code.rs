@@ -134,7 +134,7 @@ impl<'a> ShownPaths<'a> {
 
 /// Finishes an answer with notes about its gaps. Files withheld by the rules are not mentioned, because that would
 /// reveal their existence.
-fn finish(shown: &str, index: &CodeIndexState) -> ToolOutput {
+fn output_with_notes(shown: &str, index: &CodeIndexState) -> ToolOutput {
     let mut shown = shown.trim_end().to_owned();
     if index.is_truncated {
         shown.push_str("\n[not all files of the folder are indexed; grep searches all]");
@@ -241,7 +241,7 @@ impl Tool for FindSymbol {
         if found.is_truncated {
             shown.push_str("[more results; set path to a folder]");
         }
-        Ok(finish(&shown, &index))
+        Ok(output_with_notes(&shown, &index))
     }
 }
 
@@ -322,7 +322,7 @@ impl Tool for Outline {
             let left = text::count(left, "definition");
             shown.push_str(&format!("[{left} more; choose a smaller folder or a file]\n"));
         }
-        Ok(finish(&shown, &index))
+        Ok(output_with_notes(&shown, &index))
     }
 }
 
@@ -367,7 +367,7 @@ impl Tool for RepoMap {
         if shown.is_empty() {
             shown.push_str("No code found for a map; list_workspace_files lists the files.");
         }
-        Ok(finish(&shown, &index))
+        Ok(output_with_notes(&shown, &index))
     }
 }
 
@@ -417,7 +417,7 @@ impl Tool for SearchCode {
         } else {
             shown.push_str(&format!("[the best {} in {files}]\n", text::count(count, "hit")));
         }
-        Ok(finish(&shown, &index))
+        Ok(output_with_notes(&shown, &index))
     }
 }
 

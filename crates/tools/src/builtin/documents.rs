@@ -14,7 +14,7 @@ use agentd_core::{
     interrupt::{Answer, Ask},
     knowledge::{
         DocumentFinds, DocumentProgress, Extent, OpenDocument, PartCursor, PartRange, Password, Reading, SearchedBy,
-        in_archive,
+        split_archive_path,
     },
     ports::{CallProgress, Knowledge, OnProgress, ToolContext},
     tool::ToolOutput,
@@ -61,7 +61,9 @@ pub(super) fn document(
 /// Finds the file of a path. If the path leads into an archive, such as `uploads/all.zip!/report.pdf`, also returns the
 /// path inside the archive. An existing file of exactly this name takes precedence.
 pub(super) fn locate(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
-    let Some((archive, inner)) = in_archive(written) else { return Ok((job.files.resolve_path(written)?, None)) };
+    let Some((archive, inner)) = split_archive_path(written) else {
+        return Ok((job.files.resolve_path(written)?, None));
+    };
     if let Ok(path) = job.files.resolve_path(written)
         && job.files.open_file(&path).is_ok()
     {
@@ -98,8 +100,8 @@ pub(super) fn searchable(
     const ARCHIVES: [&[u8]; 2] = [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
     let (name, head) = (path.to_string(), head(path, &mut opened)?);
     // The file may have been replaced by a document since the last check.
-    let may_be = ARCHIVES.iter().any(|begin| head.starts_with(begin)) || knowledge.is_document(&name, &head);
-    if may_be && let Some(file) = opened.content.into_file() {
+    let may_be_document = ARCHIVES.iter().any(|begin| head.starts_with(begin)) || knowledge.is_document(&name, &head);
+    if may_be_document && let Some(file) = opened.content.into_file() {
         return Ok(Some(OpenDocument::new(name, file)));
     }
     let reason = match encoding::detect(&head, (head.len() as u64) < HEAD) {

@@ -283,7 +283,7 @@ fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
     }
     let path = job.files.resolve_for_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
-    let (content, preserved) = as_before(&path, &target, &args.content)?;
+    let (content, preserved) = in_existing_encoding(&path, &target, &args.content)?;
     // The text may need more bytes in the encoding of the file.
     if content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(content.len()));
@@ -292,7 +292,11 @@ fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
 }
 
 /// Content in the encoding and with the line ends of the existing file.
-fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>, Vec<&'static str>), Failure> {
+fn in_existing_encoding(
+    path: &ToolPath,
+    target: &Target,
+    written: &str,
+) -> Result<(Vec<u8>, Vec<&'static str>), Failure> {
     let plain = || Ok((written.as_bytes().to_vec(), Vec::new()));
     let Some(before) = target.existing.as_ref().and_then(|existing| existing.content.as_deref()) else {
         return plain();

@@ -197,9 +197,9 @@ fn list(job: &Job, args: ListFiles) -> Result<ToolOutput, Failure> {
     let beside = if start == ToolPath::root(PathPlace::Own) { job.files.beside() } else { Vec::new() };
     for place in job.files.places(&start).into_iter().chain(beside) {
         // If the call did not name the project, its first level is enough.
-        let aside = place != start;
-        let max_depth = args.depth.unwrap_or(if aside { 1 } else { DEFAULT_DEPTH });
-        if aside || place.place() != PathPlace::Own && place.is_root() {
+        let is_other_place = place != start;
+        let max_depth = args.depth.unwrap_or(if is_other_place { 1 } else { DEFAULT_DEPTH });
+        if is_other_place || place.place() != PathPlace::Own && place.is_root() {
             listing.lines.push(format!("{place}/"));
         }
         let walk = Walk { max_depth, include_ignored: false, include_daemon_areas: true };

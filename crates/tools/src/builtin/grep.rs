@@ -92,7 +92,7 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         // If a mapped file is truncated, access to it kills the whole daemon.
         .memory_map(MmapChoice::never())
         .build();
-    let hits = Hits { grouped: args.context > 0, ..Hits::default() };
+    let hits = Hits { has_context: args.context > 0, ..Hits::default() };
     let is_named = !job.files.is_folder(&start)?;
     let mut search = Search { job, matcher, searcher, hits, buffer: Vec::new(), is_named };
     let mut left = UnreadEntries::default();
@@ -175,10 +175,10 @@ impl Search<'_> {
         let mut reader = StoppableReader { text, job: self.job, is_cut: false };
         let sink = HitSink { hits: &mut self.hits, matcher: &self.matcher, limits: &self.job.limits };
         let searched = self.searcher.search_reader(&self.matcher, &mut reader, sink);
-        self.hits.late = self.job.is_late();
+        self.hits.timed_out = self.job.is_late();
         match searched {
             _ if reader.is_cut => self.hits.unsearched.add("binary after initial text"),
-            Err(error) if !self.hits.late => {
+            Err(error) if !self.hits.timed_out => {
                 self.job.check()?;
                 let is_read = error.raw_os_error().is_none();
                 self.hits.unsearched.add(if is_read { "up to a line that is too long" } else { "partly unreadable" });
@@ -188,7 +188,7 @@ impl Search<'_> {
         if self.hits.count > before {
             self.hits.files_hit += 1;
         }
-        Ok(if self.hits.full || self.hits.late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        Ok(if self.hits.is_full || self.hits.timed_out { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 }
 
@@ -229,17 +229,17 @@ struct Hits {
     /// Number of files that require approval to be read.
     withheld: usize,
     /// True if groups of lines are separated.
-    grouped: bool,
+    has_context: bool,
     /// True if the next line starts a group.
-    apart: bool,
-    full: bool,
-    late: bool,
+    needs_separator: bool,
+    is_full: bool,
+    timed_out: bool,
 }
 
 impl Hits {
     fn line(&mut self, mark: char, number: Option<u64>, line: &str) {
         let number = number.unwrap_or_default();
-        if std::mem::take(&mut self.apart) && !self.shown.is_empty() {
+        if std::mem::take(&mut self.needs_separator) && !self.shown.is_empty() {
             self.shown.push_str("--\n");
         }
         self.shown.push_str(&format!("{}{mark}{number}{mark} {line}\n", self.path));
@@ -252,7 +252,7 @@ impl Hits {
             if left.ignored > 0 {
                 self.shown.push_str("[files that .gitignore excludes were skipped; set include_ignored]\n");
             }
-        } else if self.full {
+        } else if self.is_full {
             self.shown.push_str(&format!(
                 "[the first {} are shown; narrow the pattern, the path or include]\n",
                 text::count(self.count, "match")
@@ -261,7 +261,7 @@ impl Hits {
             let (matches, files) = (text::count(self.count, "match"), text::count(self.files_hit, "file"));
             self.shown.push_str(&format!("[{matches} in {files}]\n"));
         }
-        if self.late || left.cut.is_some() {
+        if self.timed_out || left.cut.is_some() {
             let cut = left.cut.unwrap_or("it took too long");
             self.shown.push_str(&format!("[the search is not complete: {cut}; search a smaller folder]\n"));
         }
@@ -314,7 +314,7 @@ impl Sink for HitSink<'_> {
 
     fn matched(&mut self, _searcher: &Searcher, hit: &SinkMatch<'_>) -> Result<bool, io::Error> {
         if self.hits.count == self.limits.grep_hits || self.hits.shown.len() >= self.limits.page_chars {
-            self.hits.full = true;
+            self.hits.is_full = true;
             return Ok(false);
         }
         self.hits.count += 1;
@@ -330,12 +330,12 @@ impl Sink for HitSink<'_> {
     }
 
     fn context_break(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
-        self.hits.apart = true;
+        self.hits.needs_separator = true;
         Ok(true)
     }
 
     fn begin(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
-        self.hits.apart = self.hits.grouped;
+        self.hits.needs_separator = self.hits.has_context;
         Ok(true)
     }
 }

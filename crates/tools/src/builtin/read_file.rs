@@ -153,7 +153,7 @@ struct Page {
     /// Number of the last line in `text`, or 0 if there is none.
     last: u64,
     /// Column at which the last line was cut, if it did not fit.
-    cut_line: Option<u64>,
+    cut_column: Option<u64>,
     /// Next offset, if there is more.
     next: Option<u64>,
     /// Number of lines of the file, if all were counted.
@@ -206,7 +206,7 @@ impl Page {
             chars_left -= chars;
             if more {
                 let first = wanted.column.filter(|_| is_first).unwrap_or(1);
-                page.cut_line = Some(first.saturating_add(chars as u64));
+                page.cut_column = Some(first.saturating_add(chars as u64));
                 full = true;
             }
         }
@@ -234,7 +234,7 @@ impl Page {
             return Err(Failure::arguments(format!("line {offset} of {path} ends before column {column}")));
         }
         let mut notes = Vec::new();
-        if paged || self.cut_line.is_some() {
+        if paged || self.cut_column.is_some() {
             let which = match wanted.column {
                 Some(column) => format!("line {offset} from column {column}"),
                 None => format!("lines {offset}-{}", self.last),
@@ -246,7 +246,7 @@ impl Page {
         }
         let notes = if notes.is_empty() { String::new() } else { format!("[{path}: {}]\n", notes.join("; ")) };
         let mut shown = format!("{notes}{}", self.text);
-        if let Some(column) = self.cut_line {
+        if let Some(column) = self.cut_column {
             let (problem, line) =
                 (if wanted.column.is_some() { "continues" } else { "is longer than a page" }, self.last);
             shown.push_str(&format!(

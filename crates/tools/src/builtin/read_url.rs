@@ -26,9 +26,9 @@ const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
 /// Number of bytes at the beginning of an answer that are checked to detect its kind.
 const HEAD: usize = 8 * 1024;
 /// Maximum number of characters of a server's text that an error shows.
-const SHOWN_OF_ERROR: usize = 500;
+const MAX_ERROR_CHARS: usize = 500;
 /// Absolute URLs in links may extend a page to twice its length plus this number of bytes.
-const SPARE_FOR_LINKS: usize = 64 * 1024;
+const LINK_ALLOWANCE: usize = 64 * 1024;
 /// Time limit for parsing a page, since a malicious page may take forever.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -53,10 +53,10 @@ impl Tool for Args {
         if !(200..300).contains(&answer.status) {
             return Err(status_failure(&answer));
         }
-        let Some(knowledge) = &call.services.config.knowledge else { return Ok(unread(&answer)) };
+        let Some(knowledge) = &call.services.config.knowledge else { return Ok(attached_answer(&answer)) };
         let first = self.offset.unwrap_or(1);
         let (name, content) = match &answer.text {
-            Some(text) if !is_page(&answer.media_type, text) => return Ok(as_it_is(&answer, text)),
+            Some(text) if !is_page(&answer.media_type, text) => return Ok(unchanged_text(&answer, text)),
             // The byte order mark overrides the encoding that the page declares, which no longer applies.
             Some(text) => ("page.html".to_owned(), [UTF8_BOM, readable(text).as_bytes()].concat()),
             None => {
@@ -66,7 +66,7 @@ impl Tool for Args {
                 // Pictures are not read as documents: few pictures on the web are scanned pages.
                 let is_picture = answer.media_type.starts_with("image/");
                 if is_picture || !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
-                    return Ok(unread(&answer));
+                    return Ok(attached_answer(&answer));
                 }
                 (name, std::mem::take(&mut answer.body))
             }
@@ -121,30 +121,30 @@ fn status_failure(answer: &WebAnswer) -> Failure {
         message.push_str(&format!("; location: {}", web::sanitize(location)));
     }
     if let Some(text) = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
-        let (start, _) = text::first_chars(text, SHOWN_OF_ERROR);
+        let (start, _) = text::first_chars(text, MAX_ERROR_CHARS);
         message.push_str(&format!("\n{}", web::framed(&answer.url, start)));
     }
     Failure::new(ToolErrorCode::Tool, message)
 }
 
 /// Shows text that is not a page unchanged.
-fn as_it_is(answer: &WebAnswer, text: &str) -> ToolOutput {
+fn unchanged_text(answer: &WebAnswer, text: &str) -> ToolOutput {
     let mut shown = format!("{}\n{}", web::head(answer), web::framed(&answer.url, text));
-    cut(answer, &mut shown);
+    push_truncation_note(answer, &mut shown);
     ToolOutput::ok(shown)
 }
 
 /// Attaches an answer that cannot be read as text.
-fn unread(answer: &WebAnswer) -> ToolOutput {
+fn attached_answer(answer: &WebAnswer) -> ToolOutput {
     if let Some(text) = &answer.text {
-        return as_it_is(answer, text);
+        return unchanged_text(answer, text);
     }
     let mut shown = format!("{}\nnot a readable page or document", web::head(answer));
-    cut(answer, &mut shown);
+    push_truncation_note(answer, &mut shown);
     ToolOutput { data: vec![web::data("body", answer)], ..ToolOutput::ok(shown) }
 }
 
-fn cut(answer: &WebAnswer, shown: &mut String) {
+fn push_truncation_note(answer: &WebAnswer, shown: &mut String) {
     if answer.cut {
         shown.push_str("\n[size limit reached: the rest is missing]");
     }
@@ -191,7 +191,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     if let Some(reason) = broken {
         output.text.push_str(&format!("\n[the rest could not be read: {}]", web::sanitize(&reason)));
     }
-    cut(answer, &mut output.text);
+    push_truncation_note(answer, &mut output.text);
     if !is_page && (last < total || parts.iter().any(|part| part.cut)) {
         // The stored document can be read further and searched without another fetch.
         output.data.push(web::data("document", answer));
@@ -202,7 +202,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
 /// Converts all links to absolute URLs, so that they can be followed. On a page with a long URL, many short links could
 /// outgrow the rest of the page: once the limit is reached, the remaining links stay unchanged.
 fn with_whole_links(markdown: &str, base: &Url) -> String {
-    let limit = markdown.len().saturating_mul(2).saturating_add(SPARE_FOR_LINKS);
+    let limit = markdown.len().saturating_mul(2).saturating_add(LINK_ALLOWANCE);
     let mut whole = String::with_capacity(markdown.len());
     let mut rest = markdown;
     while let Some(at) = rest.find("](") {
@@ -319,8 +319,8 @@ fn end_of_tag(page: &str, from: usize) -> usize {
 /// End of the content of a raw element: before its closing tag.
 fn end_of_raw(page: &str, from: usize, name: &str) -> usize {
     let mut ends = page[from..].match_indices("</").map(|(at, _)| from + at);
-    let is_of = |at: &usize| page[at + 2..].get(..name.len()).is_some_and(|text| text.eq_ignore_ascii_case(name));
-    ends.find(is_of).unwrap_or(page.len())
+    let has_name = |at: &usize| page[at + 2..].get(..name.len()).is_some_and(|text| text.eq_ignore_ascii_case(name));
+    ends.find(has_name).unwrap_or(page.len())
 }
 
 /// Outermost elements of these names, in order. Unclosed elements are skipped.
@@ -384,7 +384,7 @@ mod tests {
         let markdown = "[x](y) ".repeat(2000);
         let whole = with_whole_links(&markdown, &base);
         assert!(whole.starts_with("[x](https://a.org/d/d/") && whole.ends_with("[x](y) [x](y) "));
-        assert!(whole.len() <= 2 * markdown.len() + SPARE_FOR_LINKS, "{}", whole.len());
+        assert!(whole.len() <= 2 * markdown.len() + LINK_ALLOWANCE, "{}", whole.len());
         assert_eq!(whole.matches("[x](").count(), 2000);
     }
 

@@ -113,7 +113,7 @@ impl Args {
     }
 
     /// Note about a requested time limit above the maximum.
-    fn cut(&self, config: &ToolboxConfig) -> Option<String> {
+    fn time_limit_note(&self, config: &ToolboxConfig) -> Option<String> {
         let longest = longest(config).as_secs();
         let asked = self.timeout_s.filter(|asked| *asked > longest)?;
         Some(format!("[timeout_s {asked} exceeds the maximum; {longest} s was used]"))
@@ -155,7 +155,7 @@ async fn names(workspace: &Workspace, sandbox: Option<&Sandbox>) -> Vec<Name> {
 fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
     let start = match args.directory.as_deref() {
         Some(directory) => job.files.resolve_path(directory)?,
-        None => usual_start(job, &args.command),
+        None => default_start(job, &args.command),
     };
     job.files.follow(&start)
 }
@@ -183,11 +183,11 @@ fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Opti
 /// Start folder of a command that names none: the client's folder if it is in the project, otherwise the project, or
 /// the workspace if there is no project. Skill instructions name their scripts relative to the workspace, so a command
 /// that uses such a script starts there.
-fn usual_start(job: &Job, command: &str) -> ToolPath {
+fn default_start(job: &Job, command: &str) -> ToolPath {
     let project = ToolPath::root(PathPlace::Project);
-    let is_there = |path: &ToolPath| job.files.is_folder(path).is_ok_and(|is_folder| is_folder);
+    let is_existing_folder = |path: &ToolPath| job.files.is_folder(path).is_ok_and(|is_folder| is_folder);
     let is_own = |name: &str| {
-        let skill = |root: &ToolPath| is_there(&root.entry("skills").entry(name));
+        let skill = |root: &ToolPath| is_existing_folder(&root.entry("skills").entry(name));
         skill(&ToolPath::root(PathPlace::Own)) && !skill(&project)
     };
     let from_workspace = |(at, _): (usize, &str)| !command[..at].ends_with('/') || command[..at].ends_with("./");
@@ -200,7 +200,7 @@ fn usual_start(job: &Job, command: &str) -> ToolPath {
     }
     match &job.client_folder {
         _ if !is_mounted => ToolPath::root(PathPlace::Own),
-        Some(client_folder) if is_there(client_folder) => client_folder.clone(),
+        Some(client_folder) if is_existing_folder(client_folder) => client_folder.clone(),
         _ => project,
     }
 }
@@ -210,11 +210,11 @@ async fn run(
     (args, directory, folder): (Args, ToolPath, OwnedFd),
     settings: &ToolboxConfig,
 ) -> Result<ToolOutput, Failure> {
-    let (timeout, cut, cancel) = (args.timeout(settings), args.cut(settings), &context.cancel);
+    let (timeout, time_limit_note, cancel) = (args.timeout(settings), args.time_limit_note(settings), &context.cancel);
     let sandbox = settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on());
     let names = names(&context.workspace, sandbox).await;
     let mut environment =
-        environment::clean(&context.workspace, &names, &settings.standing, &settings.environment, &context.environment);
+        environment::build(&context.workspace, &names, &settings.standing, &settings.environment, &context.environment);
     if let Some(skills) = &settings.skills {
         let about = format!("{directory}/ {}", args.command);
         let programs = skills.programs(&context.workspace, &about);
@@ -222,12 +222,12 @@ async fn run(
             environment.insert("VIRTUAL_ENV".into(), first.environment.clone().into());
         }
         let first: Vec<&Path> = programs.iter().map(|programs| programs.first.as_path()).collect();
-        environment::find_first(&mut environment, &first);
+        environment::prepend_to_path(&mut environment, &first);
         for Programs { last, .. } in &programs {
-            environment::find_last(&mut environment, last);
+            environment::append_to_path(&mut environment, last);
         }
         if let Some(folder) = skills.plain_python(&about) {
-            environment::find_last(&mut environment, &folder);
+            environment::append_to_path(&mut environment, &folder);
         }
     }
     let read_only = context.confinement == Confinement::ReadOnly;
@@ -247,9 +247,9 @@ async fn run(
         progress: context.progress.clone(),
     };
     if !read_only {
-        keep_in_mounts(&context.workspace, settings.hard_links, cancel).await?;
+        isolate_hard_links(&context.workspace, settings.hard_links, cancel).await?;
     }
-    let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
+    let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(run_failure)?;
     let failed = matches!(finished.ended, CommandEnd::Code(1..));
     // The exit code is that of the last command only. Earlier errors are mentioned if they are certain.
     let misnamed = misnamed(&finished.stderr.text, &context.workspace, &names);
@@ -259,7 +259,7 @@ async fn run(
     let linked = || failed.then(|| repository_hint(&finished.stderr.text, &context.workspace)).flatten();
     let hint = misnamed.or_else(|| linked().map(Cow::Owned)).or_else(|| forbidden().map(Cow::Borrowed));
     let mut output = report(finished, timeout);
-    for note in hint.map(Cow::into_owned).into_iter().chain(cut) {
+    for note in hint.map(Cow::into_owned).into_iter().chain(time_limit_note) {
         output.text.push('\n');
         output.text.push_str(&note);
     }
@@ -267,7 +267,7 @@ async fn run(
 }
 
 /// Ensures that a command's writes in the user's folders change nothing outside these folders.
-async fn keep_in_mounts(
+async fn isolate_hard_links(
     workspace: &Workspace,
     treatment: HardLinks,
     cancel: &CancellationToken,
@@ -294,7 +294,7 @@ async fn keep_in_mounts(
     }
 }
 
-fn refused(error: RunError) -> Failure {
+fn run_failure(error: RunError) -> Failure {
     match error {
         RunError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Failure::tool("bash is not in the daemon's PATH")

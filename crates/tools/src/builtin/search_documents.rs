@@ -241,7 +241,7 @@ impl Tool for SearchFile {
             let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
             let judge = |finds: DocumentFinds| match (finds.locked.is_empty(), finds.broken.first()) {
                 (false, Some((_, reason))) => {
-                    Err(KnowledgeError::new(ErrorKind::Rejected, reason.clone()).needing_password(true))
+                    Err(KnowledgeError::new(ErrorKind::Rejected, reason.clone()).with_password_needed(true))
                 }
                 _ => Ok(finds),
             };

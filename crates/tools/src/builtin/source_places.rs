@@ -224,14 +224,14 @@ impl Tool for RenameSymbol {
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let planned = match call.services.renames.take(call.context, call.call) {
             Some(shown) => shown,
-            None => self.planned(call).await?,
+            None => self.plan_rename(call).await?,
         };
         call.write(planned, |job, planned| apply_steps(job, &plan(job, &planned)?, "Renamed")).await
     }
 
     /// Shows a rename, and stores it until the call runs.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
-        let planned = self.planned(call).await?;
+        let planned = self.plan_rename(call).await?;
         let plan_of = planned.clone();
         let shown = call.work(move |job| plan(job, &plan_of).map(|steps| shown(&steps))).await?;
         call.services.renames.store(call.context, call.call, planned);
@@ -240,7 +240,7 @@ impl Tool for RenameSymbol {
 }
 
 impl RenameSymbol {
-    async fn planned(self, call: Call<'_>) -> Result<PlannedRename, Failure> {
+    async fn plan_rename(self, call: Call<'_>) -> Result<PlannedRename, Failure> {
         let (at, names) = prepare_for(call, self, prepare_rename).await?;
         let rewrites = call.languages()?.rename(at, names.new.clone()).await?;
         if rewrites.is_empty() {

@@ -9,7 +9,7 @@ use agentd_core::{
     ports::ToolContext,
     tool::{ToolData, ToolErrorCode, ToolOutput},
     untrusted::{self, UntrustedSource},
-    web::{WebAnswer, WebFind, WebMethod, WebRequest},
+    web::{WebAnswer, WebMethod, WebRequest, WebSearchHit},
 };
 use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
@@ -120,13 +120,13 @@ fn check(args: &WebSearch) -> Result<(), Failure> {
     }
 }
 
-fn listed(finds: &[WebFind]) -> String {
+fn listed(finds: &[WebSearchHit]) -> String {
     let one_line = |text: &str| {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         text::first_chars(&text, MAX_EXCERPT).0.to_owned()
     };
     let mut listed = String::new();
-    for (number, WebFind { title, url, snippet }) in finds.iter().enumerate() {
+    for (number, WebSearchHit { title, url, snippet }) in finds.iter().enumerate() {
         let title = if title.trim().is_empty() { "(no title)".to_owned() } else { one_line(title) };
         listed.push_str(&format!("{}. {title}\n   {}\n", number + 1, one_line(url)));
         if !snippet.trim().is_empty() {

@@ -89,7 +89,7 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut 
             at += 1;
             block.lines.end = at;
         } else {
-            block.added.push(indents.fit(&line.text));
+            block.added.push(indents.map_indentation(&line.text));
         }
     }
     at
@@ -128,7 +128,7 @@ impl<'l> Indents<'l> {
         }
     }
 
-    fn fit(&self, added: &str) -> String {
+    fn map_indentation(&self, added: &str) -> String {
         let indent = indentation(added);
         let fitting = self.mappings.iter().rev().filter(|(patch, _)| indent.starts_with(patch));
         match fitting.max_by_key(|(patch, _)| patch.len()) {
@@ -263,8 +263,8 @@ impl Misfit<'_> {
     /// Returns true if the file already has the new lines of the hunk.
     fn is_applied(&self, file: &FileLines<'_>) -> bool {
         let new: Vec<&str> = self.hunk.new_lines().map(|line| Likeness::Tail.of(line)).collect();
-        let worth = new.iter().any(|line| !line.is_empty()) && new.len() <= 200;
-        worth
+        let is_significant = new.iter().any(|line| !line.is_empty()) && new.len() <= 200;
+        is_significant
             && file
                 .lines
                 .windows(new.len())
@@ -281,11 +281,11 @@ impl Misfit<'_> {
         let old = &old[..old.len().min(MAX_OLD)];
         let begin = if file.lines.len() > MAX_LINES { expected.saturating_sub(MAX_LINES / 2) } else { 0 };
         let places = begin..file.lines.len().min(begin + MAX_LINES);
-        let alike = |at: usize| {
+        let matching_lines = |at: usize| {
             let pairs = old.iter().zip(&file.lines[at..]);
             pairs.filter(|(old, line)| !old.trim().is_empty() && old.trim() == line.trim()).count()
         };
-        let best = places.clone().map(|at| (alike(at), std::cmp::Reverse(at.abs_diff(expected)), at)).max()?;
+        let best = places.clone().map(|at| (matching_lines(at), std::cmp::Reverse(at.abs_diff(expected)), at)).max()?;
         if best.0 > 0 {
             return Some(best.2);
         }

@@ -107,7 +107,7 @@ fn head(lines: &mut Lines<'_>) -> Result<Head, Failure> {
                 break;
             }
             lines.next();
-            extended(&mut head, line, lines)?;
+            parse_extended_header(&mut head, line, lines)?;
         }
     }
     if is_names(lines) {
@@ -119,7 +119,7 @@ fn head(lines: &mut Lines<'_>) -> Result<Head, Failure> {
 }
 
 /// Parses a line between `diff --git` and `---`.
-fn extended(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failure> {
+fn parse_extended_header(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failure> {
     let after = |mark: &str| line.strip_prefix(mark);
     let mode = after("new file mode ").or_else(|| after("new mode ")).or_else(|| after("deleted file mode "));
     if mode.is_some_and(|mode| mode.starts_with("120") || mode.starts_with("160")) {
@@ -235,8 +235,8 @@ fn ends_before_names(lines: &Lines<'_>, old_left: usize, new_left: usize) -> boo
 fn file(head: Head, hunks: Vec<Hunk>, lines: &Lines<'_>) -> Result<FilePatch, Failure> {
     const NOTHING: &str = "/dev/null";
     let (mut old, mut new) = (head.old, head.new);
-    let is_nothing = |name: &Option<String>| name.as_deref() == Some(NOTHING);
-    let (is_new, is_deleted) = (head.is_new || is_nothing(&old), head.is_deleted || is_nothing(&new));
+    let is_dev_null = |name: &Option<String>| name.as_deref() == Some(NOTHING);
+    let (is_new, is_deleted) = (head.is_new || is_dev_null(&old), head.is_deleted || is_dev_null(&new));
     let prefixed = |name: &Option<String>, mark: &str| {
         name.as_deref().is_none_or(|name| name == NOTHING || name.starts_with(mark))
     };
@@ -316,7 +316,7 @@ fn parse_envelope(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
         }
         let named = |what: &str| line.strip_prefix(what).map(|path| path.trim().to_owned());
         if let Some(path) = named("*** Add File:") {
-            let content = added(&mut lines)?;
+            let content = parse_added_lines(&mut lines)?;
             files.push(FilePatch { path, change: Change::Add { content } });
         } else if let Some(path) = named("*** Delete File:") {
             files.push(FilePatch { path, change: Change::Delete { hunks: None } });
@@ -341,7 +341,7 @@ fn parse_envelope(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
 }
 
 /// Parses the lines of a new file.
-fn added(lines: &mut Lines<'_>) -> Result<String, Failure> {
+fn parse_added_lines(lines: &mut Lines<'_>) -> Result<String, Failure> {
     let mut content = String::new();
     while let Some(line) = lines.next() {
         if let Some(line) = line.strip_prefix('+') {

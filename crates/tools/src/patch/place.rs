@@ -72,7 +72,7 @@ impl<'t> FileLines<'t> {
     /// Finds the position of a hunk at or after the line `from`. `expected` is the likely position.
     pub(super) fn place(&self, hunk: &Hunk, from: usize, expected: Option<usize>) -> Result<HunkPlace, PlaceError> {
         let old: Vec<&str> = hunk.old().collect();
-        let anchored = self.anchored(&hunk.anchors, from)?;
+        let anchored = self.anchor_lines(&hunk.anchors, from)?;
         if old.is_empty() {
             let at = self.place_of_addition(hunk, from, expected, anchored.as_deref())?;
             return Ok(HunkPlace { at, likeness: Likeness::Exact });
@@ -119,7 +119,7 @@ impl<'t> FileLines<'t> {
     }
 
     /// Finds the possible lines of the innermost anchor. `None` if the hunk has no anchors.
-    fn anchored(&self, anchors: &[String], from: usize) -> Result<Option<Vec<usize>>, PlaceError> {
+    fn anchor_lines(&self, anchors: &[String], from: usize) -> Result<Option<Vec<usize>>, PlaceError> {
         let mut places: Option<Vec<usize>> = None;
         for anchor in anchors {
             let wanted = anchor.trim();
@@ -171,11 +171,11 @@ impl<'t> FileLines<'t> {
         }
         // Collisions of the hashes are possible but very unlikely, and comparing all positions could take too long.
         const COMPARED: usize = 64;
-        let is_there = |at: &usize| {
+        let is_at = |at: &usize| {
             self.lines[*at..].iter().zip(wanted).all(|(line, wanted)| likeness.of(line) == likeness.of(wanted))
         };
         if found.len() <= COMPARED {
-            found.retain(is_there);
+            found.retain(is_at);
         }
         found
     }

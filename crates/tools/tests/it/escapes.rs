@@ -8,13 +8,13 @@ use std::os::{
 use agentd_sandbox::host::HELPER_ARGUMENT;
 
 use super::{
-    sandbox::{STRENGTHS, each_strength, helper, locked, named, python},
+    sandbox::{NAMESPACE_SETTINGS, helper, locked, named, python, with_and_without_namespaces},
     *,
 };
 
 #[tokio::test]
 async fn session_works_while_surrounding_data_is_hidden() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let home = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = home.path().to_owned();
         fs::write(path.join("notes"), "notes").unwrap();
@@ -42,7 +42,7 @@ async fn session_works_while_surrounding_data_is_hidden() {
 
 #[tokio::test]
 async fn project_replaced_by_a_link_is_not_followed() {
-    for mut bench in each_strength(Project::Writable).await {
+    for mut bench in with_and_without_namespaces(Project::Writable).await {
         bench.put("/project/inner/deep/file", "code");
         let away = bench.outside.path().join("away");
         fs::create_dir_all(away.join("deep")).unwrap();
@@ -83,7 +83,7 @@ async fn rlimits_of_outside_processes_cannot_be_set() {
     if !python() {
         return;
     }
-    for bench in each_strength(Project::None).await {
+    for bench in with_and_without_namespaces(Project::None).await {
         let other = tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
         let pid = other.id().unwrap();
         // A CPU time limit on another process, or on the helper, could end that process.
@@ -111,7 +111,7 @@ async fn system_v_shared_memory_is_inaccessible() {
     let made =
         std::process::Command::new("bash").args(["-c", &library("print(l.shmget(0, 4096, 0o1600))")]).output().unwrap();
     let id = String::from_utf8(made.stdout).unwrap().trim().to_owned();
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
         let attach = format!("l.shmat.restype = ctypes.c_void_p\nsys.exit(int(l.shmat({id}, 0, 0) == 2**64 - 1))");
         let output = bench.sh(&library(&attach)).await;
@@ -127,7 +127,7 @@ async fn mount_syscalls_are_blocked_even_new_ones() {
     if !python() {
         return;
     }
-    for bench in each_strength(Project::None).await {
+    for bench in with_and_without_namespaces(Project::None).await {
         for call in [libc::SYS_open_tree, libc::SYS_mount_setattr, OPEN_TREE_ATTR] {
             let body = format!(
                 "import ctypes; l = ctypes.CDLL(None, use_errno=True)\n\
@@ -141,7 +141,7 @@ async fn mount_syscalls_are_blocked_even_new_ones() {
 
 #[tokio::test]
 async fn setuid_programs_cannot_be_created() {
-    for bench in each_strength(Project::Writable).await {
+    for bench in with_and_without_namespaces(Project::Writable).await {
         for command in [
             "cp /bin/true outputs/t && chmod u+s outputs/t",
             "cp /bin/true outputs/t && chmod 4755 outputs/t",
@@ -168,7 +168,7 @@ async fn inotify_watches_are_blocked() {
         return;
     }
     let outside = tempfile::tempdir_in("/var/tmp").unwrap();
-    for bench in each_strength(Project::Writable).await {
+    for bench in with_and_without_namespaces(Project::Writable).await {
         let watch = format!(
             "/usr/bin/python3 -c 'import ctypes, sys; l = ctypes.CDLL(None); f = l.inotify_init1(0)\n\
              sys.exit(0 if f >= 0 and l.inotify_add_watch(f, b\"{}\", 0xfff) >= 0 else 1)'",
@@ -183,7 +183,7 @@ async fn inotify_watches_are_blocked() {
 
 #[tokio::test]
 async fn session_with_removed_permissions_is_reopened() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let mut bench = locked(Project::None, |config| config.namespaces = namespaces).await;
         bench.put("uploads/x", "kept");
         let (root, uploads) = (bench.context.workspace.root.clone(), bench.real("uploads"));
@@ -207,7 +207,7 @@ async fn session_with_removed_permissions_is_reopened() {
 
 #[tokio::test]
 async fn daemon_file_descriptors_are_not_inherited() {
-    for bench in each_strength(Project::None).await {
+    for bench in with_and_without_namespaces(Project::None).await {
         let secret = fs::File::open(bench.secret()).unwrap();
         // Inherited across `exec`, as left by a supervisor or a careless library.
         let leaked = nix::unistd::dup(&secret).unwrap().into_raw_fd();
@@ -223,7 +223,7 @@ async fn daemon_file_descriptors_are_not_inherited() {
 async fn fork_bomb_is_limited_and_cleaned_up() {
     // Each process spawns two more.
     let number = format!("6000.{}", std::process::id());
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let bench = locked(Project::None, |config| {
             config.namespaces = namespaces;
             config.limits.processes = Some(400);

@@ -67,7 +67,7 @@ async fn invalid_mounts_are_rejected() {
 }
 
 #[tokio::test]
-async fn temp_is_emptied_whatever_its_content() {
+async fn temp_with_any_content_is_emptied() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     bench.put("temp/a/b/c.txt", "x");

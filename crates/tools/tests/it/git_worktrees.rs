@@ -3,7 +3,7 @@
 use agentd_core::folder::Mounts;
 
 use super::{
-    sandbox::{STRENGTHS, locked},
+    sandbox::{NAMESPACE_SETTINGS, locked},
     *,
 };
 
@@ -78,7 +78,8 @@ async fn open(bench: &mut Bench, project: &Path, added: &[&Path]) {
 
 #[tokio::test]
 async fn git_works_in_worktrees_and_submodules() {
-    for (kind, namespaces) in KINDS.into_iter().flat_map(|kind| STRENGTHS.map(|namespaces| (kind, namespaces))) {
+    for (kind, namespaces) in KINDS.into_iter().flat_map(|kind| NAMESPACE_SETTINGS.map(|namespaces| (kind, namespaces)))
+    {
         let at = tempfile::tempdir_in("/var/tmp").unwrap();
         let at = at.path().canonicalize().unwrap();
         let [tree, repository] = tree(&at, kind);
@@ -117,7 +118,7 @@ async fn git_works_in_worktrees_and_submodules() {
 
 #[tokio::test]
 async fn forged_gitdir_file_mounts_nothing() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let at = tempfile::tempdir_in("/var/tmp").unwrap();
         let at = at.path().canonicalize().unwrap();
         let [_, _] = tree(&at, Kind::Worktree);

@@ -104,7 +104,7 @@ fn check_output(text: &str, tool: &str, path: &str) {
 #[tokio::test]
 async fn no_path_leaves_the_workspace() {
     let bench = Bench::with_project(Project::Writable).await;
-    trap(&bench).lay();
+    trap(&bench).create_entries();
     let before = state(bench.outside.path(), &[]);
     for path in &paths_of(&bench, Class::Refused) {
         let command = ("run_bash_command", json!({ "command": "echo ran", "directory": path }));
@@ -133,7 +133,7 @@ async fn no_path_leaves_the_workspace() {
 #[tokio::test]
 async fn unwritable_paths_are_not_written() {
     let bench = Bench::with_project(Project::ReadOnly).await;
-    trap(&bench).lay();
+    trap(&bench).create_entries();
     let before = state(bench.outside.path(), &[]);
     for path in paths_of(&bench, Class::Unwritable) {
         for (tool, arguments) in reading(&path) {
@@ -151,7 +151,7 @@ async fn unwritable_paths_are_not_written() {
 #[tokio::test]
 async fn odd_names_stay_inside() {
     let bench = Bench::with_project(Project::Writable).await;
-    trap(&bench).lay();
+    trap(&bench).create_entries();
     let all = corpus(&bench);
     assert!(all.len() >= 400, "{} paths", all.len());
     let (root, project) = (bench.workspace().root.clone(), bench.real("/project"));
@@ -185,7 +185,7 @@ async fn odd_names_stay_inside() {
 #[tokio::test]
 async fn path_rejections_have_a_hint() {
     let bench = Bench::with_project(Project::Writable).await;
-    trap(&bench).lay();
+    trap(&bench).create_entries();
     for (path, expected) in [
         ("../x", "write the path from the workspace root"),
         ("/etc/passwd", "use a path below uploads/"),

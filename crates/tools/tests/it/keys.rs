@@ -4,7 +4,7 @@ use agentd_core::environment::ClientEnvironment;
 use agentd_sandbox::config::SandboxConfig;
 
 use super::{
-    sandbox::{STRENGTHS, locked},
+    sandbox::{NAMESPACE_SETTINGS, locked},
     *,
 };
 
@@ -89,7 +89,7 @@ async fn reading(home: &Path, namespaces: bool, listed: &[&str], adapt: impl FnO
 
 #[tokio::test]
 async fn keys_in_a_listed_home_are_hidden() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         for confinement in [Confinement::Usual, Confinement::ReadOnly] {
             let home = home();
             let mut bench = reading(home.path(), namespaces, &[""], |_| {}).await;
@@ -119,7 +119,7 @@ fn assert_untouched(home: &Path) {
 #[tokio::test]
 async fn keys_in_default_listed_paths_are_hidden() {
     let listed = [".cargo/bin", ".cargo/config.toml", ".config/git", ".gitconfig", ".local/share/uv"];
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let home = home();
         let bench = reading(home.path(), namespaces, &listed, |_| {}).await;
         let shown = home.path().display();
@@ -151,7 +151,7 @@ async fn keys_in_default_listed_paths_are_hidden() {
 
 #[tokio::test]
 async fn new_and_linked_keys_are_hidden() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let home = home();
         let aside = tempfile::tempdir_in("/var/tmp").unwrap();
         fs::write(aside.path().join("plain-name"), SECRET).unwrap();
@@ -190,7 +190,7 @@ async fn shallow_keys_are_hidden_despite_the_scan_limit() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, SECRET).unwrap();
     }
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let bench = reading(home.path(), namespaces, &["a", "b"], |_| {}).await;
         let shown = home.path().display();
         // Too many files in one listed folder do not affect another listed folder.

@@ -27,7 +27,7 @@ fn opens(document: &mut OpenDocument) -> bool {
 }
 
 fn encrypted() -> KnowledgeError {
-    KnowledgeError::new(ErrorKind::Rejected, "it is encrypted").with_hint("ask the user").needing_password(true)
+    KnowledgeError::new(ErrorKind::Rejected, "it is encrypted").with_hint("ask the user").with_password_needed(true)
 }
 
 impl Knowledge for Locked {

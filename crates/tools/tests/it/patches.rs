@@ -10,7 +10,7 @@ fn patch(text: &str) -> Value {
 }
 
 /// Applies a patch to `outputs/f` and compares the result.
-async fn becomes(bench: &Bench, before: &str, text: &str, after: &str) {
+async fn assert_patched(bench: &Bench, before: &str, text: &str, after: &str) {
     bench.put("outputs/f", before);
     let output = bench.call("apply_patch", patch(text)).await;
     assert_eq!(output.error, None, "{before:?} {text}\n{}", output.text);
@@ -97,7 +97,7 @@ async fn common_patch_mistakes_are_tolerated() {
         // Lines that look like a file header.
         ("-- x\ny\n", "@@ -1,2 +1,2 @@\n--- x\n+++ z\n y\n", "++ z\ny\n"),
     ] {
-        becomes(&bench, before, &diff(hunks), after).await;
+        assert_patched(&bench, before, &diff(hunks), after).await;
     }
     let between = |inner: &str| format!("*** Begin Patch\n*** Update File: outputs/f\n{inner}*** End Patch");
     for (before, inner, after) in [
@@ -110,7 +110,7 @@ async fn common_patch_mistakes_are_tolerated() {
         ("a\nb\n", "@@\n+new\n*** End of File\n", "a\nb\nnew\n"),
         ("fn a(x: u8) {\n1\n}\n", "@@ fn a(\n-1\n+2\n", "fn a(x: u8) {\n2\n}\n"),
     ] {
-        becomes(&bench, before, &between(inner), after).await;
+        assert_patched(&bench, before, &between(inner), after).await;
     }
 }
 

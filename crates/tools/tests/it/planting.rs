@@ -189,8 +189,8 @@ async fn check_planted(files: &[Planted], targets_exist: bool) -> Result<(), Tes
     let script = format!("mkdir -p {}\n{lines}", targets.join(" "));
     let (reverted, output) = run_script(&mut bench, &snapshots, &script).await;
     for file in files {
-        let is_there = real(&bench, &file.written()).symlink_metadata().is_ok();
-        prop_assert_eq!(is_there, !file.is_guarded, "{:?}\n{}", file, output);
+        let exists = real(&bench, &file.written()).symlink_metadata().is_ok();
+        prop_assert_eq!(exists, !file.is_guarded, "{:?}\n{}", file, output);
         let is_reverted = reverted.contains(&file.reported());
         let was_closed = targets_exist && file.place >= FIRST_TARGET;
         prop_assert_eq!(is_reverted, file.is_guarded && !was_closed, "{:?}: {:?}\n{}", file, reverted, output);

@@ -7,7 +7,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use super::*;
 
 /// Calls the tools while another thread swaps part of the path, and checks that nothing leaks.
-async fn race(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl Fn() + Send + 'static) {
+async fn call_while_swapping(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl Fn() + Send + 'static) {
     while_swapping(swap, async {
         for (tool, arguments) in calls.iter().cycle().take(rounds * calls.len()) {
             let output = bench.call(tool, arguments.clone()).await;
@@ -114,7 +114,7 @@ async fn folder_exchanged_with_a_link_is_not_followed() {
         let path = bench.real(exchanged);
         let link = bench.real(&format!("{exchanged}-link"));
         let away = Away::beside(&bench, &link);
-        race(&bench, 60, &all_tools(folder), move || exchange(&path, &link)).await;
+        call_while_swapping(&bench, 60, &all_tools(folder), move || exchange(&path, &link)).await;
         away.check();
         check_inside(&bench.real("outputs"));
         check_inside(&bench.real("/project"));
@@ -133,7 +133,7 @@ async fn file_exchanged_with_a_link_is_not_followed() {
     let swap = move || {
         let _ = renameat2(AT_FDCWD, &path, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
     };
-    race(&bench, 60, &all_tools("outputs/folder"), swap).await;
+    call_while_swapping(&bench, 60, &all_tools("outputs/folder"), swap).await;
     away.check();
     check_inside(&bench.real("outputs"));
 }
@@ -150,7 +150,7 @@ async fn file_replaced_by_a_link_is_not_followed() {
         ("write_file", json!({"path": "outputs/a.txt", "content": "harmless"})),
         ("grep", json!({"pattern": "launch", "path": "outputs/a.txt"})),
     ];
-    race(&bench, 200, &calls, {
+    call_while_swapping(&bench, 200, &calls, {
         let secret = secret.clone();
         move || {
             let _ = fs::remove_file(&path);

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use agentd_sandbox::config::{SandboxConfig, SandboxMode};
 
 use super::{
-    sandbox::{STRENGTHS, locked, locked_in, python},
+    sandbox::{NAMESPACE_SETTINGS, locked, locked_in, python},
     *,
 };
 
@@ -72,7 +72,7 @@ async fn read_only_sandbox_ignores_write_settings() {
 
 #[tokio::test]
 async fn read_only_sandbox_has_no_network() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let mut bench = confined(namespaces, folder.path(), |_| {}).await;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -138,8 +138,8 @@ async fn extended_attributes_are_inaccessible_by_path() {
     let outside =
         |body: String| std::process::Command::new("bash").args(["-c", &program(&body)]).status().unwrap().success();
     // File systems without extended attributes cannot leak them.
-    let has_them = outside(format!("os.setxattr(\"{path}\", \"user.secret\", b\"{SECRET}\")"));
-    for namespaces in STRENGTHS {
+    let has_attributes = outside(format!("os.setxattr(\"{path}\", \"user.secret\", b\"{SECRET}\")"));
+    for namespaces in NAMESPACE_SETTINGS {
         for confinement in [Confinement::Usual, Confinement::ReadOnly] {
             let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
             bench.context.confinement = confinement;
@@ -155,5 +155,5 @@ async fn extended_attributes_are_inaccessible_by_path() {
             bench.allowed("ls -l uploads; ls -la . > /dev/null").await;
         }
     }
-    assert!(!has_them || outside(format!("assert os.listxattr(\"{path}\") == [\"user.secret\"]")));
+    assert!(!has_attributes || outside(format!("assert os.listxattr(\"{path}\") == [\"user.secret\"]")));
 }

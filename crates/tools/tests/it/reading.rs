@@ -95,8 +95,8 @@ async fn every_character_of_an_endless_line_can_be_read() {
         assert!(line[from..].starts_with(body), "{column}");
         joined.push_str(body);
         column += body.chars().count();
-        let goes_on = part.contains(&format!("line 2 continues: continue with offset=2 and column={column};"));
-        assert_eq!(goes_on, joined.len() < line.len(), "{part}");
+        let continues = part.contains(&format!("line 2 continues: continue with offset=2 and column={column};"));
+        assert_eq!(continues, joined.len() < line.len(), "{part}");
     }
     assert_eq!(joined, line);
     let arguments = json!({"path": "uploads/min.js", "offset": 2, "column": column});

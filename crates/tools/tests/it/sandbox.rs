@@ -22,12 +22,12 @@ pub(crate) async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConf
 }
 
 /// Values of `namespaces`: all kernel protections, and those left if users cannot create namespaces.
-pub(crate) const STRENGTHS: [bool; 2] = [true, false];
+pub(crate) const NAMESPACE_SETTINGS: [bool; 2] = [true, false];
 
 /// Creates a bench for each strength.
-pub(crate) async fn each_strength(project: Project) -> Vec<Bench> {
+pub(crate) async fn with_and_without_namespaces(project: Project) -> Vec<Bench> {
     let mut benches = Vec::new();
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         benches.push(locked(project, |config| config.namespaces = namespaces).await);
     }
     benches
@@ -188,7 +188,7 @@ async fn command_using_a_skill_starts_in_the_workspace() {
 
 #[tokio::test]
 async fn start_folder_is_known_for_each_path_to_it() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
         bench.put("skills/pdf/SKILL.md", "x");
         bench.put("/project/sub/a", "x");
@@ -238,7 +238,7 @@ async fn real_paths_are_shown_without_namespaces() {
 
 #[tokio::test]
 async fn secrets_outside_cannot_be_read() {
-    for bench in each_strength(Project::ReadOnly).await {
+    for bench in with_and_without_namespaces(Project::ReadOnly).await {
         let secret = bench.secret();
         let shown = secret.display();
         let keys = bench.outside.path().join("home/.ssh");
@@ -274,7 +274,7 @@ async fn secrets_outside_cannot_be_read() {
 
 #[tokio::test]
 async fn commands_change_nothing_outside() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let bench = locked(Project::ReadOnly, |config| config.namespaces = namespaces).await;
         bench.put("/project/main.c", "int main;");
         bench.put("skills/s/SKILL.md", "skill");
@@ -348,7 +348,7 @@ async fn commands_change_nothing_outside() {
 
 #[tokio::test]
 async fn a_writable_project_and_listed_folders_can_be_used() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let listed = tempfile::tempdir().unwrap();
         let written = tempfile::tempdir().unwrap();
         fs::write(listed.path().join("tool"), "listed").unwrap();
@@ -395,7 +395,7 @@ async fn hidden_paths_stay_hidden_in_readable_folders() {
 
 #[tokio::test]
 async fn link_in_place_of_an_area_grants_no_access() {
-    for bench in each_strength(Project::None).await {
+    for bench in with_and_without_namespaces(Project::None).await {
         bench.secret();
         fs::remove_dir(bench.real("outputs")).unwrap();
         symlink(bench.outside.path(), bench.real("outputs")).unwrap();
@@ -406,7 +406,7 @@ async fn link_in_place_of_an_area_grants_no_access() {
 
 #[tokio::test]
 async fn network_is_blocked_by_default() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         if !python() {
             return;
         }
@@ -448,7 +448,7 @@ async fn network_is_blocked_by_default() {
 
 #[tokio::test]
 async fn locale_is_fixed_and_path_excludes_session_programs() {
-    for mut bench in each_strength(Project::Writable).await {
+    for mut bench in with_and_without_namespaces(Project::Writable).await {
         for folder in ["/project/bin", "temp/bin"] {
             program(&bench.real(&format!("{folder}/ls")), "echo planted");
         }
@@ -475,7 +475,7 @@ async fn locale_is_fixed_and_path_excludes_session_programs() {
 
 #[tokio::test]
 async fn path_skips_inaccessible_folders() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let home = tempfile::tempdir_in("/var/tmp").unwrap();
         for folder in ["closed", "listed"] {
             program(&home.path().join(folder).join("agentd-test-program"), &format!("echo this is {folder}"));
@@ -501,7 +501,7 @@ async fn path_skips_inaccessible_folders() {
 
 #[tokio::test]
 async fn outside_processes_cannot_be_signalled() {
-    for bench in each_strength(Project::None).await {
+    for bench in with_and_without_namespaces(Project::None).await {
         let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let (daemon, pid) = (std::process::id(), other.id());
         for command in [
@@ -548,7 +548,7 @@ async fn background_children_do_not_outlive_the_call() {
     .into_iter()
     .enumerate()
     {
-        for namespaces in STRENGTHS {
+        for namespaces in NAMESPACE_SETTINGS {
             let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
             let number = format!("1000.{}{number}", std::process::id());
             let text = bench.allowed(&template.replace("NUMBER", &number)).await;
@@ -561,7 +561,7 @@ async fn background_children_do_not_outlive_the_call() {
 
 #[tokio::test]
 async fn limit_cancel_and_drop_kill_all_processes() {
-    for bench in each_strength(Project::None).await {
+    for bench in with_and_without_namespaces(Project::None).await {
         let number = format!("2000.{}", std::process::id());
         let command = format!(
             "trap 'echo tidied > outputs/t; exit' TERM; (trap '' TERM; exec env -i setsid sleep {number}) & touch temp/runs; \

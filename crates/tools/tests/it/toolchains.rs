@@ -3,7 +3,7 @@
 use agentd_core::environment::ClientEnvironment;
 
 use super::{
-    sandbox::{STRENGTHS, locked},
+    sandbox::{NAMESPACE_SETTINGS, locked},
     *,
 };
 
@@ -38,7 +38,7 @@ fn name(bench: &mut Bench, variables: &[(&str, &Path)]) {
 
 #[tokio::test]
 async fn client_toolchain_is_usable_with_its_keys_hidden() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let at = installed();
         let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
         let [cargo, rustup, java] = ["cargo", "rustup", "jdk"].map(|name| at.path().join(name));
@@ -70,7 +70,7 @@ async fn client_toolchain_is_usable_with_its_keys_hidden() {
 
 #[tokio::test]
 async fn only_plain_toolchain_folders_are_mounted() {
-    for namespaces in STRENGTHS {
+    for namespaces in NAMESPACE_SETTINGS {
         let at = tempfile::tempdir_in("/var/tmp").unwrap();
         let top = at.path().canonicalize().unwrap();
         // All folders except the last look like Java.

@@ -68,7 +68,7 @@ impl World {
     }
 
     #[track_caller]
-    fn refused<T: std::fmt::Debug>(&self, outcome: Result<T, WorkspaceError>, parts: &[&str]) {
+    fn assert_refused<T: std::fmt::Debug>(&self, outcome: Result<T, WorkspaceError>, parts: &[&str]) {
         let error = outcome.unwrap_err();
         let message = format!("{error} {}", error.hint().unwrap());
         assert!(parts.iter().all(|part| message.contains(part)), "{message} lacks {parts:?}");
@@ -110,10 +110,10 @@ async fn filters_never_run_with_any_number_of_settings() {
 async fn git_settings_that_add_programs_are_rejected() {
     let world = World::new();
     git(&world.project, &["config", "includeIf.onbranch:agentd/**.path", "/nowhere"]);
-    world.refused(world.make_for("one", &world.project).await, &["includeif", ".git/config"]);
+    world.assert_refused(world.make_for("one", &world.project).await, &["includeif", ".git/config"]);
     git(&world.project, &["config", "--unset", "includeIf.onbranch:agentd/**.path"]);
     git(&world.project, &[OsStr::new("config"), OsStr::from_bytes(b"filter.\xe9vil.smudge"), OsStr::new("cat")]);
-    world.refused(world.make_for("one", &world.project).await, &["filter"]);
+    world.assert_refused(world.make_for("one", &world.project).await, &["filter"]);
 }
 
 #[tokio::test]
@@ -141,11 +141,11 @@ async fn changes_in_a_nested_repository_count() {
     fs::write(folder.join("lib/work.txt"), "work\n").unwrap();
     let report = world.report("one").await;
     assert_eq!((report.changed, report.is_merged, &report.problem), (1, false, &None));
-    world.refused(world.remove("one", false).await, &["unmerged changes"]);
+    world.assert_refused(world.remove("one", false).await, &["unmerged changes"]);
     // A commit that exists only in the worktree would be lost with it.
     git(&folder.join("lib"), &["add", "--all"]);
     git(&folder.join("lib"), &["commit", "--quiet", "--message=work"]);
-    world.refused(world.apply("one").await, &["lib", "submodules"]);
+    world.assert_refused(world.apply("one").await, &["lib", "submodules"]);
     world.remove("one", true).await.unwrap();
 }
 
@@ -157,7 +157,7 @@ async fn merged_work_counts_on_user_branches_only() {
     git(&world.project, &["symbolic-ref", "refs/heads/alias", "refs/heads/agentd/one"]);
     git(&world.project, &["branch", "agentd/other", "agentd/one"]);
     git(&world.project, &["checkout", "--quiet", "--detach", "agentd/one"]);
-    world.refused(world.remove("one", false).await, &["unmerged changes"]);
+    world.assert_refused(world.remove("one", false).await, &["unmerged changes"]);
     git(&world.project, &["checkout", "--quiet", "main"]);
     git(&world.project, &["branch", "kept", "agentd/one"]);
     world.remove("one", false).await.unwrap();
@@ -169,7 +169,7 @@ async fn merge_is_rejected_mid_operation_and_ignores_settings() {
     world.worktree_with("b.txt", "new\n").await;
     let state = world.project.join(".git/rebase-merge");
     fs::create_dir(&state).unwrap();
-    world.refused(world.apply("one").await, &["git rebase", "--abort"]);
+    world.assert_refused(world.apply("one").await, &["git rebase", "--abort"]);
     fs::remove_dir(&state).unwrap();
     // Left by a killed command.
     fs::write(world.project.join(".git/worktrees/one/index.lock"), "").unwrap();
@@ -184,7 +184,7 @@ async fn merge_is_rejected_mid_operation_and_ignores_settings() {
 }
 
 #[tokio::test]
-async fn worktree_is_removed_without_its_main_tree() {
+async fn worktree_is_removed_without_its_main_worktree() {
     let world = World::new();
     let linked = world.root.join("linked");
     git(&world.project, &["worktree", "add", "--quiet", linked.to_str().unwrap(), "-b", "side"]);
@@ -192,9 +192,9 @@ async fn worktree_is_removed_without_its_main_tree() {
     world.make_for("spare", &linked).await.unwrap();
     fs::write(changed.join("a.txt"), "work\n").unwrap();
     git(&world.project, &["worktree", "remove", "--force", linked.to_str().unwrap()]);
-    world.refused(world.apply("changed").await, &["is gone", "by hand"]);
+    world.assert_refused(world.apply("changed").await, &["is gone", "by hand"]);
     assert_eq!(world.report("changed").await.problem, None);
-    world.refused(world.remove("changed", false).await, &["unmerged changes"]);
+    world.assert_refused(world.remove("changed", false).await, &["unmerged changes"]);
     world.remove("changed", true).await.unwrap();
     world.remove("spare", false).await.unwrap();
     assert_eq!(git(&world.project, &["branch", "--list", "agentd/*"]), "");
@@ -206,12 +206,12 @@ async fn worktree_is_kept_while_others_derive_from_it() {
     let parent = world.make("parent").await;
     let child = world.make_for("child", &parent).await.unwrap();
     fs::write(child.join("a.txt"), "of the child\n").unwrap();
-    world.refused(world.remove("parent", true).await, &["child"]);
+    world.assert_refused(world.remove("parent", true).await, &["child"]);
     assert!(!world.worktrees.leave("parent".to_owned()).await.unwrap());
     world.apply("child").await.unwrap();
     world.remove("child", false).await.unwrap();
     assert_eq!(fs::read_to_string(parent.join("a.txt")).unwrap(), "of the child\n");
-    world.refused(world.remove("parent", false).await, &["unmerged changes"]);
+    world.assert_refused(world.remove("parent", false).await, &["unmerged changes"]);
 }
 
 #[tokio::test]
@@ -283,7 +283,7 @@ async fn files_that_need_a_filter_are_not_committed() {
     let folder = world.make("one").await;
     fs::write(folder.join("new.key"), "plain\n").unwrap();
     fs::write(folder.join("new.txt"), "plain\n").unwrap();
-    world.refused(world.apply("one").await, &["new.key", "filter"]);
+    world.assert_refused(world.apply("one").await, &["new.key", "filter"]);
     fs::remove_file(folder.join("new.key")).unwrap();
     world.apply("one").await.unwrap();
 }
@@ -326,9 +326,9 @@ async fn repository_with_alternates_is_rejected_with_a_hint() {
     git(&world.root, &["clone", "--quiet", "--shared", "project", "borrows"]);
     let refused = world.make_for("one", &world.root.join("borrows")).await;
     assert_eq!(refused.as_ref().unwrap_err().kind(), ErrorKind::InvalidInput);
-    world.refused(refused, &["alternates", "git repack"]);
+    world.assert_refused(refused, &["alternates", "git repack"]);
     git(&world.project, &["branch", "agentd/two/below"]);
-    world.refused(world.make_for("two", &world.project).await, &["there is a branch agentd/two/below"]);
+    world.assert_refused(world.make_for("two", &world.project).await, &["there is a branch agentd/two/below"]);
 }
 
 #[tokio::test]
@@ -345,8 +345,8 @@ async fn replaced_git_object_is_detected() {
     world.worktrees.diff("one".to_owned()).await.unwrap();
     fs::remove_file(&tracked).unwrap();
     fs::copy(other, tracked).unwrap();
-    world.refused(world.worktrees.diff("one".to_owned()).await, &["hash-path mismatch", "git fsck"]);
-    world.refused(world.apply("one").await, &["hash-path mismatch"]);
+    world.assert_refused(world.worktrees.diff("one".to_owned()).await, &["hash-path mismatch", "git fsck"]);
+    world.assert_refused(world.apply("one").await, &["hash-path mismatch"]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::fmt;
 
 use agentd_core::{
     error::{ErrorKind, WebError},
-    web::WebFind,
+    web::WebSearchHit,
 };
 use reqwest::{
     Method, Request, StatusCode, Url,
@@ -112,7 +112,7 @@ pub(crate) async fn find(
     query: &str,
     limit: usize,
     max_bytes: usize,
-) -> Result<Vec<WebFind>, WebError> {
+) -> Result<Vec<WebSearchHit>, WebError> {
     let engine = &config.dialect;
     if let (None, Some(variable)) = (&config.api_key, &config.key_variable) {
         return Err(WebError::new(ErrorKind::Auth, format!("missing key of {engine}: {variable} is not set"))
@@ -200,7 +200,7 @@ fn encoded(text: &str) -> String {
     })
 }
 
-fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebFind>> {
+fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebSearchHit>> {
     match dialect {
         Dialect::Searxng => finds(answer.get("results")?, "title", "url", "content"),
         // Brave omits the list if there are no results.
@@ -212,10 +212,10 @@ fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebFind>> {
 }
 
 /// Parses a list of results. The caller drops results without a URL.
-fn finds(list: &Value, title: &str, url: &str, snippet: &str) -> Option<Vec<WebFind>> {
+fn finds(list: &Value, title: &str, url: &str, snippet: &str) -> Option<Vec<WebSearchHit>> {
     let text =
         |find: &Value, name: &str| find.get(name).and_then(Value::as_str).map(without_markup).unwrap_or_default();
-    let find = |find: &Value| WebFind {
+    let find = |find: &Value| WebSearchHit {
         title: text(find, title),
         url: find.get(url).and_then(Value::as_str).unwrap_or_default().to_owned(),
         snippet: text(find, snippet),

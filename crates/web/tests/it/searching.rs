@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_core::{error::ErrorKind, ports::Web as _, web::WebFind};
+use agentd_core::{error::ErrorKind, ports::Web as _, web::WebSearchHit};
 use agentd_web::{
     Fetcher, WebConfig,
     search::{Dialect, JsonFields, SearchConfig},
@@ -51,7 +51,7 @@ async fn every_search_engine_is_supported() {
         answer("200 OK\r\ncontent-type: application/json", body.to_string())
     })
     .await;
-    let expected = WebFind { title: "Rust".into(), url: "https://rust.test/".into(), snippet: "words".into() };
+    let expected = WebSearchHit { title: "Rust".into(), url: "https://rust.test/".into(), snippet: "words".into() };
     for (dialect, path, expected_part) in [
         (Dialect::Searxng, "/", "GET /search?q=r%C3%A4d&format=json "),
         (Dialect::Brave, "/brave", "x-subscription-token: k-0123456789"),

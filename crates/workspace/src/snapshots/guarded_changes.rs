@@ -5,7 +5,7 @@ use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, sync::Arc};
 use agentd_core::{
     ports::{Changes, Workspace},
     tool::{FileChange, FileChangeKind, FileKind, FileState},
-    undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, inverse_change},
 };
 use rustix::fs::{AtFlags, unlinkat};
 
@@ -155,7 +155,7 @@ fn remove_unstored(roots: &[Root], change: FileChange) -> UndoneFile {
 }
 
 fn undone_file(change: FileChange, outcome: UndoOutcome, reason: String) -> UndoneFile {
-    let back = reversed(&change).change;
+    let back = inverse_change(&change).change;
     UndoneFile { path: change.path, change: back, outcome, reason: Some(reason), diff: None }
 }
 

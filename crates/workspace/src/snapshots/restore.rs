@@ -15,7 +15,7 @@ use std::{
 use agentd_core::{
     ports::Workspace,
     tool::{FileChange, FileKind, FileState},
-    undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, inverse_change},
 };
 
 use super::{
@@ -62,7 +62,7 @@ impl Plan<'_> {
     fn into_report(self, preview: bool) -> FilesReverted {
         let mut undone = FilesReverted::default();
         for Step { change, verdict, diff, .. } in self.steps {
-            let back = reversed(&change);
+            let back = inverse_change(&change);
             let (outcome, reason) = match verdict {
                 Verdict::Do => (UndoOutcome::Done, None),
                 Verdict::DoHere => (UndoOutcome::Done, Some(OTHER_NAMES.to_owned())),

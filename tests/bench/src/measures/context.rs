@@ -147,7 +147,9 @@ async fn assembling() -> anyhow::Result<Row> {
 async fn prefix() -> anyhow::Result<Row> {
     let model = ModelServer::start().await;
     model.lenient();
-    model.respond_with(|request| codes(request.messages().iter().filter(|message| message["role"] == "tool").count()));
+    model.respond_with(|request| {
+        coding_reply(request.messages().iter().filter(|message| message["role"] == "tool").count())
+    });
     let home = Home::at(&model.base_url())?;
     let daemon = home.start().await?;
     let mut start = turn::request(None, None);
@@ -158,7 +160,7 @@ async fn prefix() -> anyhow::Result<Row> {
         reports.iter().filter(|(_, report)| report.as_ref().is_none_or(|report| report.broken_by.is_some())).count();
     let requests = model.requests();
     // The received requests are measured, not the daemon's own figures.
-    let shares: Vec<(f64, f64)> = requests.windows(2).map(|pair| repeats(&pair[0], &pair[1])).collect();
+    let shares: Vec<(f64, f64)> = requests.windows(2).map(|pair| repeated_bytes(&pair[0], &pair[1])).collect();
     let (repeated, previous) = shares.iter().fold((0.0, 0.0), |sum, share| (sum.0 + share.0, sum.1 + share.1));
     let least = shares.iter().map(|(again, before)| 100.0 * again / before).fold(f64::INFINITY, f64::min);
     let figures = vec![
@@ -173,7 +175,7 @@ async fn prefix() -> anyhow::Result<Row> {
 
 /// Returns the number of bytes that the next request repeats at its beginning, and the total number of bytes in the
 /// request, as received by the server. Servers read the tools first.
-fn repeats(before: &Recorded, after: &Recorded) -> (f64, f64) {
+fn repeated_bytes(before: &Recorded, after: &Recorded) -> (f64, f64) {
     let parts = |request: &Recorded| -> Vec<String> {
         let tools = request.body.get("tools").map(ToString::to_string);
         tools.into_iter().chain(request.messages().iter().map(ToString::to_string)).collect()
@@ -185,7 +187,7 @@ fn repeats(before: &Recorded, after: &Recorded) -> (f64, f64) {
 }
 
 /// Reply of a coding model after `done` results: the model plans, reads, edits, runs and reads again.
-pub(super) fn codes(done: usize) -> Reply {
+pub(super) fn coding_reply(done: usize) -> Reply {
     if done + 1 >= STEPS {
         return Reply::text("All of it is done, and the checks are green.");
     }

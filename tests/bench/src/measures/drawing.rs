@@ -28,7 +28,7 @@ const PAUSE: &str = "100";
 /// Letters that are typed one by one. None of these letters occurs in the response.
 const KEYS: &str = "QXZJKVYGHB";
 /// Time between two letters.
-const BETWEEN: Duration = Duration::from_millis(130);
+const KEY_INTERVAL: Duration = Duration::from_millis(130);
 /// Time limit for an echo.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -65,7 +65,7 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     let (mut seen, mut echo) = (String::new(), Samples::default());
     await_words(&screen, &mut seen, "w002")?;
     for (at, key) in keys.bytes().enumerate() {
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(KEY_INTERVAL);
         seen.clear();
         let pressed = Instant::now();
         typist.write_all(&[key])?;

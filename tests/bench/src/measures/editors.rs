@@ -26,7 +26,7 @@ const WATCHED: usize = 500;
 /// Number of clients that watch these sessions.
 const WATCHERS: usize = 20;
 /// Idle time that is measured.
-const QUIET: Duration = Duration::from_secs(5);
+const IDLE_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
@@ -239,6 +239,6 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
 /// Processor time that the daemon uses in the quiet period, in milliseconds. The kernel counts in steps of ten.
 async fn cpu_time(daemon: &Daemon) -> anyhow::Result<f64> {
     let before = world::cpu_time_of(daemon.id())?;
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(IDLE_TIME).await;
     Ok(millis(world::cpu_time_of(daemon.id())?) - millis(before))
 }

@@ -12,7 +12,7 @@ const WARM_UP: usize = 20;
 const TURNS: usize = 300;
 /// Time after which a changed folder is no longer read again in each turn. The timestamp of a more recently changed
 /// folder cannot distinguish two changes. A user's next turn comes later, and so do the counted turns.
-const UNTIL_FOLDERS_SETTLE: Duration = Duration::from_millis(2500);
+const FOLDER_SETTLE_TIME: Duration = Duration::from_millis(2500);
 
 /// The client has one thread, like `agentctl`: contention between client threads is not a cost of the daemon. The bare
 /// client runs on the same thread.
@@ -37,7 +37,7 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
 
     let session = Some(turn::run(client, turn::request(None, None), || {}).await?.session);
     // The first turn has created some of these folders.
-    tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
+    tokio::time::sleep(FOLDER_SETTLE_TIME).await;
     for _ in 0..WARM_UP {
         // Repeated until the request contains the maximum amount of history.
         turn::run(client, turn::request(session, None), || {}).await?;

@@ -13,7 +13,7 @@ const PAUSE_MS: &str = "50";
 /// Delay before the first word, in milliseconds. All turns have begun by then.
 const FIRST_PAUSE_MS: &str = "3000";
 /// Sampling interval for the memory.
-const LOOK: Duration = Duration::from_millis(20);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let text: String = (0..WORDS).map(|number| format!("word{number} ")).collect();
@@ -74,7 +74,7 @@ async fn stream_all(home: &Home, daemon: &Daemon, text: &str) -> anyhow::Result<
     });
     let turns = try_join_all(turns.collect::<Vec<_>>());
     let mut max_live = 0;
-    let mut looks = tokio::time::interval(LOOK);
+    let mut looks = tokio::time::interval(SAMPLE_INTERVAL);
     tokio::pin!(turns);
     loop {
         tokio::select! {

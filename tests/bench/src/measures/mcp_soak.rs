@@ -11,7 +11,7 @@ use super::{
 const WARM_UP: usize = 50;
 const CYCLES: usize = 1000;
 /// Tolerance for the allocator, in megabytes. A leak of four kilobytes per cycle would be detected.
-const ALLOCATOR: f64 = 4.0;
+const ALLOCATOR_TOLERANCE: f64 = 4.0;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
@@ -23,14 +23,14 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     for _ in 0..WARM_UP {
         cycle(&daemon).await?;
     }
-    let before = Left::of(&daemon, &mark)?;
+    let before = Leftovers::of(&daemon, &mark)?;
     let mut times = Samples::default();
     for _ in 0..CYCLES {
         let begun = Instant::now();
         cycle(&daemon).await?;
         times.add(begun.elapsed());
     }
-    let after = Left::of(&daemon, &mark)?;
+    let after = Leftovers::of(&daemon, &mark)?;
     if before.processes > 0 {
         bail!("{} leftover processes before the run", before.processes);
     }
@@ -43,7 +43,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
             Figure::count("processes", as_f64(after.processes)).at_most(0.0),
             Figure::count("descriptors", more(after.descriptors, before.descriptors)).at_most(0.0),
             Figure::count("threads", more(after.threads, before.threads)),
-            Figure::megabytes("memory", grown).at_most(ALLOCATOR),
+            Figure::megabytes("memory", grown).at_most(ALLOCATOR_TOLERANCE),
         ],
     )
     .with_note(format!(
@@ -70,7 +70,7 @@ async fn cycle(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 /// Resources that are in use.
-struct Left {
+struct Leftovers {
     /// Processes of the servers, their guards, and zombie children.
     processes: u64,
     /// Open descriptors of the daemon.
@@ -80,13 +80,14 @@ struct Left {
     resident: u64,
 }
 
-impl Left {
+impl Leftovers {
     fn of(daemon: &Daemon, mark: &str) -> anyhow::Result<Self> {
         let own = format!("/proc/{}", daemon.id());
         let count = |folder: &str| fs::read_dir(format!("{own}/{folder}")).map(|entries| entries.count() as u64);
         let mut processes = 0;
         for entry in fs::read_dir("/proc")?.flatten() {
-            let is_of = |pid: &str| pid.bytes().all(|byte| byte.is_ascii_digit()) && is_left(pid, daemon.id(), mark);
+            let is_of =
+                |pid: &str| pid.bytes().all(|byte| byte.is_ascii_digit()) && is_leftover(pid, daemon.id(), mark);
             processes += u64::from(entry.file_name().to_str().is_some_and(is_of));
         }
         let (descriptors, threads) = (count("fd")?, count("task")?);
@@ -95,7 +96,7 @@ impl Left {
 }
 
 /// Returns true if a process is a server or a child of the daemon.
-fn is_left(pid: &str, daemon: u32, mark: &str) -> bool {
+fn is_leftover(pid: &str, daemon: u32, mark: &str) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let named = command.split(|byte| *byte == 0).any(|argument| argument == mark.as_bytes());
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -14,7 +14,7 @@ use super::{
 
 /// Folder of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recall");
-const TURNS: &str = "AGENTD_BENCH_TURNS";
+const TURNS_VARIABLE: &str = "AGENTD_BENCH_TURNS";
 
 /// Output of the script.
 #[derive(Debug, Deserialize)]
@@ -78,7 +78,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     if missing.is_some() {
         script.args(["--product", "ours"]);
     }
-    let turns = std::env::var(TURNS).unwrap_or_default();
+    let turns = std::env::var(TURNS_VARIABLE).unwrap_or_default();
     for number in turns.split(',').map(str::trim).filter(|number| !number.is_empty()) {
         script.args(["--turns", number]);
     }

@@ -9,7 +9,7 @@ const SESSIONS: usize = 200;
 /// Number of items in each session, in turns of two.
 const ITEMS: usize = 100;
 const SEARCHES: usize = 50;
-const FINDS: usize = 20;
+const MAX_RESULTS: usize = 20;
 
 /// Words in the texts: enough words that the texts differ, as real texts do.
 const WORDS: [&str; 24] = [
@@ -46,7 +46,7 @@ async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
     loop {
         let query = SearchQuery::parse("harbour ledger").context("the query has no terms")?;
         let asked = Instant::now();
-        let found = store.search(query, None, FINDS).await?;
+        let found = store.search(query, None, MAX_RESULTS).await?;
         searches.add(asked.elapsed());
         if found.unsearched == 0 {
             return Ok((begun.elapsed(), searches));
@@ -58,7 +58,7 @@ async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
 async fn search(store: &SqliteStore, query_text: &str) -> anyhow::Result<Duration> {
     let query = SearchQuery::parse(query_text).context("the query has no terms")?;
     let begun = Instant::now();
-    let hits = store.search(query, None, FINDS).await?.hits;
+    let hits = store.search(query, None, MAX_RESULTS).await?.hits;
     let took = begun.elapsed();
     anyhow::ensure!(!hits.is_empty(), "no results for {query_text:?}");
     Ok(took)

@@ -7,7 +7,7 @@ use super::*;
 const SUBAGENTS: usize = 20;
 const ROUNDS: usize = 5;
 /// Time that the model takes for each subagent's response.
-const THINKS: Duration = Duration::from_millis(400);
+const THINKING_TIME: Duration = Duration::from_millis(400);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let folder = folder()?;
@@ -31,8 +31,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     if made != ROUNDS * (SUBAGENTS + 1) {
         bail!("unexpected number of sessions: {made}");
     }
-    let busy = 100.0 * millis(THINKS) / times.median();
-    let each = (times.median() - millis(THINKS)) / as_f64(SUBAGENTS as u64);
+    let busy = 100.0 * millis(THINKING_TIME) / times.median();
+    let each = (times.median() - millis(THINKING_TIME)) / as_f64(SUBAGENTS as u64);
     let note = format!("{each:.1} ms added by the daemon per subagent, from the call to its result in the journal");
     Ok(vec![
         Row::new(
@@ -50,7 +50,7 @@ fn replies() -> Value {
     let calls: Vec<Value> = (0..SUBAGENTS)
         .map(|part| json!({"name": "delegate_task", "arguments": {"task": format!("Part {part}")}}))
         .collect();
-    let thinks = u64::try_from(THINKS.as_millis()).unwrap_or_default();
+    let thinks = u64::try_from(THINKING_TIME.as_millis()).unwrap_or_default();
     json!([
         {"match": "You are a subagent", "repeat": true, "text": report, "first_delay_ms": thinks},
         {"match": "found in order", "repeat": true, "text": "All parts are done."},

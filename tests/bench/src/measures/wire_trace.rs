@@ -9,7 +9,7 @@ const WARM_UP: usize = 20;
 /// Number of turns that are counted, for each daemon.
 const TURNS: usize = 300;
 /// Time until newly created folders count as settled.
-const UNTIL_FOLDERS_SETTLE: Duration = Duration::from_millis(2500);
+const FOLDER_SETTLE_TIME: Duration = Duration::from_millis(2500);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", DELTAS]).await?;
@@ -17,7 +17,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     with.configure("agentd.yaml", "trace: {requests: true}\n")?;
     let (quiet, traced) = (without.start().await?, with.start().await?);
     let sessions = (begin(&quiet).await?, begin(&traced).await?);
-    tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
+    tokio::time::sleep(FOLDER_SETTLE_TIME).await;
     let (mut off, mut on) = ((Samples::default(), Samples::default()), (Samples::default(), Samples::default()));
     for number in 0..WARM_UP + TURNS {
         // The order of the two daemons alternates.

@@ -15,7 +15,7 @@ const TURNS: usize = 200;
 /// Number of turns of the long conversation.
 const LONG: usize = 30;
 /// Maximum for the other wires, as a multiple of chat completions.
-const MOST: f64 = 1.1;
+const MAX_RATIO: f64 = 1.1;
 
 /// A wire, by its name in the configuration.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
     let row = |(wire, of_wire): (Wire, &Measured)| {
         let added = of_wire.added.median();
         let figures = vec![
-            Figure::times("of chat completions", added / of_chat).at_most(MOST),
+            Figure::times("of chat completions", added / of_chat).at_most(MAX_RATIO),
             Figure::millis("median", added),
             Figure::millis("p99", of_wire.added.quantile(99)),
         ];
@@ -111,7 +111,7 @@ async fn start(wire: Wire, model: &ModelProcess, recorder: &ModelServer) -> anyh
 /// Measures a coding turn of many steps and a conversation of many turns.
 async fn repetition(wire: Wire) -> anyhow::Result<Row> {
     let model = server(wire).await;
-    model.respond_with(|request| context::codes(results(request)));
+    model.respond_with(|request| context::coding_reply(results(request)));
     let (steps, calls) = {
         let home = home(wire, &model)?;
         let daemon = home.start().await?;
@@ -119,7 +119,7 @@ async fn repetition(wire: Wire) -> anyhow::Result<Row> {
         (repeated(&model), model.requests().len())
     };
     let model = server(wire).await;
-    model.respond_with(|request| match asks(request) {
+    model.respond_with(|request| match ends_with_user_message(request) {
         true => Reply::tool_call("run_bash_command", json!({"command": format!("seq 1 {}", results(request) + 20)})),
         false => Reply::text(format!("That was output {}.", results(request))),
     });
@@ -202,7 +202,7 @@ fn results(request: &Recorded) -> usize {
 }
 
 /// Returns true if the last message is from the user.
-fn asks(request: &Recorded) -> bool {
+fn ends_with_user_message(request: &Recorded) -> bool {
     let messages = ["messages", "input"].iter().find_map(|field| request.body[*field].as_array());
     let Some(last) = messages.and_then(|messages| messages.last()) else { return false };
     let has_result =

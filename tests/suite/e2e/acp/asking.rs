@@ -15,16 +15,16 @@ fn id_of(interrupt: &Value) -> String {
 
 #[tokio::test]
 async fn rejection_fails_the_call_and_always_skips_later_questions() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     asks(&world, "Then not.");
     let id = editor.begin_prompt(&session, "Make it").await;
-    let asked = editor.decides("reject").await;
+    let asked = editor.answer_approval("reject").await;
     assert_eq!((&asked["toolCall"]["title"], &asked["sessionId"]), (&json!(format!("`$ {COMMAND}`")), &json!(session)));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.updates_of("tool_call_update").last().unwrap()["status"], "failed");
 
     asks(&world, "Made.");
-    editor.decided(&session, "Do make it", "always").await;
+    editor.prompt_with_decision(&session, "Do make it", "always").await;
     asks(&world, "Made again.");
     assert_eq!(editor.prompt(&session, "Again").await, "end_turn");
     assert!(editor.asked.is_empty(), "{:#?}", editor.asked);
@@ -32,7 +32,7 @@ async fn rejection_fails_the_call_and_always_skips_later_questions() {
 
 #[tokio::test]
 async fn deferred_question_can_be_answered_by_agentctl() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     asks(&world, "Made.");
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -46,7 +46,7 @@ async fn deferred_question_can_be_answered_by_agentctl() {
 
 #[tokio::test]
 async fn question_answered_elsewhere_is_withdrawn_from_the_editor() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     asks(&world, "Made.");
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -61,7 +61,7 @@ async fn question_answered_elsewhere_is_withdrawn_from_the_editor() {
 
 #[tokio::test]
 async fn editor_disconnect_leaves_its_question_open() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     asks(&world, "Made.");
     editor.begin_prompt(&session, "Make it").await;
     editor.question("session/request_permission").await;
@@ -75,7 +75,7 @@ async fn editor_disconnect_leaves_its_question_open() {
     editor.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
     editor.question("session/request_permission").await;
     let id = editor.begin_prompt(&session, "Go on").await;
-    let asked = editor.decides("approve").await;
+    let asked = editor.answer_approval("approve").await;
     assert_eq!(asked["toolCall"]["title"], format!("`$ {COMMAND}`"));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert!(folder.join("made").exists());
@@ -103,7 +103,7 @@ async fn ask_human_uses_a_form_if_the_editor_supports_forms() {
 
 #[tokio::test]
 async fn without_forms_the_next_message_answers_the_question() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
     let text = editor.words("agent_message_chunk");
@@ -118,12 +118,12 @@ async fn without_forms_the_next_message_answers_the_question() {
 
 #[tokio::test]
 async fn turn_resumed_elsewhere_is_shown_once_with_the_next_prompt() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
     let open = world.questions().await;
     world.ok(["answer", &id_of(&open[0]), "red"]).await;
-    idle(&world, &session).await;
+    wait_until_idle(&world, &session).await;
     world.model.reply(Reply::text("Anything else?"));
     assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
     let answer = editor.words("agent_message_chunk");
@@ -136,7 +136,7 @@ async fn turn_resumed_elsewhere_is_shown_once_with_the_next_prompt() {
 
 #[tokio::test]
 async fn question_raised_between_prompts_is_shown_once() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     for question in ["Which door?", "Which colour?"] {
         world.model.reply(Reply::tool_call("ask_human", json!({"question": question})));
     }
@@ -159,11 +159,11 @@ async fn question_raised_between_prompts_is_shown_once() {
 
 #[tokio::test]
 async fn subagent_approval_is_asked_in_the_parent_session() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     let call = Reply::tool_call("run_bash_command", json!({"command": COMMAND}));
     world.delegates(json!({"task": "Make the file"}), call);
     let id = editor.begin_prompt(&session, "Have it made").await;
-    let asked = editor.decides("approve").await;
+    let asked = editor.answer_approval("approve").await;
     assert_eq!((&asked["sessionId"], &asked["toolCall"]["title"]), (&json!(session), &json!(format!("`$ {COMMAND}`"))));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     let calls = editor.updates_of("tool_call");
@@ -175,7 +175,7 @@ async fn subagent_approval_is_asked_in_the_parent_session() {
 
 #[tokio::test]
 async fn edit_with_hidden_characters_is_shown_escaped_for_approval() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\u{2066}\n*** End Patch\n";
     for (tool, args, sign) in [
@@ -185,7 +185,7 @@ async fn edit_with_hidden_characters_is_shown_escaped_for_approval() {
         ("apply_patch", json!({"patch": patch}), '\u{2066}'),
     ] {
         world.model.reply(Reply::tool_call(tool, args)).reply(Reply::text("Left as it is."));
-        let asked = editor.decided(&session, "Make it a number", "reject").await;
+        let asked = editor.prompt_with_decision(&session, "Make it a number", "reject").await;
         let content = asked["toolCall"]["content"].as_array().unwrap();
         assert!(content.iter().all(|content| content["type"] == "content"), "{content:#?}");
         let first = content[0]["content"]["text"].as_str().unwrap();

@@ -33,7 +33,7 @@ async fn edit_is_diffed_against_the_buffer_and_written_to_it() {
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"})));
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("Done."));
     let id = editor.begin_prompt(&session, "Edit it").await;
-    let asked = editor.decides("approve").await;
+    let asked = editor.answer_approval("approve").await;
     assert!(last_result(&world).contains("unsaved"), "{}", last_result(&world));
     has_all(&asked["toolCall"]["content"].to_string(), &["-unsaved", "+edited"]);
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
@@ -54,7 +54,7 @@ async fn patch_writes_open_files_to_the_editor_and_others_to_disk() {
     let patch = "*** Begin Patch\n*** Update File: /project/a.txt\n@@\n one\n-unsaved\n+patched\n\
                  *** Update File: /project/b.txt\n@@\n-closed\n+patched\n*** End Patch";
     world.model.reply(Reply::tool_call("apply_patch", json!({"patch": patch}))).reply(Reply::text("Done."));
-    editor.decided(&session, "Patch both", "approve").await;
+    editor.prompt_with_decision(&session, "Patch both", "approve").await;
     assert_eq!((editor.files.texts[&file].as_str(), on_disk(&closed).as_str()), ("one\npatched\n", "patched\n"));
     // A file that is not open is written to the disk.
     assert!(!editor.files.texts.contains_key(&closed));
@@ -78,7 +78,7 @@ async fn model_is_informed_if_the_editor_does_not_save() {
     let (world, mut editor, session, file) = dirty().await;
     editor.files.saves = false;
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("Done."));
-    editor.decided(&session, "Edit it", "approve").await;
+    editor.prompt_with_decision(&session, "Edit it", "approve").await;
     assert!(last_result(&world).contains("not saved"), "{}", last_result(&world));
     assert_eq!((editor.files.texts[&file].as_str(), on_disk(&file).as_str()), ("one\nedited\n", "one\nsaved\n"));
 }
@@ -92,7 +92,7 @@ async fn read_only_editor_keeps_its_unsaved_text() {
     // Once saved, the file is edited on the disk.
     editor.files.texts.insert(file.clone(), "one\nsaved\n".to_owned());
     world.model.reply(edit("saved", "edited")).reply(Reply::text("Done."));
-    editor.decided(&session, "Edit it now", "approve").await;
+    editor.prompt_with_decision(&session, "Edit it now", "approve").await;
     assert_eq!(on_disk(&file), "one\nedited\n");
     assert!(editor.files.asked.iter().all(|(method, _)| method == "read"), "{:?}", editor.files.asked);
 }
@@ -105,7 +105,7 @@ async fn editor_exit_during_a_read_falls_back_to_the_disk() {
     editor.begin_prompt(&session, "Read it").await;
     editor.question("fs/read_text_file").await;
     drop(editor);
-    idle(&world, &session).await;
+    wait_until_idle(&world, &session).await;
     assert!(last_result(&world).contains("saved"), "{}", last_result(&world));
     assert_eq!(on_disk(&file), "one\nsaved\n");
 }
@@ -158,7 +158,7 @@ async fn invalid_buffer_text_from_the_editor_is_rejected() {
 async fn subagents_edit_the_editors_buffers() {
     let (world, mut editor, session, file) = dirty().await;
     world.delegates(json!({"task": "Edit the file"}), edit("unsaved", "edited"));
-    editor.decided(&session, "Have it edited", "approve").await;
+    editor.prompt_with_decision(&session, "Have it edited", "approve").await;
     assert_eq!(editor.files.texts[&file], "one\nedited\n");
 }
 
@@ -168,6 +168,6 @@ async fn turn_joined_by_an_editor_uses_its_buffers() {
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));
     world.ok(["run", "Work", "--session", &session, "--detach"]).await;
-    editor.decided(&session, "And read", "approve").await;
+    editor.prompt_with_decision(&session, "And read", "approve").await;
     assert!(last_result(&world).contains("unsaved"), "{}", last_result(&world));
 }

@@ -16,7 +16,7 @@ fn is_added(kind: &EventKind) -> bool {
 
 #[tokio::test]
 async fn a_cancelled_prompt_is_answered_as_cancelled() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     for by_id in [false, true] {
         world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
         let id = editor.begin_prompt(&session, "Go").await;
@@ -41,7 +41,7 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
 
 #[tokio::test]
 async fn cancel_closes_open_questions() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/x"})));
     let id = editor.begin_prompt(&session, "Go").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -54,7 +54,7 @@ async fn cancel_closes_open_questions() {
 
 #[tokio::test]
 async fn prompt_is_added_to_a_running_turn_of_another_client() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     world
         .model
         .reply(Reply::tool_call("run_bash_command", json!({"command": WAIT})))
@@ -89,7 +89,7 @@ async fn loaded_session_streams_a_running_turn_and_can_cancel_it() {
         let mut editor = Editor::start(&world).await;
         editor.gives(method, json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
         assert_eq!(editor.updates_of("user_message_chunk").len(), usize::from(method == "session/load"));
-        world.model.go_on();
+        world.model.release_held_reply();
         while !editor.words("agent_message_chunk").contains("I begin and never") {
             editor.read().await.unwrap();
         }
@@ -108,7 +108,7 @@ async fn loaded_session_streams_a_running_turn_and_can_cancel_it() {
 
 #[tokio::test]
 async fn cancel_reaches_a_turn_started_by_another_client() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     world.model.reply(Reply::never()).default_reply(Reply::text("Here."));
     let other = world.spawn_agentctl(["run", "--session", &session, "Go"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
@@ -121,7 +121,7 @@ async fn cancel_reaches_a_turn_started_by_another_client() {
 
 #[tokio::test]
 async fn load_shows_messages_the_model_read_and_omits_the_withdrawn() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": WAIT}))).reply(Reply::never());
     let other = world.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
     let client = world.client().await;
@@ -145,7 +145,7 @@ async fn load_shows_messages_the_model_read_and_omits_the_withdrawn() {
 
 #[tokio::test]
 async fn prompt_after_load_follows_the_running_turn_without_repeats() {
-    let (world, mut first, session, folder) = opened().await;
+    let (world, mut first, session, folder) = world_with_editor().await;
     world
         .model
         .reply(Reply::deltas(["I begin", " and end. "]).hold_after_text("begin"))
@@ -162,14 +162,14 @@ async fn prompt_after_load_follows_the_running_turn_without_repeats() {
     let client = world.client().await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     events.stored_until(is_added).await;
-    world.model.go_on();
+    world.model.release_held_reply();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "I begin and end. Heard you.", "no text is repeated");
 }
 
 #[tokio::test]
 async fn turn_continues_after_the_daemon_is_killed() {
-    let (mut world, mut editor, session, _) = opened().await;
+    let (mut world, mut editor, session, _) = world_with_editor().await;
     world
         .model
         .reply(Reply::text("I begin and never end").hang_after_text("begin"))
@@ -184,7 +184,7 @@ async fn turn_continues_after_the_daemon_is_killed() {
 
 #[tokio::test]
 async fn next_prompt_restarts_a_stopped_daemon() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     world.model.default_reply(Reply::text("Here."));
     editor.prompt(&session, "One").await;
     assert_eq!(world.daemon.sigterm().await, Some(0));

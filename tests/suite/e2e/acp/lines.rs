@@ -16,12 +16,12 @@ async fn initialize_starts_no_daemon_and_lists_capabilities() {
     }
     assert!(!greeting["authMethods"].as_array().unwrap().is_empty());
     assert!(home.processes().len() <= 1, "no daemon was started");
-    editor.leaves().await.exits(0);
+    editor.close().await.exits(0);
 }
 
 #[tokio::test]
 async fn invalid_requests_get_the_matching_error_code() {
-    let (_world, mut editor, session, folder) = opened().await;
+    let (_world, mut editor, session, folder) = world_with_editor().await;
     let id = "0193a5b2-7c1d-7000-8000-000000000001";
     let params = json!({"sessionId": id, "cwd": folder, "mcpServers": []});
     let mut check = async |method: &str, params: Value, code: i64, text: &str| {
@@ -53,7 +53,7 @@ async fn invalid_requests_get_the_matching_error_code() {
 
 #[tokio::test]
 async fn unparsable_response_defers_its_question() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;

@@ -115,7 +115,7 @@ impl OpenFiles {
 }
 
 /// Starts a daemon and an editor with basic capabilities. Returns them with a session and its folder.
-async fn opened() -> (World, Editor, String, PathBuf) {
+async fn world_with_editor() -> (World, Editor, String, PathBuf) {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
     let (session, folder) = editor.session(&world).await;
@@ -123,7 +123,7 @@ async fn opened() -> (World, Editor, String, PathBuf) {
 }
 
 /// Waits until the session has no running turn.
-async fn idle(world: &World, session: &str) {
+async fn wait_until_idle(world: &World, session: &str) {
     let client = world.client().await;
     until("the turn has ended", || async { client.session(session).await.unwrap().live_turn.is_none().then_some(()) })
         .await;
@@ -266,9 +266,9 @@ impl Editor {
     }
 
     /// Runs a prompt to its end, answering one approval with an option. Returns the request for approval.
-    async fn decided(&mut self, session: &str, text: &str, option: &str) -> Value {
+    async fn prompt_with_decision(&mut self, session: &str, text: &str, option: &str) -> Value {
         let id = self.begin_prompt(session, text).await;
-        let asked = self.decides(option).await;
+        let asked = self.answer_approval(option).await;
         assert_eq!(self.ends(id).await["stopReason"], "end_turn");
         asked
     }
@@ -315,14 +315,14 @@ impl Editor {
     }
 
     /// Answers the next approval with an option.
-    async fn decides(&mut self, option: &str) -> Value {
+    async fn answer_approval(&mut self, option: &str) -> Value {
         let (id, params) = self.question("session/request_permission").await;
         self.reply(id, json!({"outcome": {"outcome": "selected", "optionId": option}})).await;
         params
     }
 
     /// Closes the editor's input and waits until the process ends.
-    async fn leaves(self) -> Output {
+    async fn close(self) -> Output {
         self.running.output(Vec::new()).await
     }
 }

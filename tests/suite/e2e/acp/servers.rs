@@ -45,7 +45,7 @@ async fn editor_server_is_used_and_stops_with_the_session() {
     }
     calls(&world, tool(&world, &session).await);
     let id = editor.begin_prompt(&session, "Go").await;
-    let asked = editor.decides("approve").await;
+    let asked = editor.answer_approval("approve").await;
     assert!(asked["toolCall"].to_string().contains("act"), "{asked:#}");
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert!(last_result(&world).contains("acted: now"), "{}", last_result(&world));

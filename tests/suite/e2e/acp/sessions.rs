@@ -10,7 +10,7 @@ fn ids(listed: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn sessions_are_listed_by_folder_and_by_page() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     world.model.default_reply(Reply::text("Hello."));
     editor.prompt(&session, "Greet me").await;
     let client = world.client().await;
@@ -51,7 +51,7 @@ async fn additional_directories_are_added_only_at_session_creation() {
     world.model.reply(Reply::tool_call("edit_file", edit));
     world.model.reply(Reply::text("Done."));
     let id = editor.begin_prompt(&session, "Change it").await;
-    let question = editor.decides("approve").await;
+    let question = editor.answer_approval("approve").await;
     editor.ends(id).await;
     assert!(question.to_string().contains(&at("lib/c.txt").display().to_string()), "{question:#}");
     assert_eq!(world.read("lib/c.txt"), "new words");
@@ -85,9 +85,9 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     world.model.reply(look.and_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::text("It is long.").and_reasoning("I look."));
     let id = editor.begin_prompt(&session, "Show it").await;
-    editor.decides("approve").await;
+    editor.answer_approval("approve").await;
     editor.ends(id).await;
-    editor.leaves().await.exits(0);
+    editor.close().await.exits(0);
 
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
@@ -165,7 +165,7 @@ async fn mode_and_model_changes_sync_in_both_directions() {
 
 #[tokio::test]
 async fn rapid_option_changes_send_no_outdated_updates() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     for value in ["base", "default"].iter().cycle().take(40) {
         let set = json!({"sessionId": session, "configId": "model", "value": value});
         editor.begin("session/set_config_option", set).await;
@@ -181,7 +181,7 @@ async fn rapid_option_changes_send_no_outdated_updates() {
 
 #[tokio::test]
 async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
     let id = editor.begin_prompt(&session, "Go").await;
     editor.update("agent_message_chunk").await;

@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn text_reasoning_title_and_usage_are_streamed() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     let commands = editor.update("available_commands_update").await;
     assert_eq!(commands["availableCommands"][0]["name"], "compact", "{commands:#}");
 
@@ -23,12 +23,12 @@ async fn text_reasoning_title_and_usage_are_streamed() {
 
     let seen = world.model.requests().last().unwrap().body.to_string();
     assert!(seen.contains(folder.to_str().unwrap()), "the project folder is missing in the prompt: {seen}");
-    assert_eq!(editor.leaves().await.exits(0).stderr, "");
+    assert_eq!(editor.close().await.exits(0).stderr, "");
 }
 
 #[tokio::test]
 async fn mentioned_files_are_attached_to_the_prompt() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     world.write("notes.txt", "remember the milk\n");
     world.model.default_reply(Reply::text("Done."));
@@ -39,7 +39,7 @@ async fn mentioned_files_are_attached_to_the_prompt() {
     let seen = world.model.requests().last().unwrap().body.to_string();
     has_all(&seen, &["/project/a.txt, lines 2 to 3:", "two\\nthree", "#a.txt is /project/a.txt", "remember the milk"]);
     assert!(!seen.contains("one\\ntwo"), "{seen}");
-    assert_eq!(editor.leaves().await.exits(0).stderr, "");
+    assert_eq!(editor.close().await.exits(0).stderr, "");
 }
 
 #[tokio::test]
@@ -80,13 +80,13 @@ async fn link_labels_and_resource_texts_are_not_mentions() {
 
 #[tokio::test]
 async fn edit_approval_shows_the_diff() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let args = json!({"path": "/project/a.txt", "old_string": "two", "new_string": "2"});
     world.model.reply(Reply::tool_call("edit_file", args.clone())).reply(Reply::text("Done."));
     let id = editor.begin_prompt(&session, "Make it a number").await;
 
-    let asked = editor.decides("approve").await;
+    let asked = editor.answer_approval("approve").await;
     let (call, diff) = (
         &asked["toolCall"],
         json!({"type": "diff", "path": folder.join("a.txt"), "oldText": "two\n", "newText": "2\n"}),
@@ -126,7 +126,7 @@ async fn command_output_streams_to_a_terminal_if_supported() {
         (&call["content"][0]["type"], &call["_meta"]["terminal_info"]["terminal_id"]),
         (&json!("terminal"), terminal)
     );
-    assert_eq!(editor.decides("approve").await["toolCall"]["rawInput"]["command"], command);
+    assert_eq!(editor.answer_approval("approve").await["toolCall"]["rawInput"]["command"], command);
     let mut data = String::new();
     while !data.contains("first") {
         let update = editor.update("tool_call_update").await;
@@ -144,7 +144,7 @@ async fn command_output_streams_to_a_terminal_if_supported() {
 
 #[tokio::test]
 async fn todos_are_sent_as_a_plan() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     let todos = json!([{"id": "1", "content": "Look", "status": "in_progress"}, {"id": "2", "content": "Mend", "status": "pending"}]);
     world
         .model
@@ -160,7 +160,7 @@ async fn todos_are_sent_as_a_plan() {
 
 #[tokio::test]
 async fn pictures_resources_and_links_are_part_of_the_prompt() {
-    let (world, mut editor, session, folder) = opened().await;
+    let (world, mut editor, session, folder) = world_with_editor().await;
     fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
     let outside = world.write("notes/plan.txt", "the plan");
     let uri = |path: &Path| format!("file://{}", path.display());
@@ -215,7 +215,7 @@ async fn user_commands_expand_to_their_prompts() {
 
 #[tokio::test]
 async fn failed_turn_returns_the_error_with_a_hint() {
-    let (world, mut editor, session, _) = opened().await;
+    let (world, mut editor, session, _) = world_with_editor().await;
     world.model.reply(Reply::status(401, "{\"error\": {\"message\": \"bad key\"}}"));
     let prompt = json!([{"type": "text", "text": "Hi"}]);
     let (code, message) = editor.fails("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;

@@ -16,12 +16,12 @@ async fn doctor(world: &World, code: i32) -> String {
 }
 
 /// A way to lose data from a data folder.
-type Way = fn(&Path);
+type LossMethod = fn(&Path);
 
 /// A session without tool calls has no folder that could reveal the loss, and all its events may still be in the log.
 #[tokio::test]
 async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
-    let cases: [(&str, Way); 3] = [
+    let cases: [(&str, LossMethod); 3] = [
         ("was missing", |log| fs::remove_file(log).unwrap()),
         ("empty", |log| set_length(log, 0)),
         ("shorter", |log| set_length(log, 2_000)),
@@ -80,7 +80,7 @@ async fn kill_alone_reports_no_loss() {
 #[tokio::test]
 async fn wal_without_its_database_is_kept() {
     let mut world = World::start().await;
-    let (session, _) = worked(&world).await;
+    let (session, _) = run_state_turn(&world).await;
     world.daemon.kill9().await;
     let (journal, log) = (world.data().join("agentd.db"), world.data().join("agentd.db-wal"));
     let (stored, logged) = (fs::read(&journal).unwrap(), fs::read(&log).unwrap());
@@ -102,7 +102,7 @@ async fn wal_without_its_database_is_kept() {
 #[tokio::test]
 async fn missing_data_folder_refuses_all_changes() {
     let mut world = World::start().await;
-    let (session, last_seq) = worked(&world).await;
+    let (session, last_seq) = run_state_turn(&world).await;
     world.model.default_reply(Reply::text("I am still here."));
     let (data, aside) = (world.data(), world.path().join("aside"));
     let note = world.write("note.txt", "words").display().to_string();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A file in the fake language.
-const SOUND: &str = "one\ntwo\nthree\n";
+const VALID_SOURCE: &str = "one\ntwo\nthree\n";
 
 /// The fake server with this behaviour.
 fn fake_server(mode: &str) -> Value {
@@ -12,17 +12,17 @@ fn fake_server(mode: &str) -> Value {
 }
 
 /// Timeouts that are long enough on any busy host.
-pub(super) fn patient() -> Value {
+pub(super) fn long_timeouts() -> Value {
     json!({"wait": "60s", "cold_wait": "60s", "request_timeout": "50s"})
 }
 
 pub(super) async fn with(mode: &str, global: Value) -> World {
     let world = world(global, fake_server(mode), &folder()).await;
-    world.write("project/a.fk", SOUND);
+    world.write("project/a.fk", VALID_SOURCE);
     world
 }
 
-pub(super) fn breaks() -> Reply {
+pub(super) fn edit_with_error() -> Reply {
     edit("a.fk", "two", "BROKEN two")
 }
 
@@ -40,17 +40,17 @@ impl World {
 }
 
 pub(super) fn count(request: &Recorded) -> usize {
-    words(request).matches(BROUGHT).count()
+    words(request).matches(DIAGNOSTICS_HEADING).count()
 }
 
 #[tokio::test]
-async fn errors_are_reported_once_pushed_or_pulled() {
+async fn pushed_and_pulled_errors_are_reported_once() {
     for mode in ["works", "pulled", "unversioned", "slow"] {
-        let world = with(mode, patient()).await;
+        let world = with(mode, long_timeouts()).await;
         world.write("project/a.fk", "one\ntwo\nBROKEN before\nODD\n");
         let moves = edit("a.fk", "one", "zero\none");
         let mends = edit("a.fk", "BROKEN two", "two");
-        let requests = world.works(vec![breaks(), moves, mends, Reply::text("Done.")]).await;
+        let requests = world.works(vec![edit_with_error(), moves, mends, Reply::text("Done.")]).await;
         let text = words(&requests[1]);
         assert!(text.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{mode}: {text}");
         assert!(!text.contains("BROKEN before (fake") && !text.contains("this is odd"), "{mode}: {text}");
@@ -64,13 +64,13 @@ async fn errors_are_reported_once_pushed_or_pulled() {
 
 #[tokio::test]
 async fn server_cannot_read_secret_files_even_if_created_later() {
-    let world = with("reads", patient()).await;
+    let world = with("reads", long_timeouts()).await;
     let write = |path: &str, text: &str| world.write(&format!("project/{path}"), text);
     write("plain.txt", "plain words");
     for (number, path) in [".env", "deep/er/.env.local", "deep/server.pem", ".aws/config"].iter().enumerate() {
         write(path, &format!("TOKEN={number}"));
     }
-    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    let requests = world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
     let result = words(&requests[1]);
     assert!(
         result.contains("plain.txt=plain words") && result.contains("a.fk:2:1") && !result.contains("TOKEN"),
@@ -90,7 +90,7 @@ async fn server_cannot_read_secret_files_even_if_created_later() {
 
 #[tokio::test]
 async fn new_and_command_changed_files_are_checked() {
-    let world = with("works", patient()).await;
+    let world = with("works", long_timeouts()).await;
     let made = Reply::tool_call("write_file", json!({"path": "/project/new.fk", "content": "BROKEN new\n"}));
     let other = Reply::tool_call("write_file", json!({"path": "/project/new.txt", "content": "BROKEN text\n"}));
     let command = Reply::tool_call("run_bash_command", json!({"command": "echo BROKEN by command >> /project/a.fk"}));
@@ -104,7 +104,7 @@ async fn new_and_command_changed_files_are_checked() {
 #[tokio::test]
 async fn findings_of_a_cold_server_arrive_before_the_turn_ends() {
     let world = with("slow", json!({"wait": "60s", "cold_wait": "1ms"})).await;
-    let requests = world.works(vec![breaks(), Reply::text("Done."), Reply::text("I saw it.")]).await;
+    let requests = world.works(vec![edit_with_error(), Reply::text("Done."), Reply::text("I saw it.")]).await;
     assert_eq!(count(&requests[1]), 0, "the edit does not wait for the server");
     assert_eq!(requests.len(), 3, "the diagnostics cause one more request");
     assert_eq!(count(&requests[2]), 1);
@@ -136,8 +136,8 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
             servers["fake"]["command"] = json!("no-such-language-server");
         }
         let world = world(global, servers, &folder()).await;
-        world.write("project/a.fk", SOUND);
-        let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+        world.write("project/a.fk", VALID_SOURCE);
+        let requests = world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
         assert_eq!(requests.len(), 2, "{mode}");
         assert_eq!(count(&requests[1]), 0, "{mode}: {}", words(&requests[1]));
         assert!(words(&requests[1]).contains("Edited /project/a.fk"), "{mode}");
@@ -173,25 +173,25 @@ async fn crashing_server_is_given_up_until_a_reload() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(log_says("a language server failed"), 4, "{}", world.log());
-    world.write("project/a.fk", SOUND);
-    world.write("config/languages.yaml", languages(patient(), fake_server("works")));
+    world.write("project/a.fk", VALID_SOURCE);
+    world.write("config/languages.yaml", languages(long_timeouts(), fake_server("works")));
     world.ok(["reload"]).await;
-    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    let requests = world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
     assert_eq!(count(&requests[1]), 1, "{}", world.log());
 }
 
 #[tokio::test]
 async fn shared_server_stops_when_idle_and_with_the_daemon() {
-    let mut global = patient();
+    let mut global = long_timeouts();
     global["idle_stop"] = json!("15s");
     let mut world = with("works", global).await;
-    world.works(vec![breaks(), Reply::text("Done.")]).await;
+    world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
     let first = world.fakes();
     let mends = edit("a.fk", "BROKEN two", "two");
     world.works(vec![mends, Reply::text("Done.")]).await;
     assert_eq!((first.len(), world.fakes()), (1, first), "both sessions share one server");
     until_true("the server is stopped", || world.fakes().is_empty()).await;
-    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    let requests = world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
     assert_eq!(count(&requests[1]), 1, "the server is restarted");
     world.daemon.kill9().await;
     until_true("the server exits with the daemon", || world.fakes().is_empty()).await;
@@ -205,7 +205,7 @@ async fn shared_server_stops_when_idle_and_with_the_daemon() {
 async fn server_has_no_network_and_writes_only_its_own_files() {
     // Servers have no network even if commands have.
     let agentd = json!({"sandbox": {"read": [folder()], "network": true}}).to_string();
-    let languages = languages(patient(), fake_server("network"));
+    let languages = languages(long_timeouts(), fake_server("network"));
     let world = World::with_files(&[("config/agentd.yaml", &agentd), ("config/languages.yaml", &languages)]).await;
     world.write("project/a.fk", "foo\n");
     let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
@@ -216,11 +216,11 @@ async fn server_has_no_network_and_writes_only_its_own_files() {
 
 #[tokio::test]
 async fn without_the_sandbox_no_server_runs() {
-    let world = with("works", patient()).await;
+    let world = with("works", long_timeouts()).await;
     world.write("config/agentd.yaml", json!({"sandbox": {"mode": "off", "read": [folder()]}}).to_string());
     let mut world = world;
     world.daemon.restart().await;
-    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    let requests = world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
     assert_eq!((count(&requests[1]), world.fakes().len()), (0, 0));
     assert!(world.log().contains("the sandbox is off"), "{}", world.log());
     let results = ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await;
@@ -239,7 +239,7 @@ pub(super) async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec
 
 #[tokio::test]
 async fn code_tools_query_servers_and_a_rename_can_be_undone() {
-    let world = with("works", patient()).await;
+    let world = with("works", long_timeouts()).await;
     world.write("project/a.fk", "foo = 1\nsay foo\n");
     world.write("project/other.fk", "foo?\nBROKEN\n");
     let at = |line: u32| json!({"path": "/project/a.fk", "line": line, "symbol": "foo"});
@@ -275,7 +275,7 @@ async fn code_tools_query_servers_and_a_rename_can_be_undone() {
 
 #[tokio::test]
 async fn diagnostics_reflect_changes_by_other_programs() {
-    let world = with("imports", patient()).await;
+    let world = with("imports", long_timeouts()).await;
     world.write("project/b.fk", "fine\n");
     let diagnostics = async || ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await.remove(0);
     for (text, is_broken) in [("fine\n", false), ("BROKEN\n", true), ("fine again\n", false)] {
@@ -293,7 +293,7 @@ async fn rename_outside_the_project_or_the_rules_changes_nothing() {
         ("hooks", "which the rules do not allow"),
         ("wrong", "something other than `foo`"),
     ] {
-        let world = with(mode, patient()).await;
+        let world = with(mode, long_timeouts()).await;
         world.write("project/a.fk", "foo\n");
         world.write("project/other.fk", "foo\n");
         world.write("project/.git/hooks/other.fk", "foo\n");
@@ -309,7 +309,7 @@ async fn rename_outside_the_project_or_the_rules_changes_nothing() {
 
 #[tokio::test]
 async fn rename_does_not_report_earlier_errors() {
-    let world = with("slow", patient()).await;
+    let world = with("slow", long_timeouts()).await;
     world.write("project/a.fk", "foo\nBROKEN before\n");
     world.write("project/other.fk", "foo\nBROKEN before\n");
     let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
@@ -322,7 +322,7 @@ async fn rename_does_not_report_earlier_errors() {
 async fn code_tools_are_off_without_a_server() {
     let mut servers = fake_server("works");
     servers["fake"]["command"] = json!("no-such-language-server");
-    let world = world(patient(), servers.clone(), &folder()).await;
+    let world = world(long_timeouts(), servers.clone(), &folder()).await;
     let tier = || async {
         let tools = world.json(["tools"]).await;
         let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "rename_symbol").unwrap().clone();
@@ -335,11 +335,11 @@ async fn code_tools_are_off_without_a_server() {
     fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();
     symlink("rustup", rustup.with_file_name("fake-analyzer")).unwrap();
     servers["fake"]["command"] = json!(rustup.with_file_name("fake-analyzer"));
-    world.write("config/languages.yaml", languages(patient(), servers));
+    world.write("config/languages.yaml", languages(long_timeouts(), servers));
     world.ok(["reload"]).await;
     assert_eq!(tier().await, "off");
     world.agentctl(["doctor"]).await.shows(&["rustup component add fake-analyzer"]);
-    world.write("config/languages.yaml", languages(patient(), fake_server("works")));
+    world.write("config/languages.yaml", languages(long_timeouts(), fake_server("works")));
     world.ok(["reload"]).await;
     assert_eq!(tier().await, "discovered");
     world.agentctl(["doctor"]).await.shows(&["language servers: fake"]);

@@ -19,14 +19,18 @@ async fn type_error_of_an_edit_is_reported_and_its_fix_is_silent() {
     let world = with_pyright().await;
     world.write("project/pyproject.toml", "");
     world.write("project/app.py", PROGRAM);
-    let breaks = edit("app.py", "double(4)", "double(\"four\")");
+    let edit_with_error = edit("app.py", "double(4)", "double(\"four\")");
     let mends = edit("app.py", "\"four\"", "4");
-    let requests = world.works(vec![breaks, mends, Reply::text("Done.")]).await;
+    let requests = world.works(vec![edit_with_error, mends, Reply::text("Done.")]).await;
     assert_eq!(requests.len(), 3, "{}", world.log());
     let result = words(&requests[1]);
-    assert!(result.contains(BROUGHT) && result.contains("/project/app.py:5:14: error: "), "{result}\n{}", world.log());
+    assert!(
+        result.contains(DIAGNOSTICS_HEADING) && result.contains("/project/app.py:5:14: error: "),
+        "{result}\n{}",
+        world.log()
+    );
     assert!(result.contains("reportArgumentType"), "{result}");
-    assert_eq!(words(&requests[2]).matches(BROUGHT).count(), 1, "the second edit fixes the error");
+    assert_eq!(words(&requests[2]).matches(DIAGNOSTICS_HEADING).count(), 1, "the second edit fixes the error");
     // Earlier messages were not rewritten.
     let (before, after) = (requests[1].messages(), requests[2].messages());
     assert_eq!(before, &after[..before.len()]);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{
-    fakes::{ask, breaks, count, patient, with},
+    fakes::{ask, count, edit_with_error, long_timeouts, with},
     *,
 };
 
@@ -19,16 +19,16 @@ impl World {
 async fn answers_of_a_loading_server_are_ignored_until_it_is_ready() {
     for mode in ["loads", "progresses"] {
         // The server loads for longer than the request timeout.
-        let mut global = patient();
+        let mut global = long_timeouts();
         global["request_timeout"] = json!("3s");
         let world = with(mode, global).await;
         world.write("project/a.fk", "one\ntwo\nBROKEN before\n");
-        let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+        let requests = world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
         let result = words(&requests[1]);
         assert!(result.contains("BROKEN two (fake") && !result.contains("BROKEN before (fake"), "{mode}: {result}");
         assert!(!world.log().contains("a language server failed"), "{mode}: {}", world.log());
 
-        let world = with(mode, patient()).await;
+        let world = with(mode, long_timeouts()).await;
         world.write("project/a.fk", "foo\n");
         let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
         let results = ask(&world, vec![call]).await;
@@ -38,7 +38,7 @@ async fn answers_of_a_loading_server_are_ignored_until_it_is_ready() {
 
 #[tokio::test]
 async fn concurrent_sessions_get_their_own_errors() {
-    let world = with("slow", patient()).await;
+    let world = with("slow", long_timeouts()).await;
     world.write("project/b.fk", "one\ntwo\n");
     let turn = |file: &'static str| vec![edit(file, "two", "BROKEN two"), Reply::text("Done.")].into_iter();
     let turns = std::sync::Mutex::new([("FIRST", turn("a.fk")), ("SECOND", turn("b.fk"))]);
@@ -59,7 +59,7 @@ async fn concurrent_sessions_get_their_own_errors() {
 async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     let world = with("slow", json!({"wait": "100ms", "cold_wait": "100ms"})).await;
     world.write("project/b.fk", "one\ntwo\n");
-    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    let requests = world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
     assert_eq!(count(requests.last().unwrap()), 0, "the slow server is not waited for");
     // The server's diagnostics for that text arrive after the turn.
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -76,7 +76,7 @@ async fn late_diagnostics_are_rechecked_in_the_next_turn() {
 
 #[tokio::test]
 async fn many_files_changed_at_once_are_all_checked() {
-    let world = with("works", patient()).await;
+    let world = with("works", long_timeouts()).await;
     let command = "for i in $(seq 40); do echo BROKEN $i > /project/f$i.fk; done";
     let command = Reply::tool_call("run_bash_command", json!({"command": command}));
     let requests = world.works(vec![command, Reply::text("Done.")]).await;
@@ -84,20 +84,20 @@ async fn many_files_changed_at_once_are_all_checked() {
 }
 
 #[tokio::test]
-async fn only_the_step_after_an_edit_and_the_last_one_wait() {
+async fn only_the_step_after_an_edit_and_the_last_step_wait() {
     let world = with("hangs", json!({"wait": "4s", "cold_wait": "4s", "request_timeout": "59s"})).await;
     let read = || Reply::tool_call("read_file", json!({"path": "/project/a.fk"}));
     let begun = Instant::now();
-    let requests = world.works(vec![breaks(), read(), read(), read(), read(), Reply::text("Done.")]).await;
+    let requests = world.works(vec![edit_with_error(), read(), read(), read(), read(), Reply::text("Done.")]).await;
     assert_eq!(requests.len(), 6);
-    assert!(!requests.iter().any(|request| words(request).contains(BROUGHT)));
+    assert!(!requests.iter().any(|request| words(request).contains(DIAGNOSTICS_HEADING)));
     // Six waits would take 24 s; two waits take 8 s.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn server_is_notified_of_external_file_changes() {
-    let world = with("works", patient()).await;
+    let world = with("works", long_timeouts()).await;
     world.write("project/a.fk", "foo\n");
     world.write("project/known.fk", "");
     let references = || ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A server whose calls run without approval, so that the only questions are those of the server.
-async fn trusted(mode: &str) -> World {
+async fn world_with_granted_server(mode: &str) -> World {
     let mut fake = fake_server(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     fake["call_timeout"] = json!("3s");
@@ -12,7 +12,7 @@ async fn trusted(mode: &str) -> World {
 
 #[tokio::test]
 async fn form_answer_is_validated_before_the_server_gets_it() {
-    let world = trusted("asks_once").await;
+    let world = world_with_granted_server("asks_once").await;
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
@@ -37,7 +37,7 @@ async fn form_answer_is_validated_before_the_server_gets_it() {
 async fn server_that_asks_endlessly_is_stopped_after_eight_questions() {
     // There is no user, or the question remains unanswered.
     for (mode, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
-        let world = trusted(mode).await;
+        let world = world_with_granted_server(mode).await;
         world.model_calls("mcp_fake_act", json!({}));
         assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{mode}");
         let result = tool_texts(world.model.requests().last().unwrap());
@@ -49,7 +49,7 @@ async fn server_that_asks_endlessly_is_stopped_after_eight_questions() {
 
 #[tokio::test]
 async fn question_is_withdrawn_when_its_call_is_lost() {
-    let mut world = trusted("asks_once").await;
+    let mut world = world_with_granted_server("asks_once").await;
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     world.asked().await;
@@ -91,7 +91,7 @@ async fn approved_call_does_not_run_on_a_reconfigured_server() {
 
 #[tokio::test]
 async fn question_of_a_finished_call_is_withdrawn() {
-    let mut world = trusted("asks_and_goes").await;
+    let mut world = world_with_granted_server("asks_and_goes").await;
     world.model.respond_with(|request| {
         if request.last_user() == "are you there?" {
             Reply::text("still here")

@@ -9,7 +9,8 @@ use super::*;
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 /// Client scenarios that no revision lists any more, but that older servers still require.
-const OLDER: [&str; 2] = ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"];
+const OLDER_SCENARIOS: [&str; 2] =
+    ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"];
 
 /// Required client scenarios that are not run, with reasons. They are also listed in [docs/mcp.md].
 const SKIPPED: [(&str, &str); 1] =
@@ -21,16 +22,16 @@ const SKIPPED: [(&str, &str); 1] =
 /// the call.
 const RACES: [&str; 2] = ["elicitation-sep1034-client-defaults", "sse-retry"];
 /// Maximum number of attempts for such scenarios.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Server scenarios that need no special tools, resources and prompts.
-const OF_ANY_SERVER: [&str; 5] =
+const GENERAL_SCENARIOS: [&str; 5] =
     ["server-initialize", "ping", "tools-list", "server-stateless", "input-required-result-unsupported-methods"];
 /// Scenarios for servers over HTTP. `agentctl mcp serve` does not use HTTP; tests/mcp/http_bridge.py translates for it.
-const OF_HTTP: [&str; 2] = ["server-sse-multiple-streams", "dns-rebinding-protection"];
+const HTTP_SCENARIOS: [&str; 2] = ["server-sse-multiple-streams", "dns-rebinding-protection"];
 /// Prefixes of server scenarios for features that agentd's server does not offer: tools, resources and prompts that the
 /// suite prescribes, completions, logs.
-const OF_OTHERS: [&str; 9] = [
+const UNSUPPORTED_PREFIXES: [&str; 9] = [
     "caching",
     "completion-complete",
     "elicitation-",
@@ -42,7 +43,7 @@ const OF_OTHERS: [&str; 9] = [
     "tools-call-",
 ];
 /// Checks in a scenario that require special tools.
-const CHECKS_OF_OTHERS: [&str; 4] = [
+const UNSUPPORTED_CHECKS: [&str; 4] = [
     "sep-2575-server-rejects-undeclared-capability",
     "sep-2575-missing-capability-http-400",
     "sep-2575-http-server-no-independent-requests-on-stream",
@@ -62,7 +63,7 @@ fn required(of: &str, revision: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn client_passes_the_conformance_suite() {
-    let older = OLDER.map(|name| ("2025-03-26", name.to_owned()));
+    let older = OLDER_SCENARIOS.map(|name| ("2025-03-26", name.to_owned()));
     let all =
         REVISIONS.iter().flat_map(|revision| required("client", revision).into_iter().map(|name| (*revision, name)));
     let all: Vec<_> = older.into_iter().chain(all).collect();
@@ -70,7 +71,7 @@ async fn client_passes_the_conformance_suite() {
         assert!(all.iter().any(|(_, required)| required == name), "{name} is not required");
     }
     for (revision, scenario) in all.iter().filter(|(_, name)| SKIPPED.iter().all(|(skipped, _)| name != skipped)) {
-        let tries = if RACES.contains(&scenario.as_str()) { TRIES } else { 1 };
+        let tries = if RACES.contains(&scenario.as_str()) { MAX_ATTEMPTS } else { 1 };
         let client = program("examples/conformance-client");
         let args = ["client", "--command", client.to_str().unwrap()];
         let failures: Vec<String> = (0..tries).map_while(|_| run(revision, scenario, &args).err()).collect();
@@ -88,7 +89,7 @@ async fn server_passes_the_conformance_suite() {
     let expected = home.write("expected.yaml", expected());
     for revision in REVISIONS {
         for scenario in required("server", revision) {
-            if OF_ANY_SERVER.contains(&scenario.as_str()) {
+            if GENERAL_SCENARIOS.contains(&scenario.as_str()) {
                 let mut args = vec!["server", "--url", served.url.as_str()];
                 if scenario == "server-stateless" {
                     args.extend(["--expected-failures", expected.to_str().unwrap()]);
@@ -96,8 +97,8 @@ async fn server_passes_the_conformance_suite() {
                 run(revision, &scenario, &args).unwrap_or_else(|reason| panic!("{scenario} of {revision}:\n{reason}"));
                 continue;
             }
-            let is_known =
-                OF_OTHERS.iter().any(|name| scenario.starts_with(name)) || OF_HTTP.contains(&scenario.as_str());
+            let is_known = UNSUPPORTED_PREFIXES.iter().any(|name| scenario.starts_with(name))
+                || HTTP_SCENARIOS.contains(&scenario.as_str());
             assert!(is_known, "{scenario} of {revision} is neither run nor skipped with a reason");
         }
     }
@@ -105,7 +106,7 @@ async fn server_passes_the_conformance_suite() {
 
 /// The list of checks that may fail, in the suite's format. Passing checks in the list are reported as failures.
 fn expected() -> String {
-    let checks = CHECKS_OF_OTHERS.map(|check| format!("  - server-stateless:{check}\n"));
+    let checks = UNSUPPORTED_CHECKS.map(|check| format!("  - server-stateless:{check}\n"));
     format!("server:\n{}", checks.concat())
 }
 

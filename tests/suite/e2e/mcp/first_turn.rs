@@ -6,7 +6,7 @@ use super::{
 };
 
 /// A daemon with these servers, whose turns wait this long for unknown tools.
-async fn waiting(wait: &str, servers: Value) -> World {
+async fn world_with_wait(wait: &str, servers: Value) -> World {
     World::prepared(|home| {
         drop(home.write(
             "config/mcp_servers.yaml",
@@ -17,7 +17,7 @@ async fn waiting(wait: &str, servers: Value) -> World {
 }
 
 /// The fake server, which lists its tools once the file `go` exists in the home.
-fn held_back() -> Value {
+fn delayed_server() -> Value {
     json!({"command": "python3", "args": [fake(), "waits"], "grants": "*", "start_timeout": "1h"})
 }
 
@@ -27,7 +27,7 @@ impl World {
     }
 
     /// Waits until that many turns are running.
-    async fn are_running(&self, count: usize) {
+    async fn wait_until_running(&self, count: usize) {
         until("both sessions are running", || async {
             let sessions = self.json(["sessions", "list"]).await;
             let running = sessions.as_array()?.iter().filter(|session| session["status"] == "running");
@@ -40,7 +40,7 @@ impl World {
 #[tokio::test]
 async fn first_turn_uses_new_servers_and_names_late_ones() {
     let (model, home) = TempHome::with_server().await;
-    let servers = json!({"fast": offering(1), "slow": held_back(), "broken": fake_server("dies_listing")});
+    let servers = json!({"fast": offering(1), "slow": delayed_server(), "broken": fake_server("dies_listing")});
     home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     let steps = [
@@ -77,7 +77,7 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
 async fn server_failed_without_a_project_is_retried_with_one() {
     let mut server = offering(0);
     server["cwd"] = json!("${PROJECT:-/nowhere}");
-    let world = waiting("5s", json!({"here": server})).await;
+    let world = world_with_wait("5s", json!({"here": server})).await;
     world.model.respond_with(|_| Reply::text("over"));
     world.ok(["run", "Go"]).await.says(&["the MCP server here offers no tools: "]);
     let project = world.write("project/notes.txt", "x").parent().unwrap().display().to_string();
@@ -89,9 +89,9 @@ async fn server_failed_without_a_project_is_retried_with_one() {
 
 #[tokio::test]
 async fn tools_of_a_late_server_appear_in_later_steps() {
-    let mut quiet = held_back();
+    let mut quiet = delayed_server();
     quiet["always_available"] = json!(false);
-    let world = waiting("0s", json!({"quiet": quiet, "late": held_back()})).await;
+    let world = world_with_wait("0s", json!({"quiet": quiet, "late": delayed_server()})).await;
     world.model.respond_with(|request| match tool_texts(request) {
         result if result.contains("acted: ") => Reply::text("over"),
         result if result.is_empty() => Reply::tool_call("ask_human", json!({"question": "Go on?"})),
@@ -100,7 +100,7 @@ async fn tools_of_a_late_server_appear_in_later_steps() {
     let running = world.spawn_agentctl(["run", "Go @quiet @late", "--on-interrupt", "wait"]);
     let id = world.asked().await["id"].as_str().unwrap().to_owned();
     world.write("go", "");
-    world.knows(&["quiet", "late"]).await;
+    world.wait_for_tools(&["quiet", "late"]).await;
     world.ok(["answer", &id, "yes"]).await;
     running.output(Vec::new()).await.exits(0).says(&["the MCP server late offers no tools: it has not listed its \
                                                       tools yet"]);
@@ -120,12 +120,12 @@ async fn tools_of_a_late_server_appear_in_later_steps() {
 #[tokio::test]
 async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     // No turn waits this long.
-    let mut world = waiting("1h", json!({"late": held_back(), "broken": fake_server("broken")})).await;
+    let mut world = world_with_wait("1h", json!({"late": delayed_server(), "broken": fake_server("broken")})).await;
     world.model.respond_with(|_| Reply::text("over"));
     // A turn that may not use any server tool does not wait.
     world.run(&["--tools", "read_file"]).output(Vec::new()).await.exits(0);
     let running = world.run(&[]);
-    world.are_running(1).await;
+    world.wait_until_running(1).await;
     let before = world.model.requests().len();
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
@@ -135,7 +135,7 @@ async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     // Two concurrent turns wait for one server.
     world.model_calls("mcp_late_act", json!({"text": "now"}));
     let (only, any) = (world.run(&["--tools", "mcp_late_act"]), world.run(&[]));
-    world.are_running(2).await;
+    world.wait_until_running(2).await;
     world.write("go", "");
     let (only, any) = (only.output(Vec::new()).await.exits(0), any.output(Vec::new()).await.exits(0));
     assert!(!only.stderr.contains("MCP server"), "{}", only.stderr);

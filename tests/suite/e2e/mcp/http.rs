@@ -44,7 +44,7 @@ impl Drop for Server {
     }
 }
 
-async fn behind(url: &str) -> World {
+async fn world_with_url(url: &str) -> World {
     let fake: Value =
         json!({"url": url, "headers": {"X-Key": "hunter2-and-more"}, "tools": {"act": {"always_available": true}}});
     world(json!({"fake": fake})).await
@@ -53,7 +53,7 @@ async fn behind(url: &str) -> World {
 #[tokio::test]
 async fn call_is_sent_once_even_if_the_server_lost_the_session() {
     let server = Server::start("forgets").await;
-    let world = behind(&server.url).await;
+    let world = world_with_url(&server.url).await;
     has_all(&world.act("").await, &["E_UNKNOWN_OUTCOME"]);
     assert_eq!(server.read("acted"), "s1\n", "the call was sent again");
     // The next call starts a new session.
@@ -66,7 +66,7 @@ async fn call_is_sent_once_even_if_the_server_lost_the_session() {
 #[tokio::test]
 async fn server_silent_to_the_newer_protocol_gets_the_older_one() {
     let server = Server::start("hangs").await;
-    let world = behind(&server.url).await;
+    let world = world_with_url(&server.url).await;
     has_all(&world.act("").await, &["acted at last"]);
     let methods = server.read("methods");
     assert!(methods.starts_with("server/discover\ninitialize\n"), "{methods}");
@@ -76,7 +76,7 @@ async fn server_silent_to_the_newer_protocol_gets_the_older_one() {
 #[tokio::test]
 async fn refusal_reason_of_a_newer_server_is_reported() {
     let server = Server::start("refuses").await;
-    let world = behind(&server.url).await;
+    let world = world_with_url(&server.url).await;
     let result = world.act("").await;
     assert!(result.contains("the key is missing") && !result.contains("no such method"), "{result}");
     world.assert_all_exit().await;
@@ -86,7 +86,7 @@ async fn refusal_reason_of_a_newer_server_is_reported() {
 async fn redirect_to_another_server_is_not_followed() {
     let other = Server::start("ok").await;
     let server = Server::start(&format!("sends_to:{}", other.url)).await;
-    let world = behind(&format!("{}?key=sup3rsecretvalue", server.url)).await;
+    let world = world_with_url(&format!("{}?key=sup3rsecretvalue", server.url)).await;
     let result = world.act("").await;
     assert!(result.contains("The call did not run"), "{result}");
     assert_eq!(other.read("asked"), "");
@@ -96,7 +96,7 @@ async fn redirect_to_another_server_is_not_followed() {
 
 #[tokio::test]
 async fn key_in_an_address_is_never_shown() {
-    let world = behind("http://127.0.0.1:9/mcp?key=sup3rsecretvalue").await;
+    let world = world_with_url("http://127.0.0.1:9/mcp?key=sup3rsecretvalue").await;
     let result = world.act("").await;
     assert!(result.contains("The call did not run") && !result.contains("sup3rsecret"), "{result}");
     let started = world.agentctl(["mcp", "start", "fake"]).await.exits(1);

@@ -34,7 +34,7 @@ fn of_vs_code() -> String {
     )
 }
 
-fn left(imported: &Value) -> Vec<(&str, &str)> {
+fn left_out(imported: &Value) -> Vec<(&str, &str)> {
     let left = imported["left"].as_array().unwrap().iter();
     let mut left: Vec<_> = left.map(|left| (left["what"].as_str().unwrap(), left["why"].as_str().unwrap())).collect();
     left.sort_unstable();
@@ -116,7 +116,7 @@ async fn import_without_a_terminal_takes_servers_without_questions() {
     assert_eq!(looked["asks"], json!(["db-name", "github_token", "nowhere", "picked", "region"]), "{looked:#}");
     let imported = world.ok(import).await.json();
     assert_eq!(imported["taken"], json!(["root"]), "{imported:#}");
-    let left = left(&imported);
+    let left = left_out(&imported);
     assert_eq!(left.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["forgets", "github", "picks", "remote"]);
     assert!(left[0].1.contains("not among the `inputs`") && left[2].1.contains("an editor command"), "{left:#?}");
     assert!(left[1].1.contains("import it in a terminal") && left[1].1.contains("${INPUT_"), "{left:#?}");

@@ -1,7 +1,7 @@
 //! The life cycle of servers: shared, cached, cancelled, killed with the daemon.
 
 use super::*;
-use crate::e2e::sandbox::named;
+use crate::e2e::sandbox::process_count;
 
 #[tokio::test]
 async fn daemon_kill_leaves_no_server_processes() {
@@ -212,9 +212,9 @@ async fn configured_time_limit_ends_a_command_and_a_server_call_before_their_suc
     // An argument that no other process has.
     let seconds = format!("600.{}", world.daemon.pid());
     let command = json!({"command": format!("sleep {seconds}"), "timeout_s": 600});
-    let runs = until_true("the command is running", || named(&seconds) > 0);
+    let runs = until_true("the command is running", || process_count(&seconds) > 0);
     tokio::join!(run(Reply::tool_call("run_bash_command", command)), runs);
-    until_true("the process of the command is gone", || named(&seconds) == 0).await;
+    until_true("the process of the command is gone", || process_count(&seconds) == 0).await;
 
     run(Reply::tool_call("mcp_fake_act", json!({}))).await;
     assert!(!world.read("acted").is_empty(), "the tool was not called");

@@ -12,7 +12,7 @@ async fn world_of_two() -> World {
     quiet["always_available"] = json!(false);
     let world = world(json!({"lab": offering(40), "quiet": quiet})).await;
     world.still_serves().await;
-    world.knows(&["lab", "quiet"]).await;
+    world.wait_for_tools(&["lab", "quiet"]).await;
     world
 }
 
@@ -26,13 +26,13 @@ const QUIET: [&str; 2] = ["mcp_quiet_thing_00", "mcp_quiet_weather"];
 async fn mentioned_and_found_tools_stay_loaded_in_order() {
     let mut world = world_of_two().await;
     let allow = ["--on-interrupt", "approve"];
-    let first = world.does(Vec::new(), &["Go", allow[0], allow[1]]).await;
+    let first = world.run_steps(Vec::new(), &["Go", allow[0], allow[1]]).await;
     assert_eq!(of_servers(&first[0]), [""; 0]);
     let session = world.last_session().await;
     let mut last = tools(&first[0]);
     // Each turn offers the tools of the previous turn unchanged, followed by new tools.
     let go = async |world: &World, steps: Vec<Reply>, text: &str, last: &mut Vec<Value>| -> Vec<String> {
-        let requests = world.does(steps, &[text, "--session", &session, allow[0], allow[1]]).await;
+        let requests = world.run_steps(steps, &[text, "--session", &session, allow[0], allow[1]]).await;
         for request in &requests {
             let tools = tools(request);
             assert_eq!(tools[..last.len()], last[..], "{text}");
@@ -59,12 +59,12 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
 
     let fork = world.json(["sessions", "fork", &session]).await;
     let fork = fork["id"].as_str().or(fork["session_id"].as_str()).unwrap_or_else(|| panic!("{fork:#}")).to_owned();
-    let requests = world.does(Vec::new(), &["Go", "--session", &fork]).await;
+    let requests = world.run_steps(Vec::new(), &["Go", "--session", &fork]).await;
     assert_eq!(tools(&requests[0]), last, "in a fork");
-    let requests = world.does(Vec::new(), &["Go"]).await;
+    let requests = world.run_steps(Vec::new(), &["Go"]).await;
     assert_eq!(of_servers(&requests[0]), [""; 0], "in another session");
     world.ok(["sessions", "reset", &session]).await;
-    let requests = world.does(Vec::new(), &["Go", "--session", &session]).await;
+    let requests = world.run_steps(Vec::new(), &["Go", "--session", &session]).await;
     assert_eq!(tool_names(&requests[0]), tool_names(&first[0]), "after a reset");
     world.assert_all_exit().await;
 }

@@ -5,7 +5,7 @@ use std::{io::Read as _, net::TcpStream};
 use super::{http::Server, *};
 
 /// A server that requires authentication, and a daemon with that server and these additional keys.
-async fn behind(mode: &str, keys: Value) -> (Server, World) {
+async fn world_with_login(mode: &str, keys: Value) -> (Server, World) {
     let server = Server::of("fake_login.py", mode).await;
     let fake = entry(&server, keys);
     (server, world(json!({"fake": fake})).await)
@@ -42,7 +42,7 @@ async fn log_in(world: &World) {
 }
 
 /// Stops the daemon, and starts it again.
-async fn again(world: &mut World) {
+async fn restart_daemon(world: &mut World) {
     world.assert_all_exit().await;
     world.daemon.restart().await;
 }
@@ -62,7 +62,7 @@ fn assert_stored_securely(world: &World) {
 #[tokio::test]
 async fn login_survives_a_restart_and_renews_tokens() {
     // The server's tokens expire immediately, so each request renews them.
-    let (server, mut world) = behind("brief", json!({})).await;
+    let (server, mut world) = world_with_login("brief", json!({})).await;
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
 
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
@@ -91,7 +91,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
         &["no login is in progress"],
     );
 
-    again(&mut world).await;
+    restart_daemon(&mut world).await;
     assert!(world.act("").await.contains("acted at last"));
     assert!(server.read("renewed").lines().count() > renewed, "{}", server.read("renewed"));
     assert_eq!((server.read("strangers"), server.read("asked_for").as_str()), (String::new(), "read\n"));
@@ -101,7 +101,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
 
 #[tokio::test]
 async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
-    let (server, mut world) = behind("more", json!({})).await;
+    let (server, mut world) = world_with_login("more", json!({})).await;
     log_in(&world).await;
     let result = world.act("").await;
     assert!(result.contains("refused the call, which did not run") && result.contains("E_TOOL"), "{result}");
@@ -109,7 +109,7 @@ async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
     assert!(result.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{result}");
     assert_eq!(server.read("refused"), "read\n", "the server was called once");
     // The next daemon has also stored the required scopes.
-    again(&mut world).await;
+    restart_daemon(&mut world).await;
     log_in(&world).await;
     assert_eq!(server.read("asked_for"), "read\nread write\n");
     assert!(world.act("").await.contains("acted at last"));
@@ -119,7 +119,7 @@ async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
 
 #[tokio::test]
 async fn repeated_scope_refusal_does_not_ask_for_another_login() {
-    let (server, world) = behind("never", json!({})).await;
+    let (server, world) = world_with_login("never", json!({})).await;
     log_in(&world).await;
     assert!(world.act("").await.contains("log in again with `agentctl mcp login fake`"));
     log_in(&world).await;
@@ -131,7 +131,7 @@ async fn repeated_scope_refusal_does_not_ask_for_another_login() {
 
 #[tokio::test]
 async fn manually_registered_client_can_log_in() {
-    let (server, mut world) = behind("by_hand,brief", json!({})).await;
+    let (server, mut world) = world_with_login("by_hand,brief", json!({})).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
     output.says(&["could not log in", "put a manually registered client into `oauth` of mcp_servers.yaml"]);
     let is_registered_by = async |world: &World, issuer: String| {
@@ -148,7 +148,7 @@ async fn manually_registered_client_can_log_in() {
     is_registered_by(&world, people).await;
     log_in(&world).await;
     assert!(world.act("").await.contains("acted at last"));
-    again(&mut world).await;
+    restart_daemon(&mut world).await;
     assert!(world.act("").await.contains("acted at last"));
     let renewed = server.read("renewed");
     assert!(!renewed.is_empty() && renewed.lines().all(|name| name == "me"), "{renewed}");
@@ -161,7 +161,7 @@ async fn manually_registered_client_can_log_in() {
 
 #[tokio::test]
 async fn token_is_not_sent_to_another_login_server() {
-    let (server, world) = behind("moves,brief", json!({})).await;
+    let (server, world) = world_with_login("moves,brief", json!({})).await;
     log_in(&world).await;
     // Without metadata about the authorization server, paths on the server itself are requested.
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
@@ -173,7 +173,7 @@ async fn token_is_not_sent_to_another_login_server() {
 
 #[tokio::test]
 async fn login_with_a_forged_issuer_is_refused() {
-    let (server, world) = behind("forged", json!({})).await;
+    let (server, world) = world_with_login("forged", json!({})).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
     output.says(&["its issuer does not confirm the token endpoint: http://localhost:9/honest"]);
     assert_eq!(server.read("registered"), "");
@@ -182,7 +182,7 @@ async fn login_with_a_forged_issuer_is_refused() {
 
 #[tokio::test]
 async fn failed_renewal_asks_for_a_new_login() {
-    let (server, world) = behind("rotates,brief", json!({})).await;
+    let (server, world) = world_with_login("rotates,brief", json!({})).await;
     log_in(&world).await;
     let result = world.act("").await;
     assert!(

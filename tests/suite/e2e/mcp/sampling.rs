@@ -9,7 +9,7 @@ use super::{
 const TRIGGER: &str = "mcp_everything_trigger-sampling-request";
 
 /// System prompt in the tool's requests.
-const ITS_INSTRUCTIONS: &str = "You are a helpful test server.";
+const TOOL_SYSTEM_PROMPT: &str = "You are a helpful test server.";
 
 /// The third-party server. Its calls run without approval, so that the only questions are those of the server.
 fn everything() -> Value {
@@ -76,14 +76,14 @@ async fn approved_sampling_is_answered_and_counted() {
     assert!(question.starts_with("The MCP server everything asks: may the model"), "{question}");
     assert!(question.ends_with("in up to 2000 tokens?"), "{question}");
     let context = asked["context"].as_str().unwrap();
-    for part in [ITS_INSTRUCTIONS, "say it&lt;/mcp_content>"] {
+    for part in [TOOL_SYSTEM_PROMPT, "say it&lt;/mcp_content>"] {
         assert!(context.contains(part), "{part:?} is missing in {context}");
     }
     has_all(&last_result(&world), &["these are the words", "endTurn"]);
     let requests = requests_of_servers(&world);
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].body["max_tokens"], 2000, "{:#}", requests[0].body);
-    assert_eq!(requests[0].messages()[0], json!({"role": "system", "content": ITS_INSTRUCTIONS}));
+    assert_eq!(requests[0].messages()[0], json!({"role": "system", "content": TOOL_SYSTEM_PROMPT}));
     let result = output.exits(0).json();
     holds(&result["usage"], json!({"prompt_tokens": 1020, "completion_tokens": 79}));
     let records = world.json(["audit"]).await;

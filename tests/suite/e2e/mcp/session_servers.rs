@@ -1,6 +1,6 @@
 //! Servers that a client configures for one session: exclusive to the session, never mixed up, and removed with it.
 
-use agentd_core::interrupt::REFUSED;
+use agentd_core::interrupt::REFUSAL_PREFIX;
 use agentd_proto::{
     client::{McpServerState, McpServerView},
     v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address},
@@ -38,22 +38,22 @@ impl Session {
     /// A session with a working server, and the name of its tool.
     async fn with_tool(world: &World) -> (Self, String) {
         let session = Self::new(world).await;
-        session.bring_up(&[fake_server("fake", "ok")]).await;
+        session.configure_and_wait(&[fake_server("fake", "ok")]).await;
         let tool = session.tool().await;
         (session, tool)
     }
 
-    fn bringing(&self, servers: &[SessionServer]) -> SetSessionServersRequest {
+    fn servers_request(&self, servers: &[SessionServer]) -> SetSessionServersRequest {
         SetSessionServersRequest { session: self.id.clone(), servers: servers.to_vec(), ..Default::default() }
     }
 
-    async fn bring(&self, servers: &[SessionServer]) {
-        self.client.set_session_servers(self.bringing(servers)).await.unwrap();
+    async fn configure(&self, servers: &[SessionServer]) {
+        self.client.set_session_servers(self.servers_request(servers)).await.unwrap();
     }
 
     /// Configures servers, and waits until each has listed its tools or failed.
-    async fn bring_up(&self, servers: &[SessionServer]) -> Vec<McpServerView> {
-        self.bring(servers).await;
+    async fn configure_and_wait(&self, servers: &[SessionServer]) -> Vec<McpServerView> {
+        self.configure(servers).await;
         until("all servers have started", async || {
             let servers = self.client.session_servers(&self.id).await.unwrap();
             servers.iter().all(is_known).then_some(servers)
@@ -104,10 +104,10 @@ fn offers(request: &Recorded, tool: &str) -> bool {
 async fn each_session_has_its_own_server_process() {
     let world = World::start().await;
     let (one, other) = (Session::new(&world).await, Session::new(&world).await);
-    let brought = one.bring_up(&[fake_server("fake", "ok")]).await;
+    let brought = one.configure_and_wait(&[fake_server("fake", "ok")]).await;
     assert_eq!(brought[0].state, McpServerState::Running, "{brought:?}");
     assert!(brought[0].tools[0].starts_with("mcp_fake-") && brought[0].tools[0].ends_with("_act"), "{brought:?}");
-    other.bring_up(&[fake_server("fake", "ok")]).await;
+    other.configure_and_wait(&[fake_server("fake", "ok")]).await;
     let tool = one.tool().await;
     assert_eq!(tool, other.tool().await, "both sessions see the same tool");
     let results = [
@@ -132,7 +132,7 @@ async fn session_server_tools_ask_despite_a_grant_of_that_name() {
     let world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
     let result = session.call(&world, &tool, OnInterrupt::Deny).await;
-    assert!(result.starts_with(REFUSED), "{result}");
+    assert!(result.starts_with(REFUSAL_PREFIX), "{result}");
     assert_eq!(world.read("acted"), "");
     // A grant for a configured server with the same name does not apply to the session's server.
     world.agentctl(["grants", "add", "mcp_fake_*"]).await;
@@ -149,7 +149,7 @@ async fn broken_servers_are_reported_and_the_others_work() {
         address: Some(Address::Url(ServerUrl { url: "http://127.0.0.1:9/".to_owned(), ..ServerUrl::default() })),
     };
     session
-        .bring(&[
+        .configure(&[
             fake_server("broken", "broken"),
             fake_server("silent", "silent"),
             fake_server("babbles", "babbles"),
@@ -178,7 +178,7 @@ async fn broken_servers_are_reported_and_the_others_work() {
     check("nowhere", McpServerState::Down, "could not connect");
     has_all(&session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await, &["acted: now"]);
 
-    let too_many = session.bringing(&vec![fake_server("fake", "ok"); 17]);
+    let too_many = session.servers_request(&vec![fake_server("fake", "ok"); 17]);
     let refused = session.client.set_session_servers(too_many).await.unwrap_err();
     assert!(refused.to_string().contains("17 MCP servers"), "{refused}");
     assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "the servers are unchanged");
@@ -195,7 +195,7 @@ async fn secrets_of_servers_are_not_stored_or_shown() {
     let headers = [("X-Key".to_owned(), format!("{secret}-header"))].into();
     let address = Address::Url(ServerUrl { url: http.url.clone(), headers, sse: false });
     let brought = session
-        .bring_up(&[
+        .configure_and_wait(&[
             program("talks", "python3", &[path.to_str().unwrap(), "talks"], &[("KEY", secret)]),
             SessionServer { name: "web".to_owned(), address: Some(address) },
         ])
@@ -220,7 +220,7 @@ async fn server_gets_the_clients_variables_and_little_else() {
     fs::create_dir(&folder).unwrap();
     let environment = [("PWD", folder.to_str().unwrap()), ("TZ", "Mars/Base"), ("LD_PRELOAD", "evil.so")];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    let request = SetSessionServersRequest { environment, ..session.bringing(&[server]) };
+    let request = SetSessionServersRequest { environment, ..session.servers_request(&[server]) };
     session.client.set_session_servers(request).await.unwrap();
     let result = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
     assert!(result.contains(r#""GIVEN": "${HOME} literally""#) && result.contains("Mars/Base"), "{result}");
@@ -231,12 +231,12 @@ async fn server_gets_the_clients_variables_and_little_else() {
 async fn server_stops_with_its_session() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring_up(&[fake_server("fake", "stubborn")]).await;
+    session.configure_and_wait(&[fake_server("fake", "stubborn")]).await;
     has_all(&session.call(&world, &session.tool().await, OnInterrupt::Approve).await, &["acted: now"]);
     assert!(!world.server_processes().is_empty());
     session.client.delete_session(&session.id).await.unwrap();
     until_true("no server process is left", || world.server_processes().is_empty()).await;
-    let request = session.bringing(&[fake_server("fake", "ok")]);
+    let request = session.servers_request(&[fake_server("fake", "ok")]);
     assert!(session.client.set_session_servers(request).await.is_err(), "the session is deleted");
     world.still_serves().await;
 }
@@ -245,20 +245,20 @@ async fn server_stops_with_its_session() {
 async fn replaced_servers_stop_and_the_others_keep_running() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring_up(&[fake_server("fake", "ok"), fake_server("stays", "ok")]).await;
+    session.configure_and_wait(&[fake_server("fake", "ok"), fake_server("stays", "ok")]).await;
     let tools: Vec<String> =
         session.client.session_servers(&session.id).await.unwrap().iter().map(|view| view.tools[0].clone()).collect();
     let mut results = Vec::new();
     for tool in &tools {
         results.push(session.call(&world, tool, OnInterrupt::Approve).await);
     }
-    session.bring_up(&[fake_server("stays", "ok")]).await;
+    session.configure_and_wait(&[fake_server("stays", "ok")]).await;
     has_all(
         &session.call(&world, &tools[0], OnInterrupt::Approve).await,
         &["is gone", "the client removed the server"],
     );
     assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, results[1], "the server was restarted");
-    session.bring(&[]).await;
+    session.configure(&[]).await;
     until_true("no server process is left", || world.server_processes().is_empty()).await;
 }
 
@@ -268,7 +268,7 @@ async fn approved_call_after_restart_fails_if_its_server_is_missing() {
     let (session, tool) = Session::with_tool(&world).await;
     world.script_reply(Reply::tool_call(&tool, json!({"text": "now"})));
     // Both cases: the client configures its servers again before the answer, or not.
-    for is_brought in [false, true] {
+    for is_configured_again in [false, true] {
         let mut stream = session.client.turn(turn(SessionChoice::Existing(session.id.clone()), "Go")).await.unwrap();
         let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         let Some(EventKind::InterruptRaised { interrupt }) = asked.last().map(|event| &event.kind) else { panic!() };
@@ -277,17 +277,17 @@ async fn approved_call_after_restart_fails_if_its_server_is_missing() {
         world.daemon.restart().await;
         let back = Session { client: world.client().await, id: session.id.clone() };
         assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
-        if is_brought {
-            back.bring_up(&[fake_server("fake", "ok")]).await;
+        if is_configured_again {
+            back.configure_and_wait(&[fake_server("fake", "ok")]).await;
             assert_eq!(back.tool().await, tool, "the tool name is unchanged");
         }
         let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
         back.client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
         let result = results(&events.to_the_end().await).pop().unwrap();
-        assert_eq!(result.contains("agentd restarted"), !is_brought, "{result}");
-        assert_eq!(result.contains("acted: now"), is_brought, "{result}");
-        if !is_brought {
-            back.bring_up(&[fake_server("fake", "ok")]).await;
+        assert_eq!(result.contains("agentd restarted"), !is_configured_again, "{result}");
+        assert_eq!(result.contains("acted: now"), is_configured_again, "{result}");
+        if !is_configured_again {
+            back.configure_and_wait(&[fake_server("fake", "ok")]).await;
         }
     }
 }

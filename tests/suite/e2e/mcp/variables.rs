@@ -11,7 +11,7 @@ async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (Strin
         }
         Reply::text("over")
     });
-    let mut command = world.agentctl_command(["run", ALL_OF_IT, "--on-interrupt", "approve"].iter().chain(args));
+    let mut command = world.agentctl_command(["run", CALL_ALL_INPUT, "--on-interrupt", "approve"].iter().chain(args));
     command.envs(variables.iter().copied());
     let output = Running::spawn(command).output(Vec::new()).await;
     let results = results_since_input(world.model.requests().last().unwrap());

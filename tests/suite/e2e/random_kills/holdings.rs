@@ -30,7 +30,7 @@ pub(super) fn check_database(daemon: &TempDaemon, context: &str) {
 
 /// Compares the copy in a fork with its origin. Returns true if the session is a fork and its origin still exists.
 pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event], context: &str) -> bool {
-    let Some((copied, from)) = copied(events) else { return false };
+    let Some((copied, from)) = copied_events(events) else { return false };
     let Some(originals) = first_events(client, &from, copied.len()).await else { return false };
     for (copy, original) in copied.iter().zip(&originals) {
         assert_eq!(text_of(copy).replace(session, &from), text_of(original), "{context}: event {} of {from}", copy.seq);
@@ -40,7 +40,7 @@ pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event],
 }
 
 /// The copied events, and their origin.
-fn copied(events: &[Event]) -> Option<(&[Event], String)> {
+fn copied_events(events: &[Event]) -> Option<(&[Event], String)> {
     events.iter().enumerate().rev().find_map(|(index, event)| match &event.kind {
         EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
             Some((&events[..index], from.to_string()))
@@ -97,7 +97,7 @@ pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
         let mark = file.path.strip_prefix("outputs/")?.strip_suffix(".txt")?;
         Some((result.turn_id, file.path.clone(), mark.to_owned()))
     };
-    let own = copied(events).map_or(0, |(copied, _)| copied.len());
+    let own = copied_events(events).map_or(0, |(copied, _)| copied.len());
     events[own..].iter().filter_map(of_turn).collect()
 }
 

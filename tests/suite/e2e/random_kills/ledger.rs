@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::holdings;
 
 /// A stream that is silent for this long may be waiting for an answer.
-const GLANCE: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// A restarted daemon with a client.
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ fn json_of(event: &Event) -> Value {
 
 impl Ledger {
     /// Merges what clients received, and returns the affected sessions.
-    pub(super) fn take_in(&mut self, all: Vec<Acknowledged>) -> Vec<String> {
+    pub(super) fn merge(&mut self, all: Vec<Acknowledged>) -> Vec<String> {
         let mut touched = BTreeSet::new();
         for one in all {
             touched.extend(one.sessions.iter().cloned());
@@ -161,7 +161,7 @@ impl Ledger {
         let mut events = Vec::new();
         loop {
             // A queued turn may have started after the last question, and may ask a question now.
-            let Ok(next) = tokio::time::timeout(GLANCE, stream.next()).await else {
+            let Ok(next) = tokio::time::timeout(SILENCE, stream.next()).await else {
                 self.settle(client, session, random, &context).await;
                 continue;
             };

@@ -22,7 +22,7 @@ use fastrand::Rng;
 use serde_json::json;
 
 use super::{
-    super::{trusting, turn},
+    super::{trusting_session, turn},
     ledger::Acknowledged,
 };
 
@@ -41,9 +41,9 @@ fn reply(request: &Recorded) -> Reply {
     }
     let messages = request.messages();
     let input = messages.iter().rposition(|message| {
-        message["role"] == "user" && message["content"].as_str().is_some_and(|text| marked(text).is_some())
+        message["role"] == "user" && message["content"].as_str().is_some_and(|text| verb_and_mark(text).is_some())
     });
-    let Some((verb, mark)) = input.and_then(|at| marked(messages[at]["content"].as_str()?)) else {
+    let Some((verb, mark)) = input.and_then(|at| verb_and_mark(messages[at]["content"].as_str()?)) else {
         return Reply::text("It is as I said, in many more words than before. ".repeat(8));
     };
     if messages[input.unwrap_or_default()..].iter().any(|message| message["role"] == "tool") {
@@ -74,7 +74,7 @@ pub(super) fn content(mark: &str) -> String {
 }
 
 /// The verb and the mark of an input.
-fn marked(text: &str) -> Option<(&str, &str)> {
+fn verb_and_mark(text: &str) -> Option<(&str, &str)> {
     let (_, rest) = text.rsplit_once('[')?;
     rest.split_once(']')?.0.split_once(' ')
 }
@@ -139,7 +139,7 @@ impl Worker {
         let mark = self.mark();
         let session = match self.some_session() {
             Some(session) if self.random.u8(..10) < 7 => SessionChoice::Existing(session),
-            _ => trusting(&self.project),
+            _ => trusting_session(&self.project),
         };
         let mut request = turn(session, &format!("Please do this: [{verb} {mark}]"));
         request.start.on_interrupt =

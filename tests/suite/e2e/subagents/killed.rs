@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, stream};
 use super::*;
 
 /// A careful main agent and a careful subagent: neither repeats a call with a known result.
-fn careful(request: &Recorded) -> Reply {
+fn careful_reply(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     if task_of(request).is_some() {
         return match result.contains("appended") || result.contains("may not have taken effect") {
@@ -30,7 +30,7 @@ fn careful(request: &Recorded) -> Reply {
 #[tokio::test]
 async fn kill_at_each_event_loses_and_repeats_nothing() {
     let model = ModelServer::start().await;
-    model.respond_with(|request| Reply { delay_ms: 2, ..careful(request) });
+    model.respond_with(|request| Reply { delay_ms: 2, ..careful_reply(request) });
     let whole = killed_at(&TempDaemon::start(&model.base_url()).await, usize::MAX).await;
     assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");
     stream::iter(1..=whole.len()).for_each_concurrent(3, |number| kill_and_resume(&model, number)).await;
@@ -40,7 +40,7 @@ async fn kill_at_each_event_loses_and_repeats_nothing() {
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
     fs::create_dir_all(daemon.path().join("project")).unwrap();
     let client = Client::connect(&daemon.socket()).await.unwrap();
-    let mut start = turn(trusting(&daemon.path().join("project")), "Do it");
+    let mut start = turn(trusting_session(&daemon.path().join("project")), "Do it");
     start.start.on_interrupt = OnInterrupt::Approve;
     let mut events = client.turn(start).await.unwrap();
     let (mut seen, mut of_child) = (Vec::new(), None);

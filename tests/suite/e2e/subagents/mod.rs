@@ -64,7 +64,7 @@ fn session_of(events: &[Event]) -> String {
 }
 
 /// A new session that writes and runs commands without asking.
-fn free() -> SessionChoice {
+fn unconfirmed_session() -> SessionChoice {
     SessionChoice::New(NewSession { confirm_write: Some(false), confirm_exec: Some(false), ..NewSession::default() })
 }
 
@@ -85,7 +85,7 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
         report(own)
     });
     let client = world.client().await;
-    let events = client.turn(turn(free(), "Have it done")).await.unwrap().to_the_end().await;
+    let events = client.turn(turn(unconfirmed_session(), "Have it done")).await.unwrap().to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!("{events:#?}") };
     assert_eq!(result.text, "All parts are done.");
     let mut files: Vec<&str> = result.files.iter().map(|file| file.path.as_str()).collect();
@@ -186,7 +186,7 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     let world = World::start().await;
     delegates(&world, &["One", "Two", "Three"], |_, _| Reply::never());
     let client = world.client().await;
-    let mut stream = client.turn(turn(free(), "Have it done")).await.unwrap();
+    let mut stream = client.turn(turn(unconfirmed_session(), "Have it done")).await.unwrap();
     let mut events = Vec::new();
     while subagents(&events).len() < 3 {
         events.push(stream.event().await.unwrap());
@@ -218,7 +218,7 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
 
 /// Behaviour of a subagent that is to be killed: quick subagents finish immediately, slow ones never do, and others
 /// wait for an answer.
-fn of_its_kind(task: &str, request: &Recorded) -> Reply {
+fn reply_by_task(task: &str, request: &Recorded) -> Reply {
     let result = tool_texts(request);
     match task {
         "Be quick" if !result.contains("quick.txt") => {
@@ -239,7 +239,7 @@ fn is_result(event: &Event) -> bool {
 async fn after_a_crash_only_the_unfinished_subagent_continues() {
     let mut world = World::start().await;
     world.model.respond_with(|request| match (task_of(request), tool_texts(request)) {
-        (Some(task), _) => of_its_kind(&task, request),
+        (Some(task), _) => reply_by_task(&task, request),
         (None, text) if text.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Be quick"}))
             .and_call("delegate_task", json!({"task": "Be slow"})),
         (None, text) if text.contains("The report of Be slow") => Reply::text("All parts are done."),
@@ -251,7 +251,7 @@ async fn after_a_crash_only_the_unfinished_subagent_continues() {
         }
     });
     let client = world.client().await;
-    let mut stream = client.turn(turn(free(), "Have it done")).await.unwrap();
+    let mut stream = client.turn(turn(unconfirmed_session(), "Have it done")).await.unwrap();
     let mut events = Vec::new();
     while !events.iter().any(is_result) {
         events.push(stream.event().await.unwrap());
@@ -266,7 +266,7 @@ async fn after_a_crash_only_the_unfinished_subagent_continues() {
         .map(|event| &event["item"]["error"])
         .collect();
     assert_eq!(codes, [&Value::Null, &json!("E_UNKNOWN_OUTCOME")]);
-    assert_eq!(paid(&settled), 1, "usage of the finished subagent is counted once");
+    assert_eq!(subagent_usage_count(&settled), 1, "usage of the finished subagent is counted once");
 
     let result = world.ok(["run", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(result["text"], "All parts are done.");
@@ -279,9 +279,9 @@ async fn after_a_crash_only_the_unfinished_subagent_continues() {
 async fn subagent_question_survives_a_crash_and_a_stop() {
     for killed in [true, false] {
         let mut world = World::start().await;
-        delegates(&world, &["Be quick", "Ask first"], of_its_kind);
+        delegates(&world, &["Be quick", "Ask first"], reply_by_task);
         let client = world.client().await;
-        let mut stream = client.turn(turn(free(), "Have it done")).await.unwrap();
+        let mut stream = client.turn(turn(unconfirmed_session(), "Have it done")).await.unwrap();
         let (mut events, mut asked) = (Vec::new(), None);
         while asked.is_none() || !events.iter().any(is_result) {
             let event = stream.event().await.unwrap();
@@ -319,7 +319,7 @@ async fn short_answers_are_expanded_once_and_failures_reported() {
             Reply::text("Yes, and that is all there is.")
         }
         "Be short" => Reply::text("Yes."),
-        "Never end" => another_call(request),
+        "Never end" => unique_call(request),
         "Delegate" if tool_texts(request).is_empty() => Reply::tool_call("call_subagent", json!({"task": "You do it"})),
         "Delegate" => report(&tool_texts(request)),
         _ => Reply::refusal(400, "this model does not like it"),
@@ -350,12 +350,12 @@ async fn subagent_inherits_the_interrupt_policy() {
         assert_eq!(result["denials"][0]["tool"], "write_file of subagent", "{result:#}");
         let of_parent: Vec<Value> =
             lines.iter().filter(|line| line["session_id"] == lines[0]["session_id"]).cloned().collect();
-        assert_eq!(paid(&of_parent), 1, "usage of the subagent is counted: {on_interrupt}");
+        assert_eq!(subagent_usage_count(&of_parent), 1, "usage of the subagent is counted: {on_interrupt}");
     }
 }
 
 /// Number of usage events for a subagent.
-fn paid(events: &[Value]) -> usize {
+fn subagent_usage_count(events: &[Value]) -> usize {
     events.iter().filter(|event| event["type"] == "usage_updated" && event["prompt"].is_null()).count()
 }
 
@@ -364,10 +364,10 @@ async fn subagent_question_is_withdrawn_with_its_turn() {
     // The turn is cancelled, or it is interrupted by a crash and cannot continue without its project.
     for crashes in [false, true] {
         let mut world = World::start().await;
-        delegates(&world, &["Ask first"], of_its_kind);
+        delegates(&world, &["Ask first"], reply_by_task);
         let project = world.path().join("project");
         fs::create_dir(&project).unwrap();
-        let mut stream = world.client().await.turn(turn(trusting(&project), "Have it done")).await.unwrap();
+        let mut stream = world.client().await.turn(turn(trusting_session(&project), "Have it done")).await.unwrap();
         let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         if crashes {
             world.daemon.kill9().await;
@@ -523,7 +523,7 @@ async fn attach_replays_history_without_waiting_for_a_busy_subagent() {
         if request.last_user().contains("yourself") { Reply::never() } else { report(task) }
     });
     let client = world.client().await;
-    let events = client.turn(turn(free(), "Have it done")).await.unwrap().to_the_end().await;
+    let events = client.turn(turn(unconfirmed_session(), "Have it done")).await.unwrap().to_the_end().await;
     let child = subagents(&events)[0].session_id;
     // The user now sends messages to the subagent directly.
     let mut own = client.turn(turn(SessionChoice::Existing(child.to_string()), "And you yourself?")).await.unwrap();
@@ -535,8 +535,8 @@ async fn attach_replays_history_without_waiting_for_a_busy_subagent() {
             |line: &&Value| line["session_id"] == session && line["type"] != "item_delta" && line["type"] != "result";
         lines.iter().filter(is_stored).filter_map(|line| line["seq"].as_u64()).collect()
     };
-    let mut of_work = stored_of(child.to_string());
-    of_work.retain(|seq| *seq < began);
-    assert_eq!(of_work, (1..began).collect::<Vec<_>>(), "every action of the subagent is reported");
+    let mut child_seqs = stored_of(child.to_string());
+    child_seqs.retain(|seq| *seq < began);
+    assert_eq!(child_seqs, (1..began).collect::<Vec<_>>(), "every action of the subagent is reported");
     assert_eq!(stored_of(session_of(&events)), (1..=events.len() as u64).collect::<Vec<_>>());
 }

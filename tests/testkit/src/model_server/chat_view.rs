@@ -129,7 +129,7 @@ fn said(content: &Value, messages: &mut Vec<Value>) {
                 let result = messages.last_mut().filter(|last| last["role"] == "tool" && parts.is_empty());
                 match result {
                     // Chat completions append the text to the result.
-                    Some(result) if untrusted::is_of_daemon(text) => {
+                    Some(result) if untrusted::is_from_daemon(text) => {
                         let before = result["content"].as_str().unwrap_or_default();
                         result["content"] = format!("{before}\n\n{}", untrusted::after_result(text)).into();
                     }

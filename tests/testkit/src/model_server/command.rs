@@ -30,7 +30,7 @@ pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), Stri
         server.lenient();
     }
     if unread {
-        server.reads_nothing();
+        server.ignore_bodies();
     }
     if let Some(models) = models {
         server.lists(models);

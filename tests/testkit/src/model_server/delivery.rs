@@ -44,7 +44,7 @@ impl Drop for Ending {
 struct Delivery {
     steps: VecDeque<Step>,
     stop: CancellationToken,
-    go_on: Arc<Notify>,
+    release_held_reply: Arc<Notify>,
     ending: Ending,
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn deliver(
     request: &Recorded,
     counts: watch::Sender<Counts>,
     stop: CancellationToken,
-    go_on: Arc<Notify>,
+    release_held_reply: Arc<Notify>,
 ) -> Response {
     let ending = Ending { counts, finished: false };
     if reply.never {
@@ -63,11 +63,11 @@ pub(super) async fn deliver(
         tokio::time::sleep(Duration::from_millis(reply.first_delay_ms)).await;
     }
     let (writes, content_type) = render::render(&reply, request);
-    let delivery = Delivery { steps: steps(&reply, writes), stop, go_on, ending };
+    let delivery = Delivery { steps: steps(&reply, writes), stop, release_held_reply, ending };
     let body = Body::from_stream(stream::unfold(delivery, |mut delivery| async move {
         let step = delivery.steps.pop_front();
         delivery.ending.finished |= matches!(step, None | Some(Step::Cut));
-        let written = run(step?, &delivery.stop, &delivery.go_on).await;
+        let written = run(step?, &delivery.stop, &delivery.release_held_reply).await;
         Some((written, delivery))
     }));
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
@@ -80,7 +80,7 @@ pub(super) async fn deliver(
     response
 }
 
-async fn run(step: Step, stop: &CancellationToken, go_on: &Notify) -> io::Result<Bytes> {
+async fn run(step: Step, stop: &CancellationToken, release_held_reply: &Notify) -> io::Result<Bytes> {
     match step {
         Step::Write(bytes) => return Ok(bytes),
         // The connection flushes its buffer when the body has no data ready.
@@ -89,7 +89,7 @@ async fn run(step: Step, stop: &CancellationToken, go_on: &Notify) -> io::Result
         Step::Cut => return Err(io::ErrorKind::ConnectionAborted.into()),
         Step::Hang => stop.cancelled().await,
         Step::Hold => tokio::select! {
-            () = go_on.notified() => {}
+            () = release_held_reply.notified() => {}
             () = stop.cancelled() => {}
         },
     }
@@ -99,8 +99,8 @@ async fn run(step: Step, stop: &CancellationToken, go_on: &Notify) -> io::Result
 fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
     let is_cut = reply.cut_after.is_some() || reply.cut_after_text.is_some();
     let mark = reply.cut_after_text.as_ref().or(reply.hang_after_text.as_ref());
-    let limit = reply.cut_after.or(reply.hang_after).or_else(|| behind(&writes, mark?));
-    let hold_at = reply.hold_after_text.as_ref().and_then(|mark| behind(&writes, mark));
+    let limit = reply.cut_after.or(reply.hang_after).or_else(|| offset_after(&writes, mark?));
+    let hold_at = reply.hold_after_text.as_ref().and_then(|mark| offset_after(&writes, mark));
     let (mut left, mut sent) = (limit.unwrap_or(usize::MAX), 0);
     let mut steps = VecDeque::new();
     for write in split(writes, reply.bytes_per_write) {
@@ -129,7 +129,7 @@ fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
 }
 
 /// The offset after the first write that contains this text.
-fn behind(writes: &[Bytes], mark: &str) -> Option<usize> {
+fn offset_after(writes: &[Bytes], mark: &str) -> Option<usize> {
     let has_words = |write: &Bytes| String::from_utf8_lossy(write).contains(mark);
     let at = writes.iter().position(has_words)?;
     Some(writes[..=at].iter().map(Bytes::len).sum())

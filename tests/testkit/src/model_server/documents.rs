@@ -9,9 +9,9 @@ use super::MODEL_ID;
 
 /// Delivery of one document.
 #[derive(Debug, Clone)]
-pub(super) enum Handing {
+pub(super) enum DocumentReply {
     /// Responds with this document.
-    There(Value),
+    Content(Value),
     /// Responds with status 404.
     Missing,
     /// Never sends a response.
@@ -21,24 +21,24 @@ pub(super) enum Handing {
 /// The documents of a server, and the requests for them.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
-    set: BTreeMap<String, Handing>,
+    set: BTreeMap<String, DocumentReply>,
     /// The requested paths, oldest first.
     pub(super) asked: Vec<String>,
 }
 
 impl Documents {
     /// Sets the document at a path.
-    pub(super) fn set(&mut self, path: &str, handing: Handing) {
-        self.set.insert(path.to_owned(), handing);
+    pub(super) fn set(&mut self, path: &str, document_reply: DocumentReply) {
+        self.set.insert(path.to_owned(), document_reply);
     }
 
     /// Returns the document at a path, and records the request; `None` if there is no document at the path.
-    pub(super) fn ask(&mut self, path: &str) -> Option<Handing> {
+    pub(super) fn ask(&mut self, path: &str) -> Option<DocumentReply> {
         let document = self.set.get(path).cloned();
-        let usual = || path.ends_with("/models").then(|| Handing::There(listing([json!({"id": MODEL_ID})])));
-        let handing = document.or_else(usual)?;
+        let usual = || path.ends_with("/models").then(|| DocumentReply::Content(listing([json!({"id": MODEL_ID})])));
+        let document_reply = document.or_else(usual)?;
         self.asked.push(path.to_owned());
-        Some(handing)
+        Some(document_reply)
     }
 }
 

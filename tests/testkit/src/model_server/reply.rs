@@ -72,7 +72,7 @@ pub struct Reply {
     pub cut_after_text: Option<String>,
     /// Text after whose first write nothing is sent; then continues as with `hang_after`.
     pub hang_after_text: Option<String>,
-    /// Text after whose first write the reply waits for `go_on` of the server.
+    /// Text after whose first write the reply waits for `release_held_reply` of the server.
     pub hold_after_text: Option<String>,
     /// Sends nothing at all, and keeps the connection open.
     pub never: bool,
@@ -256,7 +256,7 @@ impl Reply {
 
     /// Sends the pieces of calls without indices and IDs.
     #[must_use]
-    pub fn without_call_numbers(mut self) -> Self {
+    pub fn without_call_indices(mut self) -> Self {
         self.number_calls = false;
         for call in &mut self.tool_calls {
             call.id = Some(String::new());
@@ -266,8 +266,8 @@ impl Reply {
 
     /// Sends all calls with the index 0 and without IDs, like older versions of Ollama and some gateways.
     #[must_use]
-    pub fn numbers_all_calls_zero(mut self) -> Self {
-        self = self.without_call_numbers();
+    pub fn with_zero_call_indices(mut self) -> Self {
+        self = self.without_call_indices();
         (self.number_calls, self.number_zero) = (true, true);
         self
     }
@@ -350,7 +350,7 @@ impl Reply {
         self
     }
 
-    /// Waits after this text until the test calls `go_on`, regardless of the text's form on the wire.
+    /// Waits after this text until the test calls `release_held_reply`, regardless of the text's form on the wire.
     #[must_use]
     pub fn hold_after_text(mut self, text: &str) -> Self {
         self.hold_after_text = Some(text.to_owned());

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Checked, broken, check_not_blank, refuse_if};
 
 /// Media types of pictures that all providers accept, and their magic bytes.
-const SEEN: [(&str, &[u8]); 4] =
+const PICTURE_TYPES: [(&str, &[u8]); 4] =
     [("image/png", b"\x89PNG"), ("image/jpeg", b"\xff\xd8\xff"), ("image/gif", b"GIF8"), ("image/webp", b"RIFF")];
 /// Maximum size of one picture, in bytes.
 const MAX_PICTURE: usize = 5 << 20;
@@ -36,7 +36,7 @@ pub(super) fn check_picture(location: &str, url: &Value) -> Checked {
 /// Checks picture data of the given type.
 pub(super) fn check_data(location: &str, kind: &str, data: &str) -> Checked {
     let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(location, "invalid base64") };
-    let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {
+    let Some((_, begins)) = PICTURE_TYPES.iter().find(|(seen, _)| *seen == kind) else {
         return broken(location, format!("{kind:?} is not a supported picture type"));
     };
     refuse_if(!bytes.starts_with(begins), location, format!("not valid {kind} data"))?;

@@ -264,13 +264,13 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
 }
 
 /// Capacity of the progress queue. Further messages are dropped, because later ones replace them.
-const QUEUE: usize = 16;
+const QUEUE_CAPACITY: usize = 16;
 /// Minimum delay between messages about streamed text.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// Interval of heartbeat messages, so that clients do not give up on a slow model.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Maximum characters shown of streamed text.
-const TAIL: usize = 100;
+const MAX_TAIL: usize = 100;
 
 /// Renderer that reports a turn as progress messages and stores its result.
 #[derive(Debug)]
@@ -285,14 +285,14 @@ pub(super) struct Progress {
     tail: String,
     sent_at: Option<Instant>,
     /// True once the turn is left waiting. Later notes are meant for a terminal.
-    left: bool,
+    is_left_waiting: bool,
 }
 
 impl Progress {
     /// Creates the renderer of a turn, and the receiver of its messages.
     pub(super) fn of(turn: TurnId, seen: u64) -> (Self, mpsc::Receiver<String>) {
-        let (send, messages) = mpsc::channel(QUEUE);
-        (Self { send, turn, seen, result: None, tail: String::new(), sent_at: None, left: false }, messages)
+        let (send, messages) = mpsc::channel(QUEUE_CAPACITY);
+        (Self { send, turn, seen, result: None, tail: String::new(), sent_at: None, is_left_waiting: false }, messages)
     }
 
     fn send(&mut self, message: String) {
@@ -303,7 +303,7 @@ impl Progress {
 
     fn text(&mut self, text: &str) {
         self.tail.push_str(text);
-        let cut = self.tail.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
+        let cut = self.tail.char_indices().rev().nth(MAX_TAIL - 1).map_or(0, |(at, _)| at);
         self.tail.drain(..cut);
         if self.sent_at.is_none_or(|at| at.elapsed() >= MIN_INTERVAL) {
             let line = clean_line(&self.tail);
@@ -316,7 +316,7 @@ impl Progress {
 
 impl Renderer for Progress {
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        (self.seen, self.left) = (self.seen.max(event.seq), false);
+        (self.seen, self.is_left_waiting) = (self.seen.max(event.seq), false);
         match &event.kind {
             EventKind::ItemStarted { item: Item { body: ItemBody::ToolResult(result), .. } } => {
                 self.send(format!("runs {}", clean_line(&result.name)));
@@ -332,12 +332,12 @@ impl Renderer for Progress {
     }
 
     fn leave(&mut self) -> io::Result<()> {
-        self.left = true;
+        self.is_left_waiting = true;
         Ok(())
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {
-        if !self.left {
+        if !self.is_left_waiting {
             self.send(clean_line(text));
         }
         Ok(())
@@ -384,10 +384,10 @@ mod tests {
         assert_eq!(messages.try_recv().unwrap(), "one");
         assert!(messages.try_recv().is_err(), "the next message comes later");
         progress.sent_at = None;
-        progress.text(&"é".repeat(TAIL + 5));
-        assert_eq!(messages.try_recv().unwrap(), "é".repeat(TAIL));
+        progress.text(&"é".repeat(MAX_TAIL + 5));
+        assert_eq!(messages.try_recv().unwrap(), "é".repeat(MAX_TAIL));
         // A caller that does not read blocks nothing.
-        (0..QUEUE + 10).for_each(|number| progress.send(number.to_string()));
-        assert_eq!(std::iter::from_fn(|| messages.try_recv().ok()).count(), QUEUE);
+        (0..QUEUE_CAPACITY + 10).for_each(|number| progress.send(number.to_string()));
+        assert_eq!(std::iter::from_fn(|| messages.try_recv().ok()).count(), QUEUE_CAPACITY);
     }
 }

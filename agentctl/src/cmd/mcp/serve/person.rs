@@ -90,7 +90,7 @@ impl Person {
 
     /// Returns the answer sent with the repeated call. An error means that the form was not answered and must be sent
     /// again.
-    pub(super) fn answered(
+    pub(super) fn repeated_answer(
         &self,
         interrupt: &Interrupt,
         answers: Option<InputResponses>,
@@ -309,7 +309,7 @@ mod tests {
         let schema = serde_json::to_value(requested_schema).unwrap();
         assert_eq!(schema["properties"]["choice"]["enum"], json!(["red", "green"]));
         assert!(of("Which?", ["red", "gr\u{202e}een"]).is_none());
-        assert!(of(&format!("{}lab asks: x", Ask::OF_MCP_SERVER), ["a", "b"]).is_none());
+        assert!(of(&format!("{}lab asks: x", Ask::MCP_SERVER_PREFIX), ["a", "b"]).is_none());
         let text = |text: &str| Some(Answer::Text { text: text.to_owned() });
         assert_eq!(answer_of(&json!({"choice": "red"})), text("red"));
         assert_eq!(answer_of(&json!({"choice": "red", "other": " blue "})), text("blue"));

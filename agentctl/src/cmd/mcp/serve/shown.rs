@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 
 use super::tools;
 use crate::{
-    cmd::interrupts::bare,
+    cmd::interrupts::normalize_id,
     daemon::Daemon,
     failure::Failure,
     terminal::sanitize::{clean, clean_line},
@@ -35,7 +35,7 @@ const MAX_ANSWER: usize = 100_000;
 /// Maximum characters of any other text.
 const MAX_PART: usize = 8_000;
 /// Maximum characters in a text that a user decides on.
-const MAX_SEEN: usize = 100_000;
+const MAX_DECISION_TEXT: usize = 100_000;
 /// Maximum entries of a list.
 const MAX_ENTRIES: usize = 100;
 /// Maximum nesting of arguments.
@@ -44,7 +44,7 @@ const MAX_DEPTH: usize = 16;
 /// Result for a turn that has ended.
 pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
     let text = clean(&result.text);
-    let (text, is_cut) = cut(&text, MAX_ANSWER);
+    let (text, is_cut) = truncate(&text, MAX_ANSWER);
     let denials = result.denials.iter().take(MAX_ENTRIES);
     let mut shown = json!({
         "status": "ended",
@@ -142,13 +142,13 @@ pub(super) fn line(text: &str) -> String {
 /// Sanitizes and bounds a text.
 pub(super) fn part(text: &str) -> String {
     let text = clean(text);
-    let (start, is_cut) = cut(&text, MAX_PART);
+    let (start, is_cut) = truncate(&text, MAX_PART);
     if is_cut { format!("{start} […]") } else { start.to_owned() }
 }
 
 /// Text that a user decides on: every character is made visible, and truncation is reported with the missing length.
 fn seen(text: &str) -> String {
-    let (start, is_cut) = cut(text, MAX_SEEN);
+    let (start, is_cut) = truncate(text, MAX_DECISION_TEXT);
     let shown = visible::lines(start);
     if !is_cut {
         return shown;
@@ -162,16 +162,16 @@ fn seen(text: &str) -> String {
 /// Arguments of a call. If they are too long or nested too deeply, they become truncated text.
 fn value(args: &Value) -> Value {
     let text = args.to_string();
-    if text.len() > MAX_SEEN { Value::String(seen(&text)) } else { seen_value(args, MAX_DEPTH) }
+    if text.len() > MAX_DECISION_TEXT { Value::String(seen(&text)) } else { visible_value(args, MAX_DEPTH) }
 }
 
-fn seen_value(value: &Value, deep: usize) -> Value {
+fn visible_value(value: &Value, deep: usize) -> Value {
     match value {
         Value::String(text) => Value::String(visible::lines(text)),
         Value::Array(_) | Value::Object(_) if deep == 0 => Value::String(visible::lines(&value.to_string())),
-        Value::Array(values) => values.iter().map(|value| seen_value(value, deep - 1)).collect(),
+        Value::Array(values) => values.iter().map(|value| visible_value(value, deep - 1)).collect(),
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| (visible::line(key), seen_value(value, deep - 1)));
+            let fields = fields.iter().map(|(key, value)| (visible::line(key), visible_value(value, deep - 1)));
             Value::Object(fields.collect::<Map<_, _>>())
         }
         other => other.clone(),
@@ -179,7 +179,7 @@ fn seen_value(value: &Value, deep: usize) -> Value {
 }
 
 /// Truncates a text to `longest` characters. Returns true if characters were removed.
-fn cut(text: &str, longest: usize) -> (&str, bool) {
+fn truncate(text: &str, longest: usize) -> (&str, bool) {
     match text.char_indices().nth(longest) {
         Some((at, _)) => (&text[..at], true),
         None => (text, false),
@@ -377,8 +377,8 @@ impl SessionAccess {
     /// the daemon is not asked about either.
     pub(super) async fn session(&self, client: &Client, named: &str) -> anyhow::Result<SessionId> {
         let Some(own) = self.listed() else { return Ok(client.find_session(named).await?) };
-        let wanted = bare(named.trim());
-        let mut fitting = own.into_iter().filter(|id| bare(&id.to_string()).starts_with(&wanted));
+        let wanted = normalize_id(named.trim());
+        let mut fitting = own.into_iter().filter(|id| normalize_id(&id.to_string()).starts_with(&wanted));
         match (fitting.next(), fitting.next()) {
             (Some(one), None) if !wanted.is_empty() => Ok(one),
             (Some(_), Some(_)) => Err(Failure::usage("this session_id matches several sessions")
@@ -412,7 +412,7 @@ impl SessionAccess {
 }
 
 /// Maximum number of remembered turns. For older turns, the daemon has the needed state while they wait.
-const REMEMBERED: usize = 256;
+const MAX_WAITING_TURNS: usize = 256;
 
 /// A turn that waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -436,7 +436,7 @@ impl WaitingTurns {
     pub(super) fn remember(&self, interrupt: InterruptId, waiting: WaitingTurn) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(id, _)| *id != interrupt);
-        if known.len() == REMEMBERED {
+        if known.len() == MAX_WAITING_TURNS {
             known.pop_front();
         }
         known.push_back((interrupt, waiting));
@@ -488,7 +488,7 @@ mod tests {
         );
         assert_eq!((&shown["kind"], &shown["reason"]), (&json!("approval"), &json!("it⏎runs")));
         assert!(shown.get("preview").is_none() && shown.get("deadline").is_none());
-        let long = value(&json!({"text": "x".repeat(MAX_SEEN)}));
+        let long = value(&json!({"text": "x".repeat(MAX_DECISION_TEXT)}));
         assert!(long.as_str().unwrap().contains("\n[… 11 more characters: `agentctl interrupts` shows all"));
     }
 
@@ -496,7 +496,7 @@ mod tests {
     fn oldest_waiting_turns_are_dropped() {
         let turns = WaitingTurns::default();
         let waiting = WaitingTurn { session: SessionId::generate(), turn: TurnId::generate(), seen: 1 };
-        let ids: Vec<InterruptId> = (0..=REMEMBERED).map(|_| InterruptId::generate()).collect();
+        let ids: Vec<InterruptId> = (0..=MAX_WAITING_TURNS).map(|_| InterruptId::generate()).collect();
         for id in &ids {
             turns.remember(*id, waiting);
         }

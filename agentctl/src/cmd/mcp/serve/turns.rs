@@ -87,7 +87,7 @@ impl AgentServer {
         };
         let is_new = matches!(session, SessionChoice::New(_));
         let request = StartRequest { session, start };
-        let line = SocketLine::start(&daemon, request, Vec::new()).await?.answering_as(client);
+        let line = SocketLine::start(&daemon, request, Vec::new()).await?.with_client_name(client);
         let turn =
             line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon did not report the turn"))?;
         self.access.record_start(is_new.then(|| line.session()), turn);
@@ -140,7 +140,7 @@ impl AgentServer {
         if args.decision == Decision::Wait {
             let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
             let limit = Duration::from_secs(args.wait_seconds.unwrap_or(DEFAULT_WAIT_SECONDS).min(MAX_WAIT_SECONDS));
-            let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
+            let line = SocketLine::attach(&daemon, at.session, at.seen).await?.with_client_name(caller(context));
             return self.follow(&daemon, line, at, Person::Unavailable, Some(limit), context).await;
         }
         let decided = tokio::select! {
@@ -171,11 +171,11 @@ impl AgentServer {
         let person = Person::of(context, self.approvals);
         let Some(interrupt) = interrupt else {
             // Another client has answered meanwhile.
-            let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
+            let line = SocketLine::attach(&daemon, at.session, at.seen).await?.with_client_name(caller(context));
             return self.follow(&daemon, line, at, person, None, context).await;
         };
         let waits = || shown::waits(at, std::slice::from_ref(interrupt), NO_ANSWER).into();
-        match person.answered(interrupt, answers) {
+        match person.repeated_answer(interrupt, answers) {
             Ok(Some(answer)) => {
                 self.answer_and_follow(&daemon, (id, Some(interrupt)), answer, at, person, context).await
             }
@@ -203,7 +203,7 @@ impl AgentServer {
         if !others.is_empty() {
             return Ok(self.waiting_response(at, &others, NEEDS_ANSWER, &person));
         }
-        let line = SocketLine::attach(daemon, at.session, at.seen).await?.answering_as(client);
+        let line = SocketLine::attach(daemon, at.session, at.seen).await?.with_client_name(client);
         self.follow(daemon, line, at, person, None, context).await
     }
 

@@ -7,7 +7,7 @@
 use agentd_core::{
     audit::DecidedBy,
     catalogue::ForeignTool,
-    interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
+    interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSAL_PREFIX},
     policy::{Explanation, Layer, Verdict},
     ports::SkillPackages,
     session::SessionMode,
@@ -441,7 +441,7 @@ fn requested_arguments(answered: &ResolvedInterrupt) -> String {
 }
 
 fn refuse(reason: &str) -> ToolOutput {
-    ToolOutput::error(ToolErrorCode::Denied, format!("{REFUSED}{reason}. {INSTEAD}"))
+    ToolOutput::error(ToolErrorCode::Denied, format!("{REFUSAL_PREFIX}{reason}. {INSTEAD}"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! way, the state survives a restart.
 
 use agentd_core::{
-    agent::TRANSFERS as TRANSFER,
+    agent::TRANSFER_PREFIX as TRANSFER,
     event::{EventKind, StateChange},
     ids::CallId,
     interrupt::{Answer, Ask},

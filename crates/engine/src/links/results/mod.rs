@@ -21,7 +21,10 @@ pub(crate) mod undo;
 use std::{collections::HashSet, sync::Arc};
 
 use agentd_context::{
-    text::{self, Excerpt, IN_PARTS, ResultLimits, aside, grouped, lines_at_once, offset_after, reason, sizes},
+    text::{
+        self, Excerpt, IN_PARTS, ResultLimits, grouped, lines_at_once, offset_after, reason, run_blocking_if_long,
+        sizes,
+    },
     tokens::estimate,
 };
 use agentd_core::{
@@ -85,7 +88,7 @@ impl Link for Results {
             if !is_above(&output, large) {
                 return Ok(output);
             }
-            let (text, fits) = aside(output.text, move |text| estimate(text) <= large).await;
+            let (text, fits) = run_blocking_if_long(output.text, move |text| estimate(text) <= large).await;
             let output = ToolOutput { text, ..output };
             if fits { Ok(output) } else { shortened(call, output, large).await }
         }
@@ -95,7 +98,7 @@ impl Link for Results {
 
 /// Replaces everything that is not text with a line of description.
 async fn replace_binary(call: &Invocation<'_>, mut output: ToolOutput) -> Result<ToolOutput, TurnExit> {
-    let (text, is_text) = aside(output.text, is_text).await;
+    let (text, is_text) = run_blocking_if_long(output.text, is_text).await;
     output.text = text;
     if !is_text {
         let content = std::mem::take(&mut output.text).into_bytes();
@@ -176,7 +179,7 @@ async fn reduce_output(
     patterns: Arc<Patterns>,
 ) -> ToolOutput {
     let keywords = reduce::pattern(current_task(call));
-    let (text, reduced) = aside(output.text, move |text| {
+    let (text, reduced) = run_blocking_if_long(output.text, move |text| {
         // The target is below the limit, because removing only a few lines would not be worth a file.
         (estimate(text) > limit).then(|| reduce::reduce(&patterns, text, keywords.as_ref(), limit * 3 / 4)).flatten()
     })
@@ -232,7 +235,7 @@ async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) ->
             SpillFile::Nowhere(cause)
         }
     };
-    let (shown, advice) = aside(output.text, move |text| shown(text, limit, &file)).await.1;
+    let (shown, advice) = run_blocking_if_long(output.text, move |text| shown(text, limit, &file)).await.1;
     details.own_bytes = Some(shown.len() as u64);
     output.text = shown + &advice;
     Ok(output)
@@ -240,7 +243,7 @@ async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) ->
 
 /// Stores a full result, and returns the path at which tools find it.
 async fn store_text(call: &Invocation<'_>, text: &str) -> Result<String, WorkspaceError> {
-    let (content, ending) = aside(text.to_owned(), ending).await;
+    let (content, ending) = run_blocking_if_long(text.to_owned(), ending).await;
     let name = format!("{}.{ending}", call.call.call_id);
     call.context.store_result(name, content.into_bytes()).await
 }

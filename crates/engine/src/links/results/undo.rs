@@ -9,7 +9,7 @@ use agentd_core::{
     ports::{FilesBefore, ToolContext},
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     turn::OnInterrupt,
-    undo::{FilesReverted, UndoOutcome, UndoneFile, folded, reversed},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, folded, inverse_change},
 };
 use agentd_policy::deletes;
 use futures_util::FutureExt as _;
@@ -343,7 +343,7 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
             // The result does not name the edit, because it was incomplete or comes from an older version. The edit is
             // found by its changes.
             let is_reverse = |edit: &&ToolResult| {
-                let reverse: Vec<FileChange> = folded(&edit.files).iter().map(reversed).collect();
+                let reverse: Vec<FileChange> = folded(&edit.files).iter().map(inverse_change).collect();
                 result.files.iter().all(|file| reverse.contains(file))
             };
             if let Some(index) = edits.iter().rposition(is_reverse) {

@@ -6,7 +6,7 @@
 //! for the same turn. All agents share one history.
 
 use agentd_core::{
-    agent::{AgentCard, MAIN, TRANSFERS as TRANSFER},
+    agent::{AgentCard, MAIN, TRANSFER_PREFIX as TRANSFER},
     event::StateChange,
     ids::SessionId,
     session::SessionMode,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_context::text::ResultLimits;
 use agentd_core::{
-    agent::{MAIN, TRANSFERS},
+    agent::{MAIN, TRANSFER_PREFIX},
     answer_schema::AnswerSchema,
     client_tool::ClientTool,
     event::{EventKind, StateChange},
@@ -137,7 +137,7 @@ impl Actor {
             return Ok(());
         }
         let mut allowed = start.options.allowed_tools.iter().flatten();
-        let is_transfer = |name: &str| name.starts_with(TRANSFERS);
+        let is_transfer = |name: &str| name.starts_with(TRANSFER_PREFIX);
         let is_unlisted =
             |name: &str| catalog.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
         let exists = |name: &str| catalog.get(&self.canonical(name)).is_some() || is_unlisted(name);

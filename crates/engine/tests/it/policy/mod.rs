@@ -166,7 +166,7 @@ fn everyday_commands_get_the_expected_verdict() {
 }
 
 /// `ask` requires at least a high risk question, `deny` requires a denial that no answer can override.
-fn is_stopped(expected: &str, found: &str) -> bool {
+fn is_asked_or_denied(expected: &str, found: &str) -> bool {
     match expected {
         "deny" => found == "deny",
         "critical" => matches!(found, "critical" | "deny"),
@@ -180,7 +180,7 @@ fn hostile_commands_ask_or_are_denied_despite_grants() {
     assert!(corpus.len() >= 900, "{}", corpus.len());
     let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..with_earlier_grants() };
     for settings in [SessionSettings::default(), with_earlier_grants(), trusting] {
-        check_corpus(&corpus, &settings, is_stopped);
+        check_corpus(&corpus, &settings, is_asked_or_denied);
     }
 }
 

@@ -113,7 +113,7 @@ fn inside(command: impl Strategy<Value = String>) -> impl Strategy<Value = Strin
 }
 
 /// Pieces of shell syntax in any order.
-fn soup() -> impl Strategy<Value = String> {
+fn shell_fragments() -> impl Strategy<Value = String> {
     let words = [
         "))",
         "[[",
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn shell_fragments_in_any_order_are_judged(command in soup()) {
+    fn shell_fragments_in_any_order_are_judged(command in shell_fragments()) {
         let explanation = run(&POLICY, &command, &SessionSettings::default());
         prop_assert!(explanation.grants.iter().all(|grant| grant.starts_with(SHELL_TOOL)));
     }

@@ -339,7 +339,7 @@ fn upper_layers_override_individual_keys() {
 }
 
 #[test]
-fn memory_reads_are_free_and_each_write_asks() {
+fn memory_reads_are_allowed_and_each_write_asks() {
     let policy = shipped();
     let trusting =
         SessionSettings { confirm_write: false, confirm_exec: false, ..granting(&["write_file", "apply_patch"]) };
@@ -377,9 +377,9 @@ fn memory_reads_are_free_and_each_write_asks() {
 
 /// A check that objects to `forbidden` arguments, and panics on `broken` ones.
 #[derive(Debug)]
-struct Own;
+struct TestCheck;
 
-impl Check for Own {
+impl Check for TestCheck {
     fn objects(&self, facts: &CallContext<'_>) -> Option<String> {
         assert!(!facts.arguments.contains("broken"), "a check that fails");
         facts.arguments.contains("forbidden").then(|| "it is forbidden here".to_owned())
@@ -390,7 +390,7 @@ impl Check for Own {
 fn objecting_or_failing_check_denies_despite_grants() {
     let settings = granting(&["write_file", "run_bash_command: touch broken", "run_bash_command: touch forbidden"]);
     let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..settings };
-    let policy = Policy::new(Rules::default()).with_check(Arc::new(Own));
+    let policy = Policy::new(Rules::default()).with_check(Arc::new(TestCheck));
     for name in ["broken", "forbidden", "fine"] {
         let calls = [
             (tool(SHELL_TOOL, Effect::Execute), json!({"command": format!("touch {name}")})),
@@ -459,7 +459,7 @@ fn file_preview_needs_both_read_and_call_permission() {
         ("shipped", shipped()),
         ("none", Policy::new(Rules::default())),
         ("denying", compiled("global: {default_action: deny}")),
-        ("checked", Policy::new(Rules::default()).with_check(Arc::new(Own))),
+        ("checked", Policy::new(Rules::default()).with_check(Arc::new(TestCheck))),
         ("global", compiled("global: {risk_patterns: {critical: {patterns: [secret], action: deny}}}")),
         ("of read_file", compiled("tools: {read_file: {patterns: {medium_risk: [diary]}}}")),
         ("of grep", compiled("tools: {grep: {patterns: {high_risk: [diary]}, actions: {high_risk: deny}}}")),

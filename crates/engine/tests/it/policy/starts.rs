@@ -117,7 +117,7 @@ fn project_grant_excludes_skill_commands_in_the_workspace() {
 
 /// A permanent grant names a host folder, regardless of the folder's name in a session.
 #[test]
-fn machine_folder_grant_applies_only_there() {
+fn host_folder_grant_applies_only_in_that_folder() {
     let policy = shipped();
     let granted = granting(&[&format!("run_bash_command: [at {PROJECT}] make")]);
     let check = |args: Value, start: Option<&StartFolder>, expected: &str| {

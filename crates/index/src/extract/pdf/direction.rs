@@ -198,13 +198,13 @@ pub(super) fn to_logical_order(text: String, from_right: bool) -> String {
     }
     let mut letters: Vec<char> = text.chars().collect();
     // The direction of the piece matters, not the direction of the page.
-    let is_from_right_itself = if right == left { from_right } else { right > left };
-    if is_from_right_itself != from_right {
+    let is_rtl_piece = if right == left { from_right } else { right > left };
+    if is_rtl_piece != from_right {
         letters.reverse();
     }
     let mut start = 0;
     while start < letters.len() {
-        let end = if is_from_right_itself { end_of_left(&letters, start) } else { end_of_right(&letters, start) };
+        let end = if is_rtl_piece { end_of_ltr_run(&letters, start) } else { end_of_rtl_run(&letters, start) };
         if end > start {
             if let Some(run) = letters.get_mut(start..end) {
                 run.reverse();
@@ -214,8 +214,8 @@ pub(super) fn to_logical_order(text: String, from_right: bool) -> String {
             start += 1;
         }
     }
-    if is_from_right_itself {
-        mirror_outside_of_left(&mut letters);
+    if is_rtl_piece {
+        mirror_brackets(&mut letters);
     }
     letters.into_iter().nfc().collect()
 }
@@ -226,7 +226,7 @@ fn is_from_left(letter: char) -> bool {
 }
 
 /// Returns the end of a left-to-right run: words with everything between them, or one number.
-fn end_of_left(letters: &[char], start: usize) -> usize {
+fn end_of_ltr_run(letters: &[char], start: usize) -> usize {
     let (mut end, mut has_word) = (start, false);
     for (at, letter) in letters.iter().enumerate().skip(start) {
         let is_word = is_from_left(*letter);
@@ -249,7 +249,7 @@ fn end_of_left(letters: &[char], start: usize) -> usize {
 }
 
 /// Returns the end of a right-to-left run with everything between the words.
-fn end_of_right(letters: &[char], start: usize) -> usize {
+fn end_of_rtl_run(letters: &[char], start: usize) -> usize {
     let mut end = start;
     for (at, letter) in letters.iter().enumerate().skip(start) {
         if is_from_right(*letter) {
@@ -264,10 +264,10 @@ fn end_of_right(letters: &[char], start: usize) -> usize {
 const BRACKETS: [char; 10] = ['(', ')', '[', ']', '{', '}', '<', '>', '«', '»'];
 
 /// Mirrors brackets outside left-to-right runs, because these brackets are stored as they are displayed.
-fn mirror_outside_of_left(letters: &mut [char]) {
+fn mirror_brackets(letters: &mut [char]) {
     let mut at = 0;
     while at < letters.len() {
-        let end = end_of_left(letters, at);
+        let end = end_of_ltr_run(letters, at);
         if end > at {
             at = end;
             continue;

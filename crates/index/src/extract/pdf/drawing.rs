@@ -34,9 +34,9 @@ pub(super) struct Content {
     pub(super) lines: Vec<(Place, Place)>,
     pub(super) has_picture: bool,
     /// Total share of the page covered by images, counting overlaps twice.
-    pub(super) pictured: f64,
+    pub(super) image_share: f64,
     /// Share covered by the largest opaque image.
-    largest: f64,
+    largest_image_share: f64,
     /// Description of content that exceeds a limit, as the end of a sentence.
     pub(super) truncated: Option<String>,
     /// Index of the first character drawn after the last covering image.
@@ -71,9 +71,9 @@ impl Content {
         let covered = place.transform_rect_bbox(Area::new(0.0, 0.0, 1.0, 1.0)).intersect(page);
         self.has_picture = true;
         let share = if page.area() > 0.0 { covered.area() / page.area() } else { 0.0 };
-        self.pictured += share;
+        self.image_share += share;
         if is_opaque {
-            self.largest = self.largest.max(share);
+            self.largest_image_share = self.largest_image_share.max(share);
         }
         if share > IMAGE_PAGE_SHARE && is_opaque {
             let is_below = |glyph: &Glyph| covered.contains(Point::new(glyph.start.0.into(), glyph.start.1.into()));
@@ -92,7 +92,7 @@ impl Content {
     /// most of the page.
     pub(super) fn is_scan(&self) -> bool {
         let letters = self.glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()).take(MIN_LETTERS).count();
-        self.has_picture && (letters == 0 || letters < MIN_LETTERS && self.pictured > IMAGE_PAGE_SHARE)
+        self.has_picture && (letters == 0 || letters < MIN_LETTERS && self.image_share > IMAGE_PAGE_SHARE)
     }
 
     /// Returns true if a large image may contain more text than the characters on the page. False if another program's
@@ -104,7 +104,7 @@ impl Content {
             .filter(|glyph| !glyph.letter.is_whitespace() && !glyph.is_hidden)
             .take(MIN_OVERLAY_LETTERS)
             .count();
-        self.largest > SCAN_SHARE && seen < MIN_OVERLAY_LETTERS && self.hidden_letters() < MIN_LETTERS
+        self.largest_image_share > SCAN_SHARE && seen < MIN_OVERLAY_LETTERS && self.hidden_letters() < MIN_LETTERS
     }
 }
 
@@ -389,12 +389,12 @@ pub(super) struct Layers(HashSet<ObjectIdentifier>);
 
 impl Layers {
     pub(super) fn of(document: &Pdf) -> Self {
-        let off = || {
+        let hidden_layers = || {
             let catalog = document.xref().get::<Dict<'_>>(document.xref().root_id())?;
             let usual = catalog.get::<Dict<'_>>("OCProperties")?.get::<Dict<'_>>("D")?;
             Some(references(&usual.get::<Array<'_>>("OFF")?))
         };
-        Self(off().unwrap_or_default().into_iter().collect())
+        Self(hidden_layers().unwrap_or_default().into_iter().collect())
     }
 
     /// Returns true if the layer under this key is hidden.

@@ -109,15 +109,15 @@ fn pieces_of(text: &str, [one_x, one_y, other_x, other_y]: [f32; 4], view: &View
 
 /// Returns the displayed value of a form field.
 fn value(field: &Dict<'_>) -> Option<String> {
-    let value = inherited(field, "V")?;
-    match inherited(field, "FT")?.into_name()?.as_ref() {
+    let value = inherited_property(field, "V")?;
+    match inherited_property(field, "FT")?.into_name()?.as_ref() {
         b"Tx" => display_value(&value),
         b"Ch" => {
             let chosen = match &value {
                 Object::Array(several) => several.iter::<Object<'_>>().filter_map(|one| display_value(&one)).collect(),
                 one => vec![display_value(one)?],
             };
-            let options = inherited(field, "Opt").and_then(Object::into_array);
+            let options = inherited_property(field, "Opt").and_then(Object::into_array);
             Some(chosen.into_iter().map(|one| choice_name(options.as_ref(), one)).collect::<Vec<_>>().join(", "))
         }
         // A checked box has any state other than `Off`.
@@ -148,7 +148,7 @@ fn display_value(value: &Object<'_>) -> Option<String> {
 }
 
 /// Returns a property of a field, or the inherited property.
-fn inherited<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
+fn inherited_property<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
     let mut field = field.clone();
     for _ in 0..MAX_PARENTS {
         if let Some(value) = field.get::<Object<'_>>(key).filter(|value| !matches!(value, Object::Null(_))) {
@@ -160,7 +160,7 @@ fn inherited<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
 }
 
 /// Returns the names of files attached to the document.
-pub(super) fn attached(document: &Pdf) -> Vec<String> {
+pub(super) fn attached_files(document: &Pdf) -> Vec<String> {
     const MAX_DEPTH: usize = 8;
     let mut names = Vec::new();
     let root = || {

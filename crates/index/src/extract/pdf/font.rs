@@ -15,7 +15,7 @@ use hayro_syntax::{
 use super::line::{GAP, Glyph, place};
 
 /// Number of glyph space units per unit of the font size.
-const UNITS: f32 = 1000.0;
+const UNITS_PER_FONT_SIZE: f32 = 1000.0;
 /// Width assumed for codes of an unreadable font, in glyph space units.
 const USUAL_WIDTH: f32 = 500.0;
 
@@ -143,7 +143,7 @@ fn drawn_height(font: &Dict<'_>) -> f32 {
         let [_, _, skew, up, ..] = font.get::<[f32; 6]>("FontMatrix")?;
         let up = up.hypot(skew);
         // With the usual scale, the font size is the letter size.
-        if (up * UNITS - 1.0).abs() < 0.5 {
+        if (up * UNITS_PER_FONT_SIZE - 1.0).abs() < 0.5 {
             return None;
         }
         let [_, bottom, _, top] = font.get::<[f32; 4]>("FontBBox")?;
@@ -178,7 +178,7 @@ impl Face<'_> {
     pub(super) fn advance(&self, code: u32) -> f32 {
         let advance = self.font.as_ref().map(|font| font.code_advance(code));
         let advance = advance.map(|advance| if self.is_vertical { advance.y } else { advance.x } as f32);
-        advance.unwrap_or(USUAL_WIDTH) / UNITS
+        advance.unwrap_or(USUAL_WIDTH) / UNITS_PER_FONT_SIZE
     }
 
     /// Returns the characters for a code.
@@ -191,13 +191,13 @@ impl Face<'_> {
             FontGlyph::Outline(glyph) => glyph.as_unicode(),
             FontGlyph::Type3(glyph) => glyph.as_unicode(),
         });
-        let is_said = |text: &BfString| match text {
+        let has_text = |text: &BfString| match text {
             BfString::Char(letter) => !matches!(letter, '\0' | '\u{fffd}' | '\u{ffff}'),
             BfString::String(text) => !text.trim_matches('\0').is_empty(),
         };
         // Codes in a font without any mapping are mostly ASCII.
         let guess = || char::from_u32(code).filter(|letter| self.is_simple && !letter.is_control()).map(BfString::Char);
-        let text = mapped.filter(is_said).or_else(|| self.collection.as_ref()?.text(code)).or_else(guess)?;
+        let text = mapped.filter(has_text).or_else(|| self.collection.as_ref()?.text(code)).or_else(guess)?;
         Some(match text {
             BfString::Char(letter) => letter.encode_utf8(&mut [0; 4]).into(),
             BfString::String(text) => text.into(),
@@ -301,7 +301,8 @@ impl Setting<'_> {
         let back = if !face.is_vertical && advance < 0.0 && self.size > 0.0 { -width * stretch } else { 0.0 };
         // Offset from the origin of the code to the start of its glyph.
         let shift = face.font.as_ref().map(|font| font.origin_displacement(code)).unwrap_or_default();
-        let (right, up) = (shift.x as f32 / UNITS * self.size, shift.y as f32 / UNITS * self.size);
+        let (right, up) =
+            (shift.x as f32 / UNITS_PER_FONT_SIZE * self.size, shift.y as f32 / UNITS_PER_FONT_SIZE * self.size);
         let (right, up) = (right * self.stretch + back, up + self.rise);
         Glyph {
             letter: ' ',

@@ -81,8 +81,8 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
 /// Returns the maximum distance between a character and a line of a different size. Much smaller characters get a
 /// separate line.
 fn max_baseline_offset(one: f32, other: f32) -> f32 {
-    const MUCH: f32 = 2.5;
-    MAX_BASELINE_OFFSET * one.max(other).min(MUCH * one.min(other))
+    const MAX_SIZE_RATIO: f32 = 2.5;
+    MAX_BASELINE_OFFSET * one.max(other).min(MAX_SIZE_RATIO * one.min(other))
 }
 
 /// Splits a line at large gaps.
@@ -90,7 +90,7 @@ fn split_row(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     row.sort_by(|one, other| one.left.total_cmp(&other.left));
     let mut open: Option<OpenPiece> = None;
     let (mut has_space, mut has_gap) = (false, false);
-    for letter in joined(row) {
+    for letter in with_merged_accents(row) {
         if !letter.is_visible() {
             has_gap |= letter.letter == GAP;
             has_space |= letter.letter != GAP;
@@ -226,34 +226,34 @@ pub(super) fn rows(mut pieces: Vec<Piece>) -> Rows {
 }
 
 /// Merges accents with the letters above or below. Expects the characters of one line from left to right.
-pub(super) fn joined(row: Vec<Letter>) -> Vec<Letter> {
+pub(super) fn with_merged_accents(row: Vec<Letter>) -> Vec<Letter> {
     if !row.iter().any(|letter| mark(letter.letter).is_some()) {
         return row;
     }
-    let mut joined: Vec<Letter> = Vec::with_capacity(row.len());
+    let mut with_merged_accents: Vec<Letter> = Vec::with_capacity(row.len());
     let mut row = row.into_iter().peekable();
     while let Some(letter) = row.next() {
         let Some(mark) = mark(letter.letter) else {
-            joined.push(letter);
+            with_merged_accents.push(letter);
             continue;
         };
         if let Some(next) = row.peek_mut()
-            && let Some(composed) = accented(&letter, next, mark)
+            && let Some(composed) = accented_letter(&letter, next, mark)
         {
             next.letter = composed;
-        } else if let Some(last) = joined.last_mut()
-            && let Some(composed) = accented(&letter, last, mark)
+        } else if let Some(last) = with_merged_accents.last_mut()
+            && let Some(composed) = accented_letter(&letter, last, mark)
         {
             last.letter = composed;
         } else {
-            joined.push(letter);
+            with_merged_accents.push(letter);
         }
     }
-    joined
+    with_merged_accents
 }
 
 /// Returns the accented letter if the accent overlaps the letter.
-fn accented(accent: &Letter, letter: &Letter, mark: char) -> Option<char> {
+fn accented_letter(accent: &Letter, letter: &Letter, mark: char) -> Option<char> {
     let shared = accent.right.min(letter.right) - accent.left.max(letter.left);
     let width = (accent.right - accent.left).min(letter.right - letter.left);
     let base = match letter.letter {
@@ -484,7 +484,8 @@ pub(super) mod tests {
 
     #[test]
     fn accents_join_the_letters_below_them() {
-        let texts = |letters: Vec<Letter>| joined(letters).iter().map(|letter| letter.letter).collect::<String>();
+        let texts =
+            |letters: Vec<Letter>| with_merged_accents(letters).iter().map(|letter| letter.letter).collect::<String>();
         assert_eq!(texts([set("´", -0.5, 0.0, 10.0), set("ı", 0.0, 0.0, 10.0)].concat()), "í");
         assert_eq!(texts([set("o", 0.0, 0.0, 10.0), set("¨", 0.5, 0.0, 10.0)].concat()), "ö");
         assert_eq!(texts(set("a´b", 0.0, 0.0, 10.0)), "a´b");

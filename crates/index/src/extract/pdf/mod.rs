@@ -104,8 +104,8 @@ fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String
         if emitter.is_past_last_page(number) {
             break;
         }
-        let stored = stored(page);
-        let mut content = Content::of(page, stored.as_deref().unwrap_or_default(), &fonts, &layers);
+        let page_content = page_content(page);
+        let mut content = Content::of(page, page_content.as_deref().unwrap_or_default(), &fonts, &layers);
         let is_scan = content.is_scan();
         let is_looked_at = is_scan || content.may_be_scan() && emitter.scanner.is_wanted();
         let recognised = if is_looked_at { Some(emitter.scanner.page(number, page)?) } else { None };
@@ -132,10 +132,10 @@ fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String
         }
         texts.extend(own_texts(annotations, &content));
         if number == 1 {
-            texts.extend(field::attached(document).iter().map(|file| format!("Attached file: {file}")));
+            texts.extend(field::attached_files(document).iter().map(|file| format!("Attached file: {file}")));
         }
         texts.retain(|text| !text.trim().is_empty());
-        if stored.is_none() {
+        if page_content.is_none() {
             first_error.get_or_insert(format!("page {number}: its content cannot be unpacked"));
         }
         emitter.text(place, texts.join("\n\n"), None, unread)?;
@@ -149,22 +149,22 @@ fn letters(text: &str) -> usize {
 }
 
 /// Returns the content of a page, which may be stored in several streams, or `None` if no stream can be decompressed.
-fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
+fn page_content(page: &Page<'_>) -> Option<Vec<u8>> {
     let parts: Vec<Stream<'_>> = match page.raw().get::<Object<'_>>("Contents") {
         Some(Object::Stream(whole)) => vec![whole],
         Some(Object::Array(parts)) => parts.iter::<Stream<'_>>().collect(),
         _ => Vec::new(),
     };
-    let mut stored = Vec::new();
+    let mut page_content = Vec::new();
     for part in &parts {
         if let Ok(part) = part.decoded_data() {
-            stored.extend_from_slice(&part);
+            page_content.extend_from_slice(&part);
             // Tokens never continue in the next stream.
-            stored.push(b'\n');
+            page_content.push(b'\n');
         }
     }
     let has_some = || parts.iter().any(|part| !part.raw_data().trim_ascii().is_empty());
-    (!stored.trim_ascii().is_empty() || !has_some()).then_some(stored)
+    (!page_content.trim_ascii().is_empty() || !has_some()).then_some(page_content)
 }
 
 /// Returns the texts of a page: its views, the remaining rotated characters, then comments.

@@ -21,7 +21,7 @@ struct Line {
     /// Start of the segments after wide gaps: table cells, or words in a justified narrow column.
     cells: Vec<f32>,
     /// True if these segments are cells.
-    is_parted: bool,
+    has_cells: bool,
 }
 
 impl Line {
@@ -55,7 +55,7 @@ impl Line {
             is_mono: row.iter().all(|piece| piece.is_mono),
             is_table: first.is_table,
             cells,
-            is_parted: false,
+            has_cells: false,
         })
     }
 }
@@ -124,10 +124,10 @@ fn mark_cells(lines: &mut [Line]) {
         if let Some([one, other]) = lines.get_mut(at - 1..=at)
             && are_below(one, other)
         {
-            (one.is_parted, other.is_parted) = (true, true);
+            (one.has_cells, other.has_cells) = (true, true);
         }
     }
-    for line in lines.iter_mut().filter(|line| !line.is_parted && !line.is_table) {
+    for line in lines.iter_mut().filter(|line| !line.has_cells && !line.is_table) {
         line.text = line.text.replace("  ", " ");
     }
 }
@@ -171,18 +171,18 @@ fn starts_paragraph(before: &Line, line: &Line, usual: f32, right: f32) -> bool 
     let is_far = distance > 1.3 * usual.max(0.8 * size) || distance > 2.2 * size;
     let is_other = (before.size - line.size).abs() > 0.12 * size || before.is_bold != line.is_bold;
     let is_cut = before.text.ends_with(['-', '\u{2010}', '\u{ad}']);
-    if is_far || is_other || bullet(&line.text).is_some() || before.is_parted != line.is_parted {
+    if is_far || is_other || bullet(&line.text).is_some() || before.has_cells != line.has_cells {
         return true;
     }
     // The first word would have fitted into the previous line, so the break is intentional.
     let first_word_fits = !is_cut && before.right + first_word(line) + 0.8 * size < right;
     let is_indented = line.left > before.left + 0.8 * size;
     let has_end_mark = before.text.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '：', '；', '"', '”', '」']);
-    (first_word_fits || (has_end_mark && is_indented)) && !line.is_mono && !line.is_parted
+    (first_word_fits || (has_end_mark && is_indented)) && !line.is_mono && !line.has_cells
 }
 
 fn block(lines: &[Line], body: f32) -> String {
-    let keeps_lines = lines.iter().all(|line| line.is_mono || line.is_parted || line.is_table);
+    let keeps_lines = lines.iter().all(|line| line.is_mono || line.has_cells || line.is_table);
     if keeps_lines {
         return lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
     }
@@ -292,7 +292,7 @@ fn crosses(piece: &Piece, gutter: f32) -> bool {
 /// Returns the position of the gap that most lines share. Lines in two columns need not be aligned, so each line is
 /// combined with the next one. The combination also closes gaps between words.
 fn gutter(rows: &Rows) -> Option<f32> {
-    let together = |pair: &[Vec<Piece>]| {
+    let joint_gaps = |pair: &[Vec<Piece>]| {
         let mut pieces: Vec<&Piece> = pair.iter().flatten().filter(|piece| !piece.is_table).collect();
         pieces.sort_by(|one, other| one.left.total_cmp(&other.left));
         let mut gaps = Vec::new();
@@ -305,7 +305,7 @@ fn gutter(rows: &Rows) -> Option<f32> {
         }
         gaps
     };
-    let gaps: Vec<Vec<(f32, f32)>> = rows.windows(2).map(together).collect();
+    let gaps: Vec<Vec<(f32, f32)>> = rows.windows(2).map(joint_gaps).collect();
     let crossings = |at: f32| gaps.iter().filter(|row| row.iter().any(|(from, to)| *from < at && at < *to)).count();
     let middles = gaps.iter().flatten().map(|(from, to)| (from + to) / 2.0);
     let (place, count) = middles.map(|at| (at, crossings(at))).max_by_key(|(_, crossings)| *crossings)?;
@@ -326,14 +326,15 @@ fn has_text(pieces: Vec<&Piece>) -> bool {
 
 /// Returns true if the pieces look like running text: most lines fill their column and are longer than a cell.
 fn is_text(pieces: Vec<&Piece>) -> bool {
-    const FILLS: f32 = 0.5;
-    const SAYS: usize = 12;
+    const MIN_FILL_SHARE: f32 = 0.5;
+    const MIN_LINE_LETTERS: usize = 12;
     let left = pieces.iter().map(|piece| piece.left).fold(f32::INFINITY, f32::min);
     let right = pieces.iter().map(|piece| piece.right).fold(f32::NEG_INFINITY, f32::max);
     let lines = rows(pieces.into_iter().cloned().collect());
     let fills = |line: &&Vec<Piece>| {
         let (Some(first), Some(last)) = (line.first(), line.last()) else { return false };
-        last.right - first.left >= FILLS * (right - left) && line.iter().map(Piece::weight).sum::<usize>() >= SAYS
+        last.right - first.left >= MIN_FILL_SHARE * (right - left)
+            && line.iter().map(Piece::weight).sum::<usize>() >= MIN_LINE_LETTERS
     };
     lines.len() >= MIN_COLUMN_LINES && lines.iter().filter(fills).count() * 2 > lines.len()
 }

@@ -14,13 +14,13 @@ const MAX_VIEWS: usize = 6;
 
 /// Rotation of the page that makes one orientation upright.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Turn {
+pub(super) struct Rotation {
     cos: f32,
     sin: f32,
     is_mirrored: bool,
 }
 
-impl Turn {
+impl Rotation {
     /// Returns the rotation that makes an orientation upright.
     fn upright(orientation: Orientation) -> Self {
         let degrees = (-orientation.angle).rem_euclid(360.0);
@@ -63,7 +63,7 @@ impl Orientation {
 /// Text of a page in one orientation.
 #[derive(Debug)]
 pub(super) struct View {
-    turn: Turn,
+    turn: Rotation,
     writing: WritingDirection,
     pub(super) letters: Vec<Letter>,
     /// True if the text is upright on the displayed page.
@@ -85,7 +85,7 @@ pub(super) fn views(content: &Content) -> Vec<View> {
         orientations.push(upright);
     }
     let view = |orientation: Orientation| {
-        let turn = Turn::upright(orientation);
+        let turn = Rotation::upright(orientation);
         let (letters, writing) = direction::lay_out(letters_in(&content.glyphs, orientation, turn));
         View { turn, writing, letters, is_upright: orientation.is_near(&upright) }
     };
@@ -126,7 +126,7 @@ pub(super) fn unassigned_text(content: &Content) -> String {
 }
 
 /// Returns the characters in this orientation, rotated upright, in drawing order.
-fn letters_in(glyphs: &[Glyph], orientation: Orientation, turn: Turn) -> Vec<Letter> {
+fn letters_in(glyphs: &[Glyph], orientation: Orientation, turn: Rotation) -> Vec<Letter> {
     let mut letters: Vec<Letter> = Vec::new();
     let mut first = 0;
     for glyph in

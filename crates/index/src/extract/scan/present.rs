@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Maximum size of a model file in bytes.
-const MODEL_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_MODEL_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Recognises pages of one document.
 pub(crate) struct Scanner {
@@ -104,7 +104,7 @@ impl Scanner {
             let recogniser = self.recogniser()?;
             let picture = draw().ok_or(UnreadReason::Undrawn)?;
             recogniser.text(&picture, deadline).map_err(|error| match error {
-                OcrError::Late => late,
+                OcrError::TimedOut => late,
                 _ => UnreadReason::NoModels,
             })
         }));
@@ -131,7 +131,7 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
     let [detection, recognition, letters] = files else { return None };
     let read = |file: &mut File| {
         let mut bytes = Vec::new();
-        file.take(MODEL_BYTES).read_to_end(&mut bytes).ok().map(|_| bytes)
+        file.take(MAX_MODEL_BYTES).read_to_end(&mut bytes).ok().map(|_| bytes)
     };
     let files = ModelFiles {
         detection: read(detection)?,

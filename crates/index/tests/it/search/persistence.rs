@@ -64,7 +64,7 @@ async fn stale_documents_are_removed_over_the_size_limit() {
 }
 
 #[tokio::test]
-async fn other_index_version_is_removed_but_not_foreign_files() {
+async fn other_index_version_is_removed_and_other_files_stay() {
     let test_index = TestIndex::new().await;
     test_index.add("a.pdf", &["text"]).await;
     test_index.index.close().await.unwrap();

@@ -64,7 +64,7 @@ async fn words_of_all_scripts_are_found_and_marked() {
 }
 
 #[tokio::test]
-async fn ranking_order_is_phrase_heading_all_words_some_words() {
+async fn phrases_rank_before_headings_and_all_words_before_some() {
     let test_index = TestIndex::new().await;
     let pages = vec![
         (None, "Battery and then the life of a battery, life, battery life cycles vary in every life.".to_owned()),
@@ -221,7 +221,7 @@ async fn document_title_counts_for_every_chunk() {
 }
 
 #[tokio::test]
-async fn cited_neighbours_are_of_the_same_place() {
+async fn cited_neighbours_are_from_the_same_place() {
     // Chunks on another page would be cited incorrectly.
     let range = CellRange { first: (0, 2), last: (5, 20) };
     let mut places = vec![

@@ -143,7 +143,7 @@ impl ServerError {
     fn read_one(body: Vec<u8>) -> Self {
         let text = String::from_utf8_lossy(&body).into_owned();
         let text = text.trim();
-        let json = unwrapped(serde_json::from_str(text).unwrap_or(Value::Null));
+        let json = unwrap_array(serde_json::from_str(text).unwrap_or(Value::Null));
         let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(&json);
         let field = |name: &str| error.get(name).or_else(|| json.get(name)).filter(|value| is_present(value));
         let message = Some(error).filter(|error| error.is_string() && is_present(error));
@@ -162,7 +162,7 @@ impl ServerError {
         let codes = codes.join(" ").to_lowercase();
         let message = if json.is_null() { shown.as_str() } else { message.and_then(Value::as_str).unwrap_or_default() };
         let message = message.chars().take(MAX_SEARCHED).collect::<String>().to_lowercase();
-        let plain = unquoted(&message);
+        let plain = before_quotation(&message);
         let number = [code, field("status")].into_iter().flatten().find_map(|number| text_of(number).parse().ok());
         let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
         let now = Timestamp::now();
@@ -217,7 +217,7 @@ impl ServerError {
 
 /// The provider's error within a gateway's error (OpenRouter).
 fn upstream(body: &[u8]) -> Option<Vec<u8>> {
-    let json = unwrapped(serde_json::from_slice(body).ok()?);
+    let json = unwrap_array(serde_json::from_slice(body).ok()?);
     match json.pointer("/error/metadata/raw")? {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone().into_bytes()),
         raw @ Value::Object(_) => serde_json::to_vec(raw).ok(),
@@ -342,7 +342,7 @@ const MAX_MESSAGE: usize = 2_000;
 
 /// The window named in the body of an error, or in an error within a stream.
 pub(super) fn window_in(body: &[u8]) -> Option<u64> {
-    let body = unwrapped(serde_json::from_slice(body).ok()?);
+    let body = unwrap_array(serde_json::from_slice(body).ok()?);
     let error = body.get("error").unwrap_or(&body);
     let message = error.as_str().or_else(|| error.get("message").or_else(|| error.get("detail"))?.as_str());
     // llama.cpp adds the window in a separate field.
@@ -354,7 +354,7 @@ fn window_in_text(message: &str) -> Option<u64> {
     if message.len() > MAX_MESSAGE {
         return None;
     }
-    let message = unquoted(message);
+    let message = before_quotation(message);
     let after = WINDOW_NAMES.iter().flat_map(|name| message.split(name).skip(1)).filter_map(number);
     let before = message.match_indices(TRAILING_NAME).filter_map(|(at, _)| number(message[..at].rsplit(' ').next()?));
     let mut found = after.chain(before);
@@ -363,7 +363,7 @@ fn window_in_text(message: &str) -> Option<u64> {
 }
 
 /// The error within the array in which Gemini wraps it.
-fn unwrapped(mut body: Value) -> Value {
+fn unwrap_array(mut body: Value) -> Value {
     match body.get_mut(0) {
         Some(first @ Value::Object(_)) => first.take(),
         _ => body,
@@ -371,7 +371,7 @@ fn unwrapped(mut body: Value) -> Value {
 }
 
 /// The text of a message up to its first quotation or data, in lower case.
-fn unquoted(message: &str) -> String {
+fn before_quotation(message: &str) -> String {
     let is_own = |word: &&str| !begins_quotation(word) && !word.contains('{');
     let words: Vec<&str> = message.split_whitespace().take_while(is_own).collect();
     words.join(" ").to_lowercase()

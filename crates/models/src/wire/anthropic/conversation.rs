@@ -15,7 +15,8 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use crate::wire::{
     partial::{AnswerPart, FilledPart, StoredAnswer},
     sanitise::{
-        GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_arguments, tool_name,
+        EMPTY_USER_MESSAGE, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_arguments,
+        tool_name,
     },
 };
 
@@ -56,7 +57,7 @@ pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>)
         writer.add(message);
     }
     if writer.messages.last().is_none_or(|last| last.role != Role::User) {
-        writer.push(Role::User, Block::text(GO_ON));
+        writer.push(Role::User, Block::text(EMPTY_USER_MESSAGE));
     }
     writer.seal();
     Conversation { system, fingerprint: writer.prefix.fingerprint(), messages: writer.messages }
@@ -111,7 +112,7 @@ impl<'a> Writer<'a> {
             return;
         }
         if self.messages.is_empty() {
-            self.push(Role::User, Block::text(GO_ON));
+            self.push(Role::User, Block::text(EMPTY_USER_MESSAGE));
         }
         while let Some((first, after)) = rest.split_first() {
             let (blocks, next) = self.unchanged_answer(rest).unwrap_or_else(|| (self.plain(first), after));

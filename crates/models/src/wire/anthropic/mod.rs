@@ -25,7 +25,7 @@ const ANTHROPIC: &str = "api.anthropic.com";
 const MAX_ANSWER: u64 = 32_000;
 
 /// Divisor of the window for the default maximum of an answer.
-const ANSWER_PART: u64 = 4;
+const ANSWER_DIVISOR: u64 = 4;
 
 /// End of an object with the mark of a cache position.
 const CACHED: &str = r#","cache_control":{"type":"ephemeral"}}"#;
@@ -55,16 +55,16 @@ impl Dialect for Anthropic {
         let without_thoughts = form.has(&Change::WithoutSignedThoughts);
         let recipient = Recipient { origin: &origin, distrusted: &self.0.distrusted(), without_thoughts };
         let conversation = conversation::write(&messages, tools_json, recipient);
-        let is_cached = caches(plan) && form.sends(CACHE);
+        let is_cached = sets_cache_marks(plan) && form.sends(CACHE);
         let in_text = tools.is_none() && !request.tools.is_empty();
         let mut body = plan.body();
         body.set("model", &info.id)?;
         if !conversation.system.is_empty() {
-            body.set_raw("system", &joined(&conversation.system, is_cached));
+            body.set_raw("system", &join_list(&conversation.system, is_cached));
         }
         body.set_raw("messages", &wire_messages(&conversation, plan.paused, is_cached));
         if let Some(all_but_end) = tools_json.strip_suffix(']') {
-            body.set_raw("tools", &closed(all_but_end.to_owned(), is_cached));
+            body.set_raw("tools", &close_list(all_but_end.to_owned(), is_cached));
         }
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then(|| json!({"type": "none"})))?;
         body.set_some(THINKING, thinking(plan).filter(|_| form.sends(THINKING)))?;
@@ -92,7 +92,7 @@ impl Dialect for Anthropic {
             (TEMPERATURE, plan.config.temperature.is_some()),
             (THINKING, thinking(plan).is_some()),
             (OUTPUT, plan.config.effort.is_some()),
-            (CACHE, caches(plan)),
+            (CACHE, sets_cache_marks(plan)),
             (DIAGNOSTICS, asks_for_reasons(plan)),
         ];
         plan.sent_fields(own, &FIXED)
@@ -126,12 +126,12 @@ fn thinking(plan: &RequestPlan<'_>) -> Option<Value> {
 fn max_tokens(plan: &RequestPlan<'_>) -> u64 {
     let limit = plan.abilities.max_answer.unwrap_or(u64::MAX);
     let learnt = plan.form.answer_limit().unwrap_or(MAX_ANSWER);
-    let default = MAX_ANSWER.min(learnt).min(plan.info.context_window / ANSWER_PART).max(1);
+    let default = MAX_ANSWER.min(learnt).min(plan.info.context_window / ANSWER_DIVISOR).max(1);
     plan.config.max_answer_tokens(plan.request).unwrap_or(default).min(limit)
 }
 
 /// Returns true if the cache positions are not configured. The server accepts at most four.
-fn caches(plan: &RequestPlan<'_>) -> bool {
+fn sets_cache_marks(plan: &RequestPlan<'_>) -> bool {
     !plan.config.body.contains_key(CACHE)
 }
 
@@ -145,10 +145,10 @@ fn asks_for_reasons(plan: &RequestPlan<'_>) -> bool {
 /// The messages. Cache positions are after the tools, after the instructions, and after the last two user messages: the
 /// earlier one is where the previous request stored its prefix.
 fn wire_messages(conversation: &Conversation, paused: Option<&str>, is_cached: bool) -> String {
-    let marked = marked(&conversation.messages);
+    let marked_positions = marked_positions(&conversation.messages);
     let message = |(at, WireMessage { role, blocks }): (usize, &WireMessage)| {
         let role = if *role == Role::User { "user" } else { "assistant" };
-        let content = joined(blocks, is_cached && marked.contains(&Some(at)));
+        let content = join_list(blocks, is_cached && marked_positions.contains(&Some(at)));
         format!("{{\"role\":\"{role}\",\"content\":{content}}}")
     };
     let paused_content =
@@ -158,18 +158,18 @@ fn wire_messages(conversation: &Conversation, paused: Option<&str>, is_cached: b
 }
 
 /// Positions of the last two user messages, which get a cache mark.
-fn marked(messages: &[WireMessage]) -> [Option<usize>; 2] {
+fn marked_positions(messages: &[WireMessage]) -> [Option<usize>; 2] {
     let mut user_messages = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
     [user_messages.next().map(|(at, _)| at), user_messages.next().map(|(at, _)| at)]
 }
 
-fn joined(blocks: &[Block], is_cached: bool) -> String {
+fn join_list(blocks: &[Block], is_cached: bool) -> String {
     let blocks: Vec<&str> = blocks.iter().map(|block| block.json.as_str()).collect();
-    closed(format!("[{}", blocks.join(",")), is_cached)
+    close_list(format!("[{}", blocks.join(",")), is_cached)
 }
 
 /// Closes a list, with the cache mark in its last object if requested.
-fn closed(mut list: String, is_cached: bool) -> String {
+fn close_list(mut list: String, is_cached: bool) -> String {
     if is_cached && list.ends_with('}') {
         list.pop();
         list.push_str(CACHED);

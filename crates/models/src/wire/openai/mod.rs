@@ -28,7 +28,7 @@ use crate::{
     http::{failure::Failure, refusals::Change},
     wire::{
         dialect::{Dialect, EncodedRequest, RequestPlan, ToolsJsonCache, allows_calls_with_schema, check_schema},
-        sanitise::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, tool_arguments, tool_name},
+        sanitise::{EMPTY_USER_MESSAGE, NO_OUTPUT, PICTURES, WireIds, is_blank, tool_arguments, tool_name},
     },
 };
 
@@ -57,7 +57,7 @@ impl Dialect for OpenAi {
         let recipient = Recipient {
             id: &info.id,
             origin: &origin,
-            requires_reasoning: form.echoes(config),
+            requires_reasoning: form.echoes_reasoning(config),
             requires_alternation: form.has(&Change::WordsInResults),
         };
         let mut body = plan.body();
@@ -287,7 +287,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
     }
     // If a turn was stopped and is continued, an incomplete answer may come last.
     if !matches!(wire.last(), Some(WireMessage::User { .. } | WireMessage::Tool { .. })) {
-        add_user(&mut wire, GO_ON);
+        add_user(&mut wire, EMPTY_USER_MESSAGE);
     }
     wire
 }
@@ -299,7 +299,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     match wire.last_mut() {
         Some(WireMessage::User { content }) => return content.add(text.into()),
         // The text is appended to the result, because templates treat a user message as the start of a turn.
-        Some(WireMessage::Tool { content, .. }) if untrusted::is_of_daemon(text) => {
+        Some(WireMessage::Tool { content, .. }) if untrusted::is_from_daemon(text) => {
             return content.add(untrusted::after_result(text).into());
         }
         _ => {}
@@ -319,7 +319,7 @@ fn add_answer<'a>(
         return;
     }
     if matches!(wire.last(), None | Some(WireMessage::System { .. })) {
-        wire.push(WireMessage::User { content: Content::text(GO_ON) });
+        wire.push(WireMessage::User { content: Content::text(EMPTY_USER_MESSAGE) });
     }
     if !matches!(wire.last(), Some(WireMessage::Assistant { .. })) {
         let (content, reasoning_content, reasoning_details) = (None, None, None);

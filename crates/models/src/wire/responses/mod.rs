@@ -34,7 +34,9 @@ use crate::{
     wire::{
         dialect::{Dialect, EncodedRequest, Memory, RequestPlan, allows_calls_with_schema, check_schema},
         partial::{AnswerPart, FilledPart, StoredAnswer},
-        sanitise::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name},
+        sanitise::{
+            EMPTY_USER_MESSAGE, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name,
+        },
     },
 };
 
@@ -186,7 +188,7 @@ fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<
     }
     // If a turn was stopped and is continued, an incomplete answer may come last.
     if !writer.items.last().is_some_and(InputItem::asks) {
-        writer.add_answer_part(Part::input_text(GO_ON));
+        writer.add_answer_part(Part::input_text(EMPTY_USER_MESSAGE));
     }
     Conversation { instructions, items: writer.items }
 }
@@ -231,7 +233,7 @@ impl<'a> Writer<'a> {
     /// the start of a turn, and drop their earlier reasoning.
     fn add_user_text(&mut self, text: &'a str) {
         if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
-            && (untrusted::is_of_daemon(text) || self.recipient.requires_alternation)
+            && (untrusted::is_from_daemon(text) || self.recipient.requires_alternation)
         {
             return join(output.to_mut(), &untrusted::user_text_after_result(text));
         }
@@ -248,7 +250,7 @@ impl<'a> Writer<'a> {
     /// Writes adjacent answers, unchanged if possible.
     fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
         if self.items.is_empty() && !rest.is_empty() {
-            self.add_answer_part(Part::input_text(GO_ON));
+            self.add_answer_part(Part::input_text(EMPTY_USER_MESSAGE));
         }
         while let Some((first, after)) = rest.split_first() {
             let unchanged =

@@ -26,10 +26,10 @@ impl Answers<'_> {
     pub(super) fn row(&self, label: impl Into<String>, which: impl Fn(&Question) -> bool) -> Option<Row> {
         let count = self.questions.iter().filter(|question| which(question)).count();
         let of = |ranks, within| share(self.questions, ranks, within, &which);
-        let least = of(self.theirs, FINDS);
+        let least = of(self.theirs, MAX_RESULTS);
         // Rounded as displayed, so that equal shares do not fail.
         let limit = (10.0 * least).floor() / 10.0;
-        let row = Row::new(label, vec![Figure::percent("", of(self.ours, FINDS)).at_least(limit)])
+        let row = Row::new(label, vec![Figure::percent("", of(self.ours, MAX_RESULTS)).at_least(limit)])
             .over(Figure::percent("the other stack", least))
             .with_note(format!(
                 "{count} questions; as the first result: {:.1} %, other stack {:.1} %",

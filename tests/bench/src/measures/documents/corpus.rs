@@ -17,7 +17,7 @@ pub(super) struct Environment {
 
 impl Environment {
     /// Environment with the documents created by `make.py`.
-    pub(super) async fn prepared() -> anyhow::Result<Self> {
+    pub(super) async fn with_generated() -> anyhow::Result<Self> {
         Self::with("bench-corpus", &["make.py", "makers.py", "facts.py", "words.py", "real.py"]).await
     }
 

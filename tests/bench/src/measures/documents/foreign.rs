@@ -6,9 +6,9 @@ use crate::measures::python::answer;
 use super::{texts::Texts, *};
 
 /// Minimum share of the other library's words, in percent.
-const WORDS: f64 = 99.0;
+const MIN_WORDS_PERCENT: f64 = 99.0;
 /// Maximum number of documents that are named for missing words.
-const NAMED: usize = 6;
+const MAX_NAMED: usize = 6;
 
 /// Results of the script for documents in a format.
 #[derive(Debug, Deserialize)]
@@ -92,17 +92,17 @@ fn share(part: u64, whole: u64) -> f64 {
 
 fn of_books(verdict: &BookVerdict) -> [Row; 2] {
     let BookVerdict { books, cells, equal, comments, said, wrong } = verdict;
-    let named = wrong.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let named = wrong.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let note = format!("{books} files, {cells} cells; {named}");
     [
         Row::new(
             "cells extracted from foreign workbooks",
-            vec![Figure::percent("", share(*equal, *cells)).at_least(WORDS)],
+            vec![Figure::percent("", share(*equal, *cells)).at_least(MIN_WORDS_PERCENT)],
         )
         .with_note(note),
         Row::new(
             "comments extracted from foreign workbooks",
-            vec![Figure::percent("", share(*said, *comments)).at_least(WORDS)],
+            vec![Figure::percent("", share(*said, *comments)).at_least(MIN_WORDS_PERCENT)],
         )
         .with_note(format!("{said} of {comments}")),
     ]
@@ -113,7 +113,7 @@ fn of_plumber(verdict: &PlumberVerdict) -> [Row; 2] {
     [
         Row::new(
             "words of PDFs that pdfplumber also reads",
-            vec![Figure::percent("", share(*found, *words)).at_least(WORDS)],
+            vec![Figure::percent("", share(*found, *words)).at_least(MIN_WORDS_PERCENT)],
         )
         .with_note(format!("first pages of {documents} files, {words} words, each counted once per page")),
         Row::new("adjacent table cells", vec![Figure::percent("", share(*beside, *pairs))]).with_note(format!(
@@ -125,7 +125,7 @@ fn of_plumber(verdict: &PlumberVerdict) -> [Row; 2] {
 
 fn of_format(format: &str, verdict: &Verdict) -> [Row; 2] {
     let Verdict { documents, words, found, compared, ordered, worst } = verdict;
-    let named = worst.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let named = worst.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let note = format!(
         "{documents} files, {words} words, each counted once per page; {:.1} % in the same order",
         share(*ordered, *compared)
@@ -134,7 +134,7 @@ fn of_format(format: &str, verdict: &Verdict) -> [Row; 2] {
     [
         Row::new(
             format!("words extracted from foreign {format}"),
-            vec![Figure::percent("", share(*found, *words)).at_least(WORDS)],
+            vec![Figure::percent("", share(*found, *words)).at_least(MIN_WORDS_PERCENT)],
         )
         .with_note(note),
         Row::new(format!("foreign {format} with over a tenth of the words missing"), vec![missing]).with_note(named),

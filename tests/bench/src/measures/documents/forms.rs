@@ -12,7 +12,7 @@ const FORMS: [(&str, &str); 6] = [
     ("endings", "four of its words, with other endings"),
 ];
 /// Queries for text exactly as it appears on a page.
-const STRETCHES: [(&str, &str); 9] = [
+const VERBATIM_FORMS: [(&str, &str); 9] = [
     ("phrase", "four words in quotes"),
     ("zh", "ten letters of Chinese"),
     ("ja", "ten letters of Japanese"),
@@ -34,7 +34,7 @@ const LANGUAGES: [(&str, &str); 7] = [
     ("ru", "Russian"),
 ];
 /// Minimum share of answered questions, in percent.
-const TARGET: f64 = 92.0;
+const MIN_PERCENT: f64 = 92.0;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::with_manuals().await {
@@ -58,7 +58,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
             .of_form(form, label)
             .unwrap_or_else(|| Row::broken(*label, "not measured: the corpus has no questions of this form".to_owned()))
     };
-    let mut rows: Vec<Row> = FORMS.iter().chain(&STRETCHES).map(of_form).collect();
+    let mut rows: Vec<Row> = FORMS.iter().chain(&VERBATIM_FORMS).map(of_form).collect();
     let is_formed = |question: &Question| FORMS.iter().any(|(form, _)| question.form.as_deref() == Some(*form));
     rows.extend(LANGUAGES.iter().filter_map(|(language, name)| {
         let is_asked = |question: &Question| is_formed(question) && question.language.as_deref() == Some(*language);
@@ -72,11 +72,11 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         given.chunks,
         theirs.chunks
     );
-    let all = |ranks: &[Rank]| share(&corpus.questions, ranks, FINDS, is_formed);
+    let all = |ranks: &[Rank]| share(&corpus.questions, ranks, MAX_RESULTS, is_formed);
     rows.push(
         Row::new(
             "right page among the first five, in all forms",
-            vec![Figure::percent("", all(&answered)).at_least(TARGET)],
+            vec![Figure::percent("", all(&answered)).at_least(MIN_PERCENT)],
         )
         .over(Figure::percent("the other stack", all(&found)))
         .with_note(note),

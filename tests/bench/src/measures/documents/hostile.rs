@@ -10,13 +10,13 @@ use crate::measures::python::answer;
 use super::{corpus::Document, texts::Texts, *};
 
 /// Maximum memory of the daemon, in megabytes.
-const MEMORY: f64 = 150.0;
+const MAX_MEMORY: f64 = 150.0;
 /// Number of characters read from rows.
-const LETTERS: usize = 20_000;
+const CHARACTERS: usize = 20_000;
 /// Number of reads at each end of a document.
-const TIMES: usize = 3;
+const READS: usize = 3;
 /// Minimum share of the words in damaged PDFs, in percent.
-const WORDS: f64 = 84.0;
+const MIN_WORDS_PERCENT: f64 = 84.0;
 /// Form of a question that must not be answered.
 const SECRET: &str = "secret";
 
@@ -63,7 +63,7 @@ fn of_given(label: &str, documents: &[Document], given: &Given, workers: usize) 
         unclear.join("; "),
     );
     let memory = vec![
-        Figure::megabytes("daemon", given.peaks.daemon).at_most(MEMORY),
+        Figure::megabytes("daemon", given.peaks.daemon).at_most(MAX_MEMORY),
         Figure::megabytes("largest worker", given.peaks.worker),
     ];
     [
@@ -90,7 +90,7 @@ async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
 /// Measures reading the first and the last pages and rows of a document.
 async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let page = |number| WantedParts { first: number, last: Some(number), ..WantedParts::default() };
-    let row = |row| WantedParts { window: Some(Window { row, letters: LETTERS }), ..WantedParts::default() };
+    let row = |row| WantedParts { window: Some(Window { row, letters: CHARACTERS }), ..WantedParts::default() };
     let (first_page, last_page) =
         (read(corpus, "pages.pdf", page(1)).await?, read(corpus, "pages.pdf", page(20_000)).await?);
     let (first_row, last_row) =
@@ -123,11 +123,11 @@ async fn words(environment: &Environment, corpus: &Corpus) -> anyhow::Result<Row
     let script = script.arg("judge").arg(&corpus.folder).arg(texts.write(folder.path())?);
     let Verdict { documents, words, found, worst } = answer(script).await?;
     let share = 100.0 * as_f64(found) / as_f64(words.max(1));
-    Ok(Row::new("words of damaged PDFs that PyMuPDF reads", vec![Figure::percent("", share).at_least(WORDS)])
-        .with_note(format!(
-            "{documents} files, {words} words; files with the most missing words: {}",
-            worst.join(", ")
-        )))
+    Ok(Row::new(
+        "words of damaged PDFs that PyMuPDF reads",
+        vec![Figure::percent("", share).at_least(MIN_WORDS_PERCENT)],
+    )
+    .with_note(format!("{documents} files, {words} words; files with the most missing words: {}", worst.join(", "))))
 }
 
 /// Times from opening a file to the last requested part.
@@ -135,7 +135,7 @@ async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Resul
     let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1);
     let path = corpus.folder.join("bombs").join(name);
     let mut samples = Samples::default();
-    for _ in 0..TIMES {
+    for _ in 0..READS {
         let begun = Instant::now();
         let wanted = WantedParts { named: Kind::of_name(name), ..wanted.clone() };
         let mut extraction = extractor.extract(File::open(&path)?, wanted, CancellationToken::new()).await?;

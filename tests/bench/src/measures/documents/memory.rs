@@ -9,7 +9,7 @@ use super::*;
 
 /// Sampling interval. Each sample costs some performance, and the kernel records the peak of a process as long as the
 /// process exists. Only memory allocated in a worker's last moments is missed.
-const EVERY: Duration = Duration::from_millis(25);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Peak memory, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,7 +47,7 @@ impl Watch {
             let mut peaks = Peaks::default();
             while !stopped.load(Ordering::Acquire) {
                 look(daemon, &mut peaks);
-                std::thread::sleep(EVERY);
+                std::thread::sleep(SAMPLE_INTERVAL);
             }
             peaks
         });

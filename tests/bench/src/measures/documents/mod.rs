@@ -29,7 +29,7 @@ use super::{
         answers::{Answers, Rank, share},
         corpus::{Corpus, Environment, Question},
         memory::Peaks,
-        ours::{FINDS, Given, Ours},
+        ours::{Given, MAX_RESULTS, Ours},
         peer::{Indexed, Peer, Searched},
     },
     *,
@@ -53,7 +53,7 @@ struct Round {
 }
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let environment = match Environment::prepared().await {
+    let environment = match Environment::with_generated().await {
         Ok(environment) => environment,
         Err(reason) => {
             return Ok(vec![Row::new("documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
@@ -82,7 +82,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     ensure!(pieces.len() == 1, "indexed passages differ between rounds: {pieces:?}");
     let mut rows = indexing(&corpus, &rounds);
     let (Some((peer, daemon)), Some(Round { given, theirs })) = (last, rounds.pop()) else { return Ok(rows) };
-    rows.push(cold(&corpus, &peer).await?);
+    rows.push(first_search(&corpus, &peer).await?);
     let more = daemon.add(&corpus, &corpus.filler).await?;
     let more_of_theirs = peer.index("filler").await?;
     let found = peer.search("questions").await?;
@@ -143,7 +143,7 @@ fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
 }
 
 /// A newly started daemon, and a document that has not been searched yet.
-async fn cold(corpus: &Corpus, peer: &Peer<'_>) -> anyhow::Result<Row> {
+async fn first_search(corpus: &Corpus, peer: &Peer<'_>) -> anyhow::Result<Row> {
     let path = corpus.folder.join(&corpus.long.document);
     let took = Ours::start().await?.first(&path, &corpus.long.query).await?;
     let theirs = peer.first().await?;
@@ -181,11 +181,11 @@ fn searching(within: &Samples, by_socket: &Samples, theirs: &Searched, chunks: (
 
 fn recall(questions: &[Question], ours: &[Rank], theirs: &[Rank]) -> Row {
     let all = |_: &Question| true;
-    let least = share(questions, theirs, FINDS, all);
+    let least = share(questions, theirs, MAX_RESULTS, all);
     let languages = [("English", false), ("Chinese", true)].map(|(name, is_chinese)| {
         let of = |ranks, within| share(questions, ranks, within, |question| question.is_chinese() == is_chinese);
         let [five, first] =
-            [FINDS, 1].map(|within| format!("{:.1} % and {:.1} %", of(ours, within), of(theirs, within)));
+            [MAX_RESULTS, 1].map(|within| format!("{:.1} % and {:.1} %", of(ours, within), of(theirs, within)));
         format!("{name} {five}, as the first result {first}")
     });
     let missed =
@@ -200,7 +200,7 @@ fn recall(questions: &[Question], ours: &[Rank], theirs: &[Rank]) -> Row {
     let limit = (10.0 * least).floor() / 10.0;
     Row::new(
         format!("right page among the first five, of {} questions", questions.len()),
-        vec![Figure::percent("", share(questions, ours, FINDS, all)).at_least(limit)],
+        vec![Figure::percent("", share(questions, ours, MAX_RESULTS, all)).at_least(limit)],
     )
     .over(Figure::percent("the other stack", least))
     .with_note(format!("{}{only}", languages.join("; ")))

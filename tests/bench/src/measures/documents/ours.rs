@@ -11,7 +11,7 @@ use agentd_index::{Extractor, IndexConfig, Library, Limits};
 use super::{corpus::Document, memory::Watch, *};
 
 /// Number of requested results, which must include the right page.
-pub(super) const FINDS: usize = 5;
+pub(super) const MAX_RESULTS: usize = 5;
 /// Number of measurements per question.
 const ROUNDS: usize = 5;
 
@@ -124,11 +124,11 @@ impl Ours {
 }
 
 fn asked(query: &str) -> DocumentQuery {
-    DocumentQuery { text: query.to_owned(), regex: false, limit: FINDS, neighbours: false, begin_by: None }
+    DocumentQuery { text: query.to_owned(), regex: false, limit: MAX_RESULTS, neighbours: false, begin_by: None }
 }
 
 fn rank(question: &Question, finds: &DocumentFinds) -> Rank {
-    finds.hits.iter().take(FINDS).position(|hit| question.is_answered(&hit.document, &hit.place))
+    finds.hits.iter().take(MAX_RESULTS).position(|hit| question.is_answered(&hit.document, &hit.place))
 }
 
 fn opened(folder: &Path) -> anyhow::Result<Vec<OpenDocument>> {

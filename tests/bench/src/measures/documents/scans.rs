@@ -9,11 +9,11 @@ use crate::measures::python::answer;
 use super::{texts::parts, *};
 
 /// Minimum share of recognised words in the usual scans, in percent.
-const WORDS: f64 = 90.0;
+const MIN_WORDS_PERCENT: f64 = 90.0;
 /// Minimum number of pages per second.
-const PAGES: f64 = 1.0;
+const MIN_PAGES_PER_SECOND: f64 = 1.0;
 /// Number of pages in a document that are recognised in one call; more than any document has.
-const AT_ONCE: u32 = 100;
+const PAGES_PER_CALL: u32 = 100;
 
 /// Results of the script for one kind of scan.
 #[derive(Debug, Deserialize)]
@@ -29,7 +29,7 @@ struct Verdict {
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let not_measured =
         |reason: String| Ok(vec![Row::new("scans", Vec::new()).with_note(format!("not measured: {reason}"))]);
-    let config = RecognitionConfig { folders: folders(), pages: AT_ONCE };
+    let config = RecognitionConfig { folders: folders(), pages: PAGES_PER_CALL };
     if let Recognition::Missing(reason) = config.now() {
         return not_measured(reason.hint().to_owned());
     }
@@ -57,7 +57,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let mut script = environment.script("scans.py");
     let verdicts: BTreeMap<String, Verdict> = answer(script.arg("judge").arg(&corpus.folder).arg(&texts_file)).await?;
     let mut rows: Vec<Row> = verdicts.iter().map(|(kind, verdict)| of_kind(kind, verdict)).collect();
-    let figure = Figure::per_second("", rate(corpus.pages(), took)).at_least(PAGES);
+    let figure = Figure::per_second("", rate(corpus.pages(), took)).at_least(MIN_PAGES_PER_SECOND);
     let note = format!("{} pages, one document at a time", corpus.pages());
     rows.push(Row::new("scanned pages per second", vec![figure]).with_note(note));
     Ok(rows)
@@ -73,7 +73,7 @@ fn folders() -> Vec<PathBuf> {
 fn of_kind(kind: &str, verdict: &Verdict) -> Row {
     let share = |part: u64, whole: u64| 100.0 * as_f64(part) / as_f64(whole.max(1));
     let figure = Figure::percent("", share(verdict.found, verdict.words));
-    let figure = if kind.ends_with("-usual") || kind == "real" { figure.at_least(WORDS) } else { figure };
+    let figure = if kind.ends_with("-usual") || kind == "real" { figure.at_least(MIN_WORDS_PERCENT) } else { figure };
     let note = format!(
         "{} words; {:.1} % correct if spaces are ignored",
         verdict.words,

@@ -7,11 +7,7 @@ use super::*;
 /// A model that writes a file, and then reports the result.
 fn writes(world: &World) {
     let call = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "hello"}));
-    works_through(
-        &world.model,
-        vec![(&["outputs/a.txt", "refused", "denied", "rejected"], call)],
-        Reply::text("Done."),
-    );
+    script_steps(&world.model, vec![(&["outputs/a.txt", "refused", "denied", "rejected"], call)], Reply::text("Done."));
 }
 
 fn written(world: &World, session: &Value) -> String {
@@ -196,7 +192,7 @@ async fn caller_may_approve_if_configured_and_is_audited() {
 async fn question_can_be_answered_by_another_server_after_restart() {
     let mut world = World::start().await;
     let question = Reply::tool_call("ask_human", json!({"question": "Which colour?", "context": "For the door."}));
-    works_through(&world.model, vec![(&["green"], question)], Reply::text("Green it is."));
+    script_steps(&world.model, vec![(&["green"], question)], Reply::text("Green it is."));
     let caller = Caller::start(&world, &[]).await;
     let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
     let interrupt = &waiting["interrupts"][0];

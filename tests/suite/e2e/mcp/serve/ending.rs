@@ -16,7 +16,7 @@ async fn last_stop(world: &World) -> Value {
 }
 
 /// Waits until a call has reported progress: a model may be queried before the turn is reported.
-async fn is_under_way(caller: &Caller) {
+async fn wait_for_progress(caller: &Caller) {
     let has_progress = || async { (!caller.heard.progress.lock().unwrap().is_empty()).then_some(()) };
     until("progress is reported", has_progress).await;
 }
@@ -43,7 +43,7 @@ async fn cancelled_wait_leaves_the_turn_waiting() {
     let waiting = caller.gives("ask", json!({"prompt": "Ask me"})).await;
     let id = waiting["interrupts"][0]["id"].clone();
     let wait = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
-    is_under_way(&caller).await;
+    wait_for_progress(&caller).await;
     wait.cancel(None).await.unwrap();
     world.model.reply(Reply::text("Good."));
     let rest = caller.gives("answer", json!({"interrupt_id": id, "decision": "text", "text": "this"})).await;
@@ -99,7 +99,7 @@ async fn daemon_kill_ends_the_call_and_the_turn_can_be_continued() {
     world.model.reply(Reply::never());
     let asking = caller.begin("ask", json!({"prompt": "Answer never"})).await;
     world.model.wait_until(|counts| counts.requests == 1).await;
-    is_under_way(&caller).await;
+    wait_for_progress(&caller).await;
     world.daemon.kill9().await;
     // Another call starts a daemon. The running call learns of the new daemon, and of the turn's end.
     let listed = caller.gives("list_sessions", json!({})).await;

@@ -26,7 +26,7 @@ use super::*;
 
 /// Messages that an agent received in addition to responses.
 #[derive(Debug, Clone, Default)]
-struct Heard {
+struct ReceivedMessages {
     progress: Arc<Mutex<Vec<ProgressNotificationParam>>>,
     questions: Arc<Mutex<Vec<String>>>,
 }
@@ -34,7 +34,7 @@ struct Heard {
 /// An agent that uses the server.
 #[derive(Debug, Clone, Default)]
 struct Agent {
-    heard: Heard,
+    heard: ReceivedMessages,
     /// The user's response to every form; if `None`, forms are unsupported.
     person: Option<(ElicitationAction, Value)>,
 }
@@ -69,7 +69,7 @@ impl ClientHandler for Agent {
 
 /// A server and an agent that uses it.
 struct Caller {
-    heard: Heard,
+    heard: ReceivedMessages,
     service: RunningService<RoleClient, Agent>,
 }
 
@@ -273,7 +273,7 @@ async fn invalid_calls_are_refused_without_a_model_request() {
         ("ask", json!({"prompt": "x", "folder": "/"}), "started without a folder"),
         ("ask", json!({"prompt": "x".repeat(9 << 20)}), "the limit of a turn is 8 MiB"),
         ("answer", json!({"interrupt_id": "ffff", "decision": "approve"}), "no pending interrupt"),
-        ("answer", json!({"interrupt_id": world_id(), "decision": "wait"}), "no pending interrupt"),
+        ("answer", json!({"interrupt_id": unused_id(), "decision": "wait"}), "no pending interrupt"),
         ("search_documents", json!({"session_id": "ffff", "query": "x"}), "no session of this caller"),
         ("list_sessions", json!({"limit": "many"}), "invalid type"),
     ] {
@@ -286,7 +286,7 @@ async fn invalid_calls_are_refused_without_a_model_request() {
 }
 
 /// An ID that refers to nothing.
-fn world_id() -> String {
+fn unused_id() -> String {
     agentd_core::ids::InterruptId::generate().to_string()
 }
 

@@ -26,7 +26,7 @@ async fn other_sessions_are_indistinguishable_from_missing_ones() {
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session_id"]), (1, &own["session_id"]), "{listed:#}");
     let requests = world.model.counts().requests;
 
-    let nothing = world_id();
+    let nothing = unused_id();
     let start = |id: &str| id[..id.len() - 1].to_owned();
     let check = async |tool: &'static str, mut arguments: Value, key: &str, ids: [&str; 2]| {
         let mut errors = Vec::new();

@@ -36,7 +36,7 @@ impl IssuedCalls {
     }
 
     /// Converts a reply to the provider's form, and records the data that must be sent back.
-    pub(super) fn dress(&mut self, provider: Provider, mut reply: Reply) -> Reply {
+    pub(super) fn adapt_reply(&mut self, provider: Provider, mut reply: Reply) -> Reply {
         if reply.status != 200 || reply.body.is_some() || reply.events.is_some() {
             return reply;
         }
@@ -54,7 +54,7 @@ impl IssuedCalls {
             _ => Value::Null,
         };
         if provider == Provider::Ollama {
-            reply = reply.numbers_all_calls_zero();
+            reply = reply.with_zero_call_indices();
         }
         for (at, call) in reply.tool_calls.iter_mut().enumerate() {
             let number = self.calls.len();

@@ -68,7 +68,7 @@ impl EncryptedThoughts {
     }
 
     /// Describes a reasoning item that was changed or moved, if there is such an item.
-    pub(super) fn misplaced(&self, body: &[u8]) -> Option<String> {
+    pub(super) fn misplaced_item(&self, body: &[u8]) -> Option<String> {
         let Input { input } = serde_json::from_slice(body).ok()?;
         let items: Vec<Value> = input.iter().map(|raw| serde_json::from_str(raw.get()).unwrap_or_default()).collect();
         let mut last = None;
@@ -160,13 +160,13 @@ mod tests {
             let reply = Reply { text: "Words.".to_owned(), ..Reply::tool_call("now", json!({})) };
             sent.extend(thoughts.dressed(reply, &request).items.iter().map(raw_item));
         }
-        let misplaced =
-            |items: &[String]| thoughts.misplaced(format!("{{\"input\":[{}]}}", items.join(",")).as_bytes());
-        assert_eq!(misplaced(&sent), None);
+        let misplaced_item =
+            |items: &[String]| thoughts.misplaced_item(format!("{{\"input\":[{}]}}", items.join(",")).as_bytes());
+        assert_eq!(misplaced_item(&sent), None);
         let check = |change: &dyn Fn(&mut Vec<String>), expected: Option<&str>| {
             let mut changed = sent.clone();
             change(&mut changed);
-            let found = misplaced(&changed);
+            let found = misplaced_item(&changed);
             assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
             assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
         };

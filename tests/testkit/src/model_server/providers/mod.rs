@@ -150,14 +150,14 @@ pub(super) fn messages_refusal(
     if strict?.provider != Provider::Anthropic {
         return None;
     }
-    signing::unbound(&serde_json::from_slice(body).ok()?).and_then(invalid)
+    signing::unbound_block(&serde_json::from_slice(body).ok()?).and_then(invalid)
 }
 
 /// The rejection of a Responses request, with the rule that the request breaks.
 pub(super) fn responses_refusal(strict: Option<&StrictServer>, body: &[u8]) -> Option<(String, Reply)> {
     let broken = validator::responses(body).err().map(|broken| broken.to_string());
     let strict = strict.filter(|strict| strict.provider == Provider::OpenAi);
-    let rule = broken.or_else(|| strict?.encrypted.misplaced(body))?;
+    let rule = broken.or_else(|| strict?.encrypted.misplaced_item(body))?;
     let reply = Reply::responses_error(400, "invalid_value", &rule);
     Some((rule, reply))
 }
@@ -192,6 +192,6 @@ impl StrictServer {
         if self.provider == Provider::OpenAi {
             return self.encrypted.dressed(reply, &serde_json::from_str(request).unwrap_or_default());
         }
-        self.issued_calls.dress(self.provider, reply)
+        self.issued_calls.adapt_reply(self.provider, reply)
     }
 }

@@ -8,7 +8,7 @@ use super::{Provider, Reply, answers::IssuedCalls};
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 /// Fields of an assistant message that every server accepts.
-const USUAL: [&str; 4] = ["role", "content", "tool_calls", "refusal"];
+const STANDARD_FIELDS: [&str; 4] = ["role", "content", "tool_calls", "refusal"];
 
 pub(super) fn refusal(provider: Provider, body: &Value, issued: &IssuedCalls) -> Option<Reply> {
     let messages = body["messages"].as_array()?;
@@ -28,21 +28,22 @@ pub(super) fn refusal(provider: Provider, body: &Value, issued: &IssuedCalls) ->
 }
 
 /// Assistant messages with calls, and their indices.
-fn callers(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, &Vec<Value>)> {
+fn messages_with_calls(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, &Vec<Value>)> {
     messages.iter().enumerate().filter_map(|(at, message)| Some((at, message, message["tool_calls"].as_array()?)))
 }
 
 /// Assistant messages with calls after the last user message.
-fn callers_of_this_turn(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, &Vec<Value>)> {
+fn messages_with_calls_of_turn(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, &Vec<Value>)> {
     let begins = messages.iter().rposition(|message| message["role"] == "user").unwrap_or_default();
-    callers(messages).filter(move |(at, ..)| *at > begins)
+    messages_with_calls(messages).filter(move |(at, ..)| *at > begins)
 }
 
 /// The first field of an assistant message or of a call that is not in `allowed`.
 fn unknown_field(messages: &[Value], allowed: &[&str]) -> Option<(usize, String)> {
     messages.iter().enumerate().filter(|(_, message)| message["role"] == "assistant").find_map(|(at, message)| {
         let fields = message.as_object().into_iter().flatten().map(|(name, _)| name);
-        let mut foreign = fields.filter(|name| !USUAL.contains(&name.as_str()) && !allowed.contains(&name.as_str()));
+        let mut foreign =
+            fields.filter(|name| !STANDARD_FIELDS.contains(&name.as_str()) && !allowed.contains(&name.as_str()));
         Some((at, foreign.next()?.clone()))
     })
 }
@@ -67,7 +68,7 @@ fn mistral(messages: &[Value]) -> Option<Reply> {
         });
         return Some(Reply::status(400, error.to_string()));
     }
-    let calls = callers(messages).flat_map(|(_, _, calls)| calls.iter().map(|call| &call["id"]));
+    let calls = messages_with_calls(messages).flat_map(|(_, _, calls)| calls.iter().map(|call| &call["id"]));
     let results = messages.iter().map(|message| &message["tool_call_id"]).filter(|id| !id.is_null());
     let wrong = calls.chain(results).find(|id| !id.as_str().is_some_and(fits))?;
     let message = format!(
@@ -89,7 +90,7 @@ fn gemini(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
             format!("Invalid JSON payload received. Unknown name \"{field}\" at 'messages[{at}]': Cannot find field.");
         return invalid(message);
     }
-    for (at, _, calls) in callers_of_this_turn(messages) {
+    for (at, _, calls) in messages_with_calls_of_turn(messages) {
         let Some(first) = calls.first() else { continue };
         let signature = first["extra_content"]["google"]["thought_signature"].as_str().unwrap_or_default();
         let issued_signature = issued.call(first).and_then(|call| call.signature.as_deref());
@@ -115,7 +116,7 @@ fn deepseek(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
         // The provider accepts any reasoning, but its own reasoning must be unchanged.
         Some(thoughts) => calls.iter().filter_map(|call| issued.call(call)).any(|call| call.thoughts != thoughts),
     };
-    callers_of_this_turn(messages).find(lacks)?;
+    messages_with_calls_of_turn(messages).find(lacks)?;
     let message = "The `reasoning_content` in the thinking mode must be passed back to the API.";
     let error = json!({
         "message": message, "type": "invalid_request_error", "param": null, "code": "invalid_request_error",
@@ -128,7 +129,7 @@ fn kimi(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
         let error = json!({"message": message, "type": "invalid_request_error"});
         Some(Reply::status(400, json!({ "error": error }).to_string()))
     };
-    for (at, message, calls) in callers(messages) {
+    for (at, message, calls) in messages_with_calls(messages) {
         if !message["reasoning_content"].is_string() {
             return invalid(format!(
                 "thinking is enabled but reasoning_content is missing in assistant tool call message at index {at}"
@@ -165,7 +166,7 @@ fn openrouter(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
         }
         (*details != call.details).then(|| format!("messages.{at}.content.0: Invalid `signature` in `thinking` block"))
     };
-    let problem = callers_of_this_turn(messages).find_map(wrong)?;
+    let problem = messages_with_calls_of_turn(messages).find_map(wrong)?;
     let raw = json!({"type": "error", "error": {"type": "invalid_request_error", "message": problem}});
     let error = json!({
         "message": "Provider returned error", "code": 400,

@@ -39,7 +39,7 @@ pub(super) fn dressed(mut reply: Reply, request: &Value, number: usize) -> Reply
 }
 
 /// Describes a thinking block that was changed or moved, if there is such a block.
-pub(super) fn unbound(request: &Value) -> Option<String> {
+pub(super) fn unbound_block(request: &Value) -> Option<String> {
     let mut before = Vec::new();
     before.extend(head(request));
     for (at, message) in request["messages"].as_array()?.iter().enumerate() {
@@ -52,7 +52,7 @@ pub(super) fn unbound(request: &Value) -> Option<String> {
                 _ => None,
             };
             match signed {
-                Some((given, _)) if !given.as_str().is_some_and(|given| given.starts_with(MADE_HERE)) => {
+                Some((given, _)) if !given.as_str().is_some_and(|given| given.starts_with(SIGNATURE_PREFIX)) => {
                     return Some(format!("{path}: Invalid `signature` in `thinking` block"));
                 }
                 Some((given, expected)) if *given != expected => {
@@ -67,13 +67,13 @@ pub(super) fn unbound(request: &Value) -> Option<String> {
 }
 
 /// Prefix of all signatures. Some JSON writers escape its characters, but the signature must be sent back unchanged.
-const MADE_HERE: &str = "EqoB/+\u{e9}==";
+const SIGNATURE_PREFIX: &str = "EqoB/+\u{e9}==";
 
 fn signature(before: &[String], thoughts: &Value) -> String {
     let mut hasher = DefaultHasher::new();
     before.hash(&mut hasher);
     thoughts.to_string().hash(&mut hasher);
-    format!("{MADE_HERE}{:016x}", hasher.finish())
+    format!("{SIGNATURE_PREFIX}{:016x}", hasher.finish())
 }
 
 /// Adds thinking before text and calls, in all forms that occur: with text, empty, redacted, and twice. Tests that do
@@ -154,12 +154,12 @@ mod tests {
             blocks.retain(|block| block["text"] != "\n\n");
             let messages = request["messages"].as_array_mut().unwrap();
             messages.extend([json!({"role": "assistant", "content": blocks}), user("and?")]);
-            assert_eq!(unbound(&request), None, "{request:#}");
+            assert_eq!(unbound_block(&request), None, "{request:#}");
         }
         let check = |change: &dyn Fn(&mut Value), expected: Option<&str>| {
             let mut changed = request.clone();
             change(&mut changed);
-            let found = unbound(&changed);
+            let found = unbound_block(&changed);
             assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
             assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
         };

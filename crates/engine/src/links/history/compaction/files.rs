@@ -57,7 +57,7 @@ pub(super) async fn append_contents(
         let Some(left) = budget.checked_sub(estimate(&text)) else { continue };
         budget = left;
         let bytes = text.len() as u64;
-        let name = path::requoted(&path);
+        let name = path::requote(&path);
         parts.push(format!("<file name=\"{name}\">\n{}\n</file>", harmless(text.trim_end_matches('\n'))));
         sources.push(NoticeSource { name: path, bytes, ..NoticeSource::default() });
     }
