@@ -1,8 +1,8 @@
 //! Clients of turns: the tools that clients answer themselves, the project files that clients have open, and the
 //! channels to clients.
 //!
-//! Each call is sent with a channel for its answer; a disconnected client answers nothing. A client that answered too
-//! late about a file is not asked again for a while, so that a hanging client does not block other work.
+//! Each call is sent with a channel for its answer. A client that answered too late about a file is not asked again for
+//! a while, so that a hanging client does not block other work.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ use crate::{
 
 /// Maximum number of calls queued for a client that does not receive them.
 const QUEUE: usize = 64;
-/// Maximum number of reasons about invalid arguments.
+/// Maximum number of reasons reported for invalid arguments.
 const MAX_REASONS: usize = 4;
 
 /// A call to the client, and the channel for its answer. If the channel is dropped without an answer, the call ends

@@ -255,8 +255,8 @@ impl Engine {
         let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
-        // Nothing is created, because this is only a query. If the project is gone, no rule covers it, but the
-        // session's settings and grants still apply.
+        // `locate` creates nothing, because this is only a query. If the project is gone, no rule covers its files, but
+        // the session's settings and grants still apply.
         let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(error) => {

@@ -56,8 +56,8 @@ fn is_already_added(folder: &AddedFolder, mounts: &Mounts) -> bool {
 
 impl Actor {
     /// Replaces the settings. The session's grants are retained, except those that name a removed folder. Refused while
-    /// a turn is open, which keeps its settings even after a restart, because a call that the user was shown and
-    /// approves later must not run in another folder or under other rules.
+    /// a turn is open: the turn keeps its settings, even after a restart. A call that the user was shown and approves
+    /// later must not run in another folder or under other rules.
     pub(crate) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
         self.refuse_while_open("the session's settings")?;
         let mut mounts = self.state.settings.mounts();

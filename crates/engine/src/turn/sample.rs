@@ -46,8 +46,7 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
     ask(context, state, context.models.slot, model, draft).await
 }
 
-/// Notice at the end of the final request, because a model without this notice often returns nothing if it may not call
-/// tools.
+/// Notice at the end of the final request. Without the notice, a model that may not call tools often returns nothing.
 const FINAL_ANSWER_PROMPT: &str = "Do not call any more tools in this turn. Answer the user now, in text, with what you have: \
                           what is done, and what is left to do.";
 
@@ -222,7 +221,7 @@ async fn compact_or_fail(
     }
     tracing::info!("the request did not fit; compacting the history: {error}");
     state.reply = Reply::Overflowed;
-    // Text received before the server noticed is not an answer.
+    // Text received before the server reported the overflow is not an answer.
     state.answer = None;
     state.compact = Some(CompactionRequest { cause: CompactionCause::Overflow, strategy: CompactionStrategy::Auto });
     Ok(())

@@ -427,7 +427,7 @@ fn first_names<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// Returns the preview, unless it is too long to be shown in full, because content that cannot be seen must not be
+/// Returns the preview, or an error if it is too long to be shown in full: content that cannot be seen must not be
 /// approved.
 pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
     match shown.as_deref().map_or(0, str::len) {

@@ -221,7 +221,7 @@ impl Link for Skills {
     }
 }
 
-/// Arguments prepared for finding names of skills, because JSON can escape a slash.
+/// Arguments with unescaped slashes, for finding names of skills. JSON can escape a slash.
 fn plain(arguments: &str) -> String {
     arguments.replace("\\/", "/")
 }

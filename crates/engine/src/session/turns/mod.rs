@@ -158,8 +158,8 @@ impl Actor {
             return Err(EngineError::invalid("the built-in model cannot answer with a schema", hint).into());
         }
         if !model.is_known() {
-            // This queries only models that were never queried, because the window size decides how tools are described
-            // from the first request on.
+            // The window size decides how tools are described from the first request on. Only models that were never
+            // queried are queried here.
             self.look_up(choice).await;
         }
         let mentions = if has_input { self.mentions(&start, &attached, slot).await? } else { Arc::default() };
