@@ -35,7 +35,7 @@ use nix::{
 pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(&[u8]) -> io::Result<()>) -> ExitCode {
     let done = match arguments {
         [job] => work(job.as_encoded_bytes()),
-        _ => Err(io::Error::other(format!("only the daemon starts this, to {purpose}"))),
+        _ => Err(io::Error::other(format!("internal command: only the daemon may run it, to {purpose}"))),
     };
     done.map_or_else(
         |error| {
@@ -76,7 +76,7 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
 /// If the body is longer than `max` bytes.
 pub fn frame(body: &[u8], max: usize) -> io::Result<Vec<u8>> {
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= max);
-    let length = length.ok_or_else(|| io::Error::other("the answer is too long"))?;
+    let length = length.ok_or_else(|| io::Error::other(format!("the message is longer than {max} bytes")))?;
     Ok([&length.to_le_bytes()[..], body].concat())
 }
 
@@ -103,7 +103,8 @@ pub fn read_frame(input: &mut impl Read, max: usize) -> io::Result<Option<Vec<u8
 pub fn frame_length(length: [u8; 4], max: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(length);
     let checked = usize::try_from(length).ok().filter(|length| *length <= max);
-    checked.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")))
+    checked
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes is too long")))
 }
 
 /// Resource limits of a process.
@@ -163,6 +164,8 @@ pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
 pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
     match access {
         Access::Nothing => Ok(false),
-        Access::Read(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot confine folder readers")),
+        Access::Read(_) => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot confine processes that read a folder"))
+        }
     }
 }

@@ -99,7 +99,7 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
     if matches!(access, Access::Read(_)) && status.ruleset == RulesetStatus::NotEnforced {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "this kernel has no Landlock, needed to confine folder readers",
+            "this kernel has no Landlock, which is required to confine processes that read a folder",
         ));
     }
     Ok(())

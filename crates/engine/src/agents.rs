@@ -184,7 +184,7 @@ impl ActiveAgent {
                 (standing.visible, standing.why) = (false, format!("the agent {} does not name it", self.name()));
             } else if transfers.iter().any(|transfer| transfer.name == spec.name) {
                 let by = ToolOrigin::Conversation;
-                (standing.visible, standing.why) = (false, format!("another tool has its name ({by})"));
+                (standing.visible, standing.why) = (false, format!("another tool has the same name ({by})"));
             }
             standing.tool.spec = with_agents(&standing.tool.spec, &self.offered());
         }
@@ -272,7 +272,7 @@ fn trust_lost(trust: ProjectTrust) -> EventKind {
         ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, was removed",
         ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is no longer trusted",
     };
-    let message = format!("{reason}: none of it is used; see `agentctl project show`");
+    let message = format!("{reason}: its content is not used; see `agentctl project show`");
     EventKind::Warning { code: CHANGED.to_owned(), message }
 }
 

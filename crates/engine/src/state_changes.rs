@@ -262,7 +262,7 @@ fn diff(path: &str, from: Option<&str>, to: Option<&str>, until: Instant) -> Str
     if shown.len() > MAX_DIFF {
         let whole = hash(&shown);
         shown.truncate(shown.floor_char_boundary(MAX_DIFF));
-        shown.push_str(&format!("\n… (the rest of the diff is left out; sha256 of all of it {whole})\n"));
+        shown.push_str(&format!("\n… (the rest of the diff is left out; sha256 of the whole diff: {whole})\n"));
     }
     shown
 }

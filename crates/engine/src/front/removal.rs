@@ -320,8 +320,10 @@ impl Engine {
         for id in users.into_iter().chain([worktree.session]) {
             let Some(live) = self.live_session(id).await? else { continue };
             if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
-                let message =
-                    format!("a turn is running in session {id}, in the worktree {} or its main tree", worktree.name);
+                let message = format!(
+                    "a turn is running in session {id}, in the worktree {} or its main worktree",
+                    worktree.name
+                );
                 return Err(EngineError::busy(message, "wait for it to end, answer its question, or cancel it"));
             }
         }

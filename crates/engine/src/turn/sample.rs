@@ -241,8 +241,8 @@ pub(crate) async fn learn(
         return Ok(());
     };
     let message = format!(
-        "the window of {} has {reported} tokens according to its server, not {}; using that. To override it, set \
-         context_window in models.yaml",
+        "the window of {} has {reported} tokens according to its server, not {}; using the server's value. To override \
+         it, set context_window in models.yaml",
         info.id, info.context_window
     );
     model.note_window(reported, WindowSource::Refusal);
@@ -347,7 +347,7 @@ impl<'a> Answer<'a> {
             ModelChunk::Discarded => Box::pin(self.discard()).await?,
             ModelChunk::Remark(remark) => self.remarks.push(remark),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
-                let message = format!("attempt {attempt} of the model call in {delay_ms} ms: {reason}");
+                let message = format!("attempt {attempt} of the model call starts in {delay_ms} ms: {reason}");
                 self.recorder.warn("model_retry", message).await?;
             }
             ModelChunk::WithoutTools => self.without_tools = true,

@@ -353,7 +353,7 @@ impl Link for InputMentions {
         async move {
             let problems = &context.tools.mentions.problems;
             let more = problems.len().saturating_sub(MAX_PROBLEMS);
-            let more = (more > 0).then(|| format!("{more} more mentioned names load nothing either"));
+            let more = (more > 0).then(|| format!("{more} more mentioned names also load nothing"));
             for problem in problems.iter().take(MAX_PROBLEMS).cloned().chain(more) {
                 context.recorder.warn("mention", problem).await?;
             }

@@ -276,7 +276,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         Some((event, _)) if event.is_damaged() => Ok(OpenTurn::new(turn_id, TraceId::generate(), event.at, first_seq)),
         _ => Err(EngineError::new(
             ErrorKind::Storage,
-            format!("turn {turn_id} does not begin with its start in the journal"),
+            format!("the first event of turn {turn_id} in the journal is not its start"),
         )),
     }
 }
