@@ -1,9 +1,9 @@
 //! Confinement of a process that parses untrusted input.
 //!
-//! Such a process is the daemon's own program, started again. Before it reads the first byte, it limits its resources
+//! The process is another instance of the daemon's own program. Before it reads the first byte, it limits its resources
 //! ([`limit`]) and drops its rights ([`drop_rights`]). On Linux, the limits cover memory, time, file size and
 //! descriptors. Seccomp allows only the system calls that a computation on open files needs, so nothing can be sent or
-//! started, and other processes cannot be signalled. Landlock allows paths below the given folder only, for reading. No
+//! started, and other processes cannot be signalled. Landlock allows only reading, and only below the given folder. No
 //! new privileges can be gained. The existence and times of other paths remain visible. Other systems only have the
 //! limits, and no folder can be given.
 //!
@@ -35,7 +35,7 @@ use nix::{
 pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(&[u8]) -> io::Result<()>) -> ExitCode {
     let done = match arguments {
         [job] => work(job.as_encoded_bytes()),
-        _ => Err(io::Error::other(format!("only the daemon starts this, to {purpose}"))),
+        _ => Err(io::Error::other(format!("internal command: only the daemon may run it, to {purpose}"))),
     };
     done.map_or_else(
         |error| {
@@ -46,8 +46,8 @@ pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(
     )
 }
 
-/// Drops all rights except those in `access`, and returns the input and output streams. Nothing is read before. The
-/// standard output is redirected to `/dev/null`, so that library output cannot mix with the messages.
+/// Drops all rights except those in `access`, and returns the input and output streams. No input is read before that.
+/// The standard output is redirected to `/dev/null`, so that library output cannot mix with the messages.
 ///
 /// # Errors
 /// As for [`limit`] and [`drop_rights`]. The process must then exit.
@@ -58,11 +58,11 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
     let output = OwnedFd::from(out.try_clone()?);
     limit(limits)?;
     drop_rights(access)?;
-    // Exits as soon as the reading end of the output is closed, because the daemon is gone or no longer needs the
-    // result. The parent-death signal is unsuitable: it fires when the starting thread of the daemon ends, which may be
-    // long before.
+    // Exits as soon as the reading end of the output is closed: the daemon is then gone or no longer needs the result.
+    // The parent-death signal is unsuitable, because it fires when the daemon's starting thread ends, which may be long
+    // before the daemon ends.
     thread::Builder::new().name("exit".to_owned()).stack_size(64 * 1024).spawn(move || {
-        // No events are requested, since a closed other end is always reported.
+        // No events are requested: `poll` always reports that the other end was closed.
         while poll(&mut [PollFd::new(output.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
         std::process::exit(1);
     })?;
@@ -76,7 +76,7 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
 /// If the body is longer than `max` bytes.
 pub fn frame(body: &[u8], max: usize) -> io::Result<Vec<u8>> {
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= max);
-    let length = length.ok_or_else(|| io::Error::other("the answer is too long"))?;
+    let length = length.ok_or_else(|| io::Error::other(format!("the message is longer than {max} bytes")))?;
     Ok([&length.to_le_bytes()[..], body].concat())
 }
 
@@ -103,7 +103,8 @@ pub fn read_frame(input: &mut impl Read, max: usize) -> io::Result<Option<Vec<u8
 pub fn frame_length(length: [u8; 4], max: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(length);
     let checked = usize::try_from(length).ok().filter(|length| *length <= max);
-    checked.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")))
+    checked
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes is too long")))
 }
 
 /// Resource limits of a process.
@@ -129,25 +130,25 @@ pub enum Access<'path> {
 /// Permanently limits the resources of this process.
 ///
 /// # Errors
-/// If the system refuses, because lower limits were set before. The process must then exit.
+/// If the system refuses because lower limits were set before. The process must then exit.
 pub fn limit(limits: &ProcessLimits) -> io::Result<()> {
     let set = |resource, max| setrlimit(resource, max, max).map_err(io::Error::from);
     set(Resource::RLIMIT_CORE, 0)?;
     set(Resource::RLIMIT_FSIZE, 0)?;
     if let Some(time) = limits.time {
         let seconds = time.as_secs().saturating_add(1);
-        // The soft limit sends a separate signal, which identifies this cause of death.
+        // Reaching the soft limit raises a separate signal, which identifies this cause of death.
         setrlimit(Resource::RLIMIT_CPU, seconds, seconds.saturating_add(5))?;
     }
     set(Resource::RLIMIT_AS, limits.memory)?;
     set(Resource::RLIMIT_NOFILE, limits.open_files)
 }
 
-/// Drops all other rights that can be dropped, for this thread and the threads that it starts. Returns true if system
-/// calls are filtered from now on.
+/// Drops every right that can be dropped and is not in `access`, for this thread and the threads that it starts.
+/// Returns true if system calls are filtered from now on.
 ///
 /// # Errors
-/// If the system supports this but fails, or files should remain accessible and the system cannot block the others. The
+/// If the system supports this but fails, or if `access` names a folder and the system cannot block other paths. The
 /// process must then exit.
 #[cfg(target_os = "linux")]
 pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
@@ -158,11 +159,13 @@ pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
 /// Drops nothing, because other systems do not support it.
 ///
 /// # Errors
-/// If files should remain accessible.
+/// If `access` names a folder.
 #[cfg(not(target_os = "linux"))]
 pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
     match access {
         Access::Nothing => Ok(false),
-        Access::Read(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot confine folder readers")),
+        Access::Read(_) => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot confine processes that read a folder"))
+        }
     }
 }

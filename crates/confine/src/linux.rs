@@ -99,7 +99,7 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
     if matches!(access, Access::Read(_)) && status.ruleset == RulesetStatus::NotEnforced {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "this kernel has no Landlock, needed to confine folder readers",
+            "this kernel has no Landlock, which is required to confine processes that read a folder",
         ));
     }
     Ok(())
@@ -129,8 +129,8 @@ pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Filters that reject all other calls with `EPERM`, which programs survive. `clone3` is rejected with `ENOSYS`,
-/// because its arguments cannot be inspected. Programs then use the older `clone` to start threads.
+/// Filters that allow only the listed calls. Other calls fail with `EPERM`, which programs survive. `clone3` fails with
+/// `ENOSYS`, because its arguments cannot be inspected. Programs then use the older `clone` to start threads.
 fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2], BackendError> {
     let errno = |error: i32| SeccompAction::Errno(error.cast_unsigned());
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
@@ -154,8 +154,8 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
         let commands = commands.map(|command| SeccompRule::new(vec![is(1, command)?]));
         allowed.insert(libc::SYS_fcntl, commands.into_iter().collect::<Result<_, _>>()?);
     }
-    // Decided by the other filter. Of two error codes, the kernel returns the newer filter's, so this filter must not
-    // return `EPERM`.
+    // The other filter decides on `clone3`. If both filters return an error, the kernel reports that of the newer
+    // filter, so this filter must not return `EPERM`.
     allowed.insert(libc::SYS_clone3, Vec::new());
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
     // Sets the name of a thread.

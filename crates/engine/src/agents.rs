@@ -4,8 +4,8 @@
 //! Also defines the specifications of the tools with which agents hand over work: `delegate_task`, which lists the
 //! available agents, and `transfer_to_…`.
 //!
-//! [`ToolSetCache`] shares recently used tool sets between turns. Tools are the largest part of a short turn and the
-//! same for nearly all turns, and adapters need not serialise a cached set again.
+//! [`ToolSetCache`] shares recently used tool sets between turns. Tool definitions are the largest part of a short
+//! request, and the same in nearly all turns. Adapters need not serialise a cached set again.
 
 use std::{
     collections::BTreeSet,
@@ -119,7 +119,7 @@ impl ActiveAgent {
         Some(AgentScope { id: card.id.clone(), tools })
     }
 
-    /// System prompt of the agent. The general instructions come first, because these are the same for all agents.
+    /// System prompt of the agent. The general instructions come first, because they are the same for all agents.
     pub(crate) fn instructions(&self, config: &EngineConfig) -> String {
         let mut text = config.system_prompt.trim_end().to_owned();
         let mut add = |more: &str| {
@@ -144,8 +144,8 @@ impl ActiveAgent {
         text
     }
 
-    /// Returns true if both agents get the same tools from the same catalogue, because they are the same agent among
-    /// the same agents.
+    /// Returns true if both are the same agent with equal lists of other agents. A catalogue then yields the same tools
+    /// for both.
     pub(crate) fn sees_same_tools_as(&self, other: &Self) -> bool {
         let parent_agent = |active_agent: &Self| active_agent.parent.as_ref().map(|parent| parent.agent.clone());
         let same_agents = Arc::ptr_eq(&self.agents, &other.agents) || self.agents == other.agents;
@@ -175,7 +175,7 @@ impl ActiveAgent {
         tool.name != DELEGATE || named.is_none_or(|named| named.contains(&tool.name))
     }
 
-    /// Applies the same rules to the listing of all tools, with reasons.
+    /// Applies the rules of [`Self::tools`] to the listing of all tools, with reasons.
     pub(crate) fn standings(&self, mut standings: Vec<ToolStanding>) -> Vec<ToolStanding> {
         let transfers = self.transfers();
         for standing in &mut standings {
@@ -184,7 +184,7 @@ impl ActiveAgent {
                 (standing.visible, standing.why) = (false, format!("the agent {} does not name it", self.name()));
             } else if transfers.iter().any(|transfer| transfer.name == spec.name) {
                 let by = ToolOrigin::Conversation;
-                (standing.visible, standing.why) = (false, format!("another tool has its name ({by})"));
+                (standing.visible, standing.why) = (false, format!("another tool has the same name ({by})"));
             }
             standing.tool.spec = with_agents(&standing.tool.spec, &self.offered());
         }
@@ -272,7 +272,7 @@ fn trust_lost(trust: ProjectTrust) -> EventKind {
         ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, was removed",
         ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is no longer trusted",
     };
-    let message = format!("{reason}: none of it is used; see `agentctl project show`");
+    let message = format!("{reason}: its content is not used; see `agentctl project show`");
     EventKind::Warning { code: CHANGED.to_owned(), message }
 }
 
@@ -288,8 +288,8 @@ struct Entry {
     catalog: Arc<ToolCatalog>,
     loaded_tools: Vec<String>,
     scope: ToolScope,
-    /// Agent of the tool set. It owns its agent list, so that no other list can get the same address, by which lists
-    /// are compared.
+    /// Agent of the tool set. It keeps its agent list alive: lists are compared by address, which could otherwise be
+    /// reused by another list.
     active_agent: ActiveAgent,
     tools: ToolSet,
 }

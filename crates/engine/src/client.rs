@@ -1,8 +1,8 @@
 //! Clients of turns: the tools that clients answer themselves, the project files that clients have open, and the
 //! channels to clients.
 //!
-//! Each call is sent with a channel for its answer; a disconnected client answers nothing. A client that answered too
-//! late about a file is not asked again for a while, so that a hanging client does not block other work.
+//! Each call is sent with a channel for its answer. A client that answered too late about a file is not asked again for
+//! a while, so that a hanging client does not block other work.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ use crate::{
 
 /// Maximum number of calls queued for a client that does not receive them.
 const QUEUE: usize = 64;
-/// Maximum number of reasons about invalid arguments.
+/// Maximum number of reasons reported for invalid arguments.
 const MAX_REASONS: usize = 4;
 
 /// A call to the client, and the channel for its answer. If the channel is dropped without an answer, the call ends
@@ -135,7 +135,7 @@ pub(crate) fn check(
 ) -> Result<(), EngineError> {
     if tools.len() > MAX_CLIENT_TOOLS {
         let message = format!("the client offers {} tools; at most {MAX_CLIENT_TOOLS} are allowed", tools.len());
-        return Err(EngineError::invalid(message, "offer only those that this turn needs"));
+        return Err(EngineError::invalid(message, "offer only the tools that this turn needs"));
     }
     for (at, tool) in tools.iter().enumerate() {
         let name = &tool.name;
@@ -147,18 +147,18 @@ pub(crate) fn check(
             return Err(EngineError::invalid(message, hint));
         }
         if tools[..at].iter().any(|before| before.name == *name) {
-            let hint = "give each a unique name";
+            let hint = "give each tool a unique name";
             return Err(EngineError::invalid(format!("the client offers two tools named {name}"), hint));
         }
         let existing =
             [name.clone(), canonical(name), tool.called()].into_iter().find(|name| catalog.get(name).is_some());
         if let Some(existing) = existing {
-            let message = format!("the tool {name} of the client has the name of a tool of the daemon ({existing})");
-            return Err(EngineError::invalid(message, "give it another name"));
+            let message = format!("the client's tool {name} has the name of a tool of the daemon ({existing})");
+            return Err(EngineError::invalid(message, "rename the client's tool"));
         }
         if tool.description.trim().is_empty() || tool.description.len() > MAX_CLIENT_TOOL_DESCRIPTION {
             let message = format!("the description of the tool {name} has {} bytes", tool.description.len());
-            let hint = format!("describe in 1 to {MAX_CLIENT_TOOL_DESCRIPTION} bytes when to use it");
+            let hint = format!("use 1 to {MAX_CLIENT_TOOL_DESCRIPTION} bytes to describe when to use the tool");
             return Err(EngineError::invalid(message, hint));
         }
         let schema = tool.parameters.to_string().len();
@@ -175,8 +175,8 @@ pub(crate) fn check(
 
 fn validator(ClientTool { name, parameters, .. }: &ClientTool) -> Result<Validator, EngineError> {
     let invalid = |reason: String| {
-        let hint = r#"write one such as {"type": "object", "properties": {"path": {"type": "string"}}}"#;
-        EngineError::invalid(format!("the schema of the tool {name} describes no arguments: {reason}"), hint)
+        let hint = r#"use a schema such as {"type": "object", "properties": {"path": {"type": "string"}}}"#;
+        EngineError::invalid(format!("the schema of the tool {name} does not describe arguments: {reason}"), hint)
     };
     if parameters.get("type").is_none_or(|kind| kind != "object") {
         return Err(invalid("its `type` is not `object`".to_owned()));
@@ -350,7 +350,7 @@ mod tests {
         refusal(&[tool("a", object()), tool("a", object())], "two tools named a");
         refusal(&[ClientTool { description: " ".to_owned(), ..tool("a", object()) }], "description");
         refusal(&[tool("a", json!([]))], "not `object`");
-        refusal(&[tool("a", json!({"type": "object", "properties": 7}))], "describes no arguments");
+        refusal(&[tool("a", json!({"type": "object", "properties": 7}))], "does not describe arguments");
         refusal(&[tool("a", json!({"type": "object", "description": "x".repeat(40_000)}))], "bytes");
         refusal(&vec![tool("a", object()); 65], "65 tools");
         assert!(check(&[tool("a", object()), tool("b-2", json!({"type": "object"}))], &catalog, str::to_owned).is_ok());

@@ -51,7 +51,7 @@ pub struct EngineConfig {
     pub turn_time_limit: Option<Duration>,
     /// Maximum number of tokens (requests and answers) of a turn.
     pub turn_token_budget: Option<u64>,
-    /// Number of read-only calls of one step that run at once.
+    /// Maximum number of read-only calls of one step that run in parallel.
     pub parallel_calls: usize,
     /// Size in estimated tokens above which a result is stored in a file and shown in part. Never more than a quarter
     /// of the model's window.

@@ -63,7 +63,8 @@ impl EngineError {
     }
 
     pub(crate) fn stopping() -> Self {
-        Self::new(ErrorKind::ShuttingDown, "the daemon is stopping").with_hint("start it again and resume")
+        Self::new(ErrorKind::ShuttingDown, "the daemon is stopping")
+            .with_hint("start the daemon again and resume the session")
     }
 }
 

@@ -210,8 +210,8 @@ pub(crate) fn known_files(history: &[Arc<Item>]) -> BTreeMap<&str, &str> {
     sources(history).map(|source| (source.name.as_str(), source.digest.as_str())).collect()
 }
 
-/// Notice with these files. Together with files shown earlier, these have as much space as the guides before the first
-/// input.
+/// Notice with these files. Together with files shown earlier, they may use as much space as the guides before the
+/// first input.
 pub(crate) fn folder_notice(
     history: &[Arc<Item>],
     files: &[GuideFile],
@@ -342,8 +342,8 @@ pub(crate) fn skills_notice(preamble: &PreambleContext<'_>) -> Option<ItemBody> 
 }
 
 /// Forms in which the catalogue lists these skills, given a window in tokens. If the skills do not fit, descriptions
-/// are first shortened and then dropped, and finally names are dropped. Each step starts with the skills that are least
-/// the user's own choice.
+/// are first shortened and then dropped, and finally names are dropped. Each step starts with bundled skills and ends
+/// with the user's own.
 pub(crate) fn skill_listings(skills: &[&Skill], window: u64) -> Vec<SkillListing> {
     let space = usize::try_from(window / 8).unwrap_or(usize::MAX).min(MAX_BYTES);
     let mut forms = vec![SkillListing::Whole; skills.len()];

@@ -1,5 +1,6 @@
-//! Inputs that do not fit into the window. Such an input is stored in a session file and shown by its beginning, size
-//! and path. This way, users need not guess from an answer how much of their input was read.
+//! Inputs that do not fit into the window. Such an input is stored in a session file, and the model is shown its
+//! beginning, size and path. Users are shown how much of their input the model sees, so that they need not guess from
+//! an answer.
 //!
 //! Only [`spill`] writes files.
 
@@ -105,7 +106,7 @@ pub(crate) struct InputBudget {
 }
 
 impl InputBudget {
-    /// Computes the available space. The history may be compacted to fit an input, which then remains after the
+    /// Computes the available space. The history may be compacted to fit an input, and the input remains after the
     /// compaction.
     pub(crate) fn of(usage: &WindowUsage, large_result: u64) -> Self {
         let WindowUsage { window, used, fixed, notices, thousand, embedded } = *usage;
@@ -279,8 +280,8 @@ mod tests {
             let budget = InputBudget::of(&occupied, 20_000);
             assert_eq!((budget.whole, budget.shown), (whole, shown), "{occupied:?}");
         };
-        // In a new session, three quarters of the window are available, minus the occupied part. Of a longer input,
-        // half as much is shown.
+        // In a new session, three quarters of the window are available, minus the occupied part. A longer input is
+        // shown up to half of that.
         check(occupied(100_000, 5_000, 5_000), 70_000, 33_250);
         check(occupied(100_000, 45_000, 5_000), 33_250, 16_625);
         // A full window is compacted.

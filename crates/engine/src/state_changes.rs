@@ -1,8 +1,8 @@
 //! Changes to a session's state files in the form used for undo, so that they are reported and reverted like changes to
 //! files on disk.
 //!
-//! The contents of these files are in the journal, one fact per change. Therefore, nothing else is stored for an undo,
-//! which looks up contents in the journal by hash.
+//! The contents of these files are in the journal, one fact per change. Therefore, nothing else is stored: an undo
+//! looks up contents in the journal by hash.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -198,7 +198,8 @@ impl RevertPlan {
     }
 }
 
-/// Contents before and after these changes by hash, as far as available in the current state or the journal.
+/// Returns the contents before and after these changes, keyed by hash. Contents found in neither the current state nor
+/// the journal are omitted.
 async fn contents(
     store: &dyn Store,
     session: SessionId,
@@ -261,7 +262,7 @@ fn diff(path: &str, from: Option<&str>, to: Option<&str>, until: Instant) -> Str
     if shown.len() > MAX_DIFF {
         let whole = hash(&shown);
         shown.truncate(shown.floor_char_boundary(MAX_DIFF));
-        shown.push_str(&format!("\n… (the rest of the diff is left out; sha256 of all of it {whole})\n"));
+        shown.push_str(&format!("\n… (the rest of the diff is left out; sha256 of the whole diff: {whole})\n"));
     }
     shown
 }

@@ -303,8 +303,8 @@ impl fmt::Display for Availability<'_> {
             Self::Enabled => f.write_str("it is enabled"),
             Self::Mentioned => f.write_str("it was mentioned or found in this session"),
             Self::NamedBy(agent) => write!(f, "the agent {agent} names it"),
-            Self::ForPictures => f.write_str("it is for pictures, and the model sees them"),
-            Self::ForCode => f.write_str("it is for code, and so is the model"),
+            Self::ForPictures => f.write_str("it is for pictures, and the model has vision"),
+            Self::ForCode => f.write_str("it is for code, and the turn uses the code model"),
             Self::NotMentioned { name, server: None } => write!(f, "@{name} in an input loads it for the session"),
             Self::NotMentioned { name, server: Some(server) } => {
                 write!(f, "@{name} or @{server} in an input loads it for the session, and {FIND_TOOL} finds it")
@@ -318,7 +318,7 @@ impl fmt::Display for Availability<'_> {
             Self::Child => f.write_str("a subagent cannot delegate"),
             Self::Allowed => f.write_str("the client allows it for this turn"),
             Self::NotAllowed => f.write_str("the client does not allow it for this turn"),
-            Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),
+            Self::Shadowed { by } => write!(f, "another tool has the same name ({by})"),
         }
     }
 }
@@ -426,7 +426,7 @@ mod tests {
                 "@delegate_task in an input loads it for the session",
                 "@draw in an input loads it for the session",
                 "it is enabled",
-                "another tool has its name (built in)",
+                "another tool has the same name (built in)",
                 "it was mentioned or found in this session",
                 "it belongs to every turn",
                 "tools.yaml has `enabled: never`, or something that it requires is not configured",

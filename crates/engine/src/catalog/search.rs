@@ -1,5 +1,5 @@
-//! Finds tools that a turn does not show. The model may call the tools that it has found. These tools are appended to
-//! the others from the next request on and in all later turns, like mentioned ones.
+//! Finds tools that a turn does not show. From the next request on and in all later turns, found tools are appended to
+//! the other tools, like mentioned ones, and the model may call them.
 //!
 //! Also scores how well a tool matches a query, and suggests tools for an unknown name. Both are deterministic and have
 //! no side effects.

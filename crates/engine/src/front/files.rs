@@ -178,7 +178,7 @@ impl Engine {
                 let more = if several.len() > MAX_CANDIDATES { "; …" } else { "" };
                 let candidates = candidates.join("; ");
                 Err(EngineError::new(ErrorKind::InvalidInput, format!("{shown:?} matches several sessions"))
-                    .with_hint(format!("use the end of its id: {candidates}{more}")))
+                    .with_hint(format!("use the end of the id: {candidates}{more}")))
             }
         }
     }

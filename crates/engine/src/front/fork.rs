@@ -1,8 +1,8 @@
 //! Creates sessions that continue from a copy of another session's history.
 //!
-//! The events up to the end of a turn are copied with their sequence numbers. So the fork's model gets the same history
-//! as the source session's model at that point, including compactions, and compacted items can be found. After that,
-//! the sessions share nothing except a common project folder.
+//! The events up to the end of a turn are copied with their sequence numbers. Therefore, the fork's model gets the same
+//! history as the source session's model at that point, including compactions, and compacted items can be found. After
+//! that, the sessions share nothing except a common project folder.
 //!
 //! The files of a fork can be reverted to that turn, because the journal records the later file changes by calls and
 //! undos, and the undo store has the earlier contents. The fork's own copies are reverted one by one if they are

@@ -3,6 +3,7 @@
 //! session is removed.
 //!
 //! A removal first retires the session and its subagents: from then on, these refuse all access and have no work in
+//! A removal first retires the session and its subagents: from then on, they refuse all access and have no work in
 //! progress. Then the journal hides them and records durably, in one step, that their files remain. Then the files are
 //! deleted. After a crash, the next start deletes the remaining files.
 //!
@@ -82,8 +83,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Retires a session, and then its subagents, because only the session's turns create more subagents. Returns
-    /// `None` if one of the sessions is needed.
+    /// Retires a session before its subagents, because only the session's turns create more subagents. Returns `None`
+    /// if one of the sessions is needed.
     async fn retire(
         &self,
         id: SessionId,
@@ -137,7 +138,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
             parts.workspaces.remove(id).await?;
             parts.snapshots.remove(id).await?;
             parts.exchanges.remove(id).await?;
-            // A worktree that stays is found again later.
+            // A later cleaning finds a worktree that remains.
             release_worktrees(parts, id).await;
             Ok::<_, WorkspaceError>(())
         };
@@ -230,7 +231,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// Returns the diff of a worktree against its merge base with the main tree. `named` is the name of the
+    /// Returns the diff of a worktree against its merge base with the main worktree. `named` is the name of the
     /// worktree or a session.
     ///
     /// # Errors
@@ -240,10 +241,10 @@ impl Engine {
         Ok(worktrees_port(&self.shared.ports)?.diff(worktree.name).await?)
     }
 
-    /// Merges a worktree into the branch checked out in its main tree, all or nothing.
+    /// Merges a worktree into the branch checked out in its main worktree, all or nothing.
     ///
     /// # Errors
-    /// `Busy` while a turn is open in the worktree or in the main tree, `Conflict` if files are in the way.
+    /// `Busy` while a turn is open in the worktree or in the main worktree, `Conflict` if files are in the way.
     pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
         let worktree = self.worktree(named).await?;
         let _closed = self.close(&worktree, vec![worktree.top.clone(), worktree.main.clone()]).await?;
@@ -319,8 +320,10 @@ impl Engine {
         for id in users.into_iter().chain([worktree.session]) {
             let Some(live) = self.live_session(id).await? else { continue };
             if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
-                let message =
-                    format!("a turn is running in session {id}, in the worktree {} or its main tree", worktree.name);
+                let message = format!(
+                    "a turn is running in session {id}, in the worktree {} or its main worktree",
+                    worktree.name
+                );
                 return Err(EngineError::busy(message, "wait for it to end, answer its question, or cancel it"));
             }
         }

@@ -255,8 +255,8 @@ impl Engine {
         let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
-        // Nothing is created, because this is only a query. If the project is gone, no rule covers it, but the
-        // session's settings and grants still apply.
+        // `locate` creates nothing, because this is only a query. If the project is gone, no rule covers its files, but
+        // the session's settings and grants still apply.
         let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(error) => {
@@ -300,12 +300,12 @@ impl Engine {
             return Err(EngineError::not_found(format!("no pending approval {id}"), hint));
         };
         if !args.is_object() || !is_shallow(&args) {
-            let message = "edited arguments must be a JSON object that is not nested too deeply";
+            let message = "the edited arguments are not a JSON object, or are nested too deeply";
             return Err(EngineError::new(ErrorKind::InvalidInput, message));
         }
         if is_plan {
             let plan = args.get(Ask::PLAN).and_then(Value::as_str).filter(|plan| !plan.trim().is_empty());
-            let refused = || EngineError::invalid("an edited plan needs text", r#"edit it as {"plan": "1. …"}"#);
+            let refused = || EngineError::invalid("the edited plan is empty", r#"edit it as {"plan": "1. …"}"#);
             return plan.map(Ask::of_plan).ok_or_else(refused);
         }
         let spec = self.tool(&tool)?;
@@ -327,8 +327,11 @@ impl Engine {
         let shown = if has_preview { toolbox.preview(&context, &call).await } else { Ok(None) };
         let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
         let preview = shown.and_then(showable).map_err(|output| {
-            EngineError::new(ErrorKind::InvalidInput, format!("with these arguments it would fail: {}", output.text))
-                .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
+            EngineError::new(
+                ErrorKind::InvalidInput,
+                format!("the call would fail with these arguments: {}", output.text),
+            )
+            .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
         })?;
         Ok(Ask::Approval {
             tool,
@@ -373,7 +376,7 @@ impl Engine {
     /// # Errors
     /// If there is no such tool.
     pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
-        let hint = "list them with `agentctl tools`; put a command line after `--`";
+        let hint = "list all tools with `agentctl tools`; put a command line after `--`";
         let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
         self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)
     }

@@ -206,7 +206,7 @@ impl Engine {
         match pictures.prepare(content).await {
             Ok(Some(ready)) => Ok(ready),
             Ok(None) => Err(EngineError::invalid(
-                format!("{label} is declared as a picture, but its bytes are not"),
+                format!("{label} is declared as a picture, but its content is not a picture"),
                 "send the unmodified bytes of the file, or send it as a file",
             )),
             Err(error) => {
@@ -254,10 +254,10 @@ fn check_file(label: &str, name: &str, content: &[u8]) -> Result<(), EngineError
         return Err(EngineError::invalid(format!("{label} is a file without a name"), "name it"));
     }
     if content.is_empty() {
-        return Err(EngineError::invalid(format!("{label} is empty"), "omit it, or send its bytes"));
+        return Err(EngineError::invalid(format!("{label} is empty"), "omit it, or send its content"));
     }
     if content.len() > MAX_PART_BYTES {
-        let message = format!("{label} has {} bytes; a part has at most {} MiB", content.len(), MAX_PART_BYTES >> 20);
+        let message = format!("{label} has {} bytes; at most {} MiB are allowed", content.len(), MAX_PART_BYTES >> 20);
         return Err(EngineError::invalid(message, "upload it with Sessions.Upload before the turn"));
     }
     Ok(())
@@ -276,11 +276,8 @@ fn check_selection(label: &str, Selection { uri, lines, text }: &Selection) -> R
         return Err(EngineError::invalid(format!("{label} is an empty selection"), "omit it, or send its text"));
     }
     if text.len() > MAX_SELECTION_BYTES {
-        let message = format!(
-            "{label} has {} bytes of text; a selection has at most {} KiB",
-            text.len(),
-            MAX_SELECTION_BYTES >> 10
-        );
+        let message =
+            format!("{label} has {} bytes of text; at most {} KiB are allowed", text.len(), MAX_SELECTION_BYTES >> 10);
         return Err(EngineError::invalid(message, "send it as a file; the model reads what it needs"));
     }
     match lines {

@@ -47,15 +47,16 @@ use crate::{
 /// 8. `plan_mode`, `planning`: remind the model of its current limits at the end of the request. The user decides on
 ///    the plan before later links treat it as an answer.
 /// 9. `search`, `find_tool`, `todos`, `questions`: implement their own tools.
-/// 10. `handoff`, `delegation`: likewise; the work of other agents is judged and recorded in their own sessions.
+/// 10. `handoff`, `delegation`: also implement their own tools. The work of other agents is judged and recorded in
+///     their own sessions.
 /// 11. `diagnostics`: around undo, which reports what a call changed, and after the approvals. Before the links that
 ///     check the answer: with errors from an edit, the turn is not finished.
-/// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: problems of an answer come after everything that the
-///     history holds.
+/// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: notices about an answer come after everything else in
+///     the history.
 /// 13. `repair`: after everything that adds to the request, so that calls and results pair up in any case.
-/// 14. `undo`: innermost, so that all changes between its two snapshots were made by the call, not by the user while
-///     being asked.
-/// 15. `client_tools`: after undo, since it takes the place of the tool.
+/// 14. `undo`: directly around the tool, so that all changes between its two snapshots were made by the call, not by
+///     the user while being asked.
+/// 15. `client_tools`: inside `undo`, since it takes the place of the tool.
 pub(crate) fn chain() -> Chain {
     let links = vec![
         link("audit", "outermost: records every call and its outcome in the audit log", AuditLogger),

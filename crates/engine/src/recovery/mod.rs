@@ -61,7 +61,7 @@ pub(crate) enum Disposition {
 #[derive(Debug)]
 pub(crate) struct Recovery {
     pub(crate) disposition: Disposition,
-    /// Events to append to the journal, except for the turn's end, for which the turn's whole result is required.
+    /// Events to append to the journal. They exclude the turn's end, which requires the turn's whole result.
     pub(crate) facts: Vec<EventKind>,
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
@@ -280,7 +280,7 @@ fn close_cut_off_items(
             _ => {}
         }
         facts.push(EventKind::ItemCompleted { item, status });
-        // The usage comes directly after the result, which shows to which call the usage belongs.
+        // The usage comes directly after the result, to show which call it belongs to.
         facts.extend(delegated_usage.and_then(|usage| ledger.add_usage(usage)));
     }
     (ran, in_flight)
@@ -317,7 +317,7 @@ pub(crate) fn is_input(item: &Item) -> bool {
     matches!(item.body, ItemBody::UserMessage { .. })
 }
 
-/// Closes an item that its own turn did not end, for this reason: tool results become unknown, and text is cut.
+/// Closes an item that its turn left open, for this reason: tool results become unknown, and text is cut.
 pub(crate) fn close_cut_off(item: &Item, reason: &str) -> (Item, ItemStatus) {
     let mut item = item.clone();
     let status = if let ItemBody::ToolResult(result) = &mut item.body {

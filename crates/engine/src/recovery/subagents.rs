@@ -212,7 +212,7 @@ pub(crate) struct SubagentOutput {
     pub(crate) delegated: DelegatedWork,
 }
 
-/// Result of a subagent's work on one call, as far as known.
+/// Result of a subagent's work on one call, based on the events so far.
 #[derive(Debug)]
 pub(crate) struct SubagentResult {
     pub(crate) subagent: Subagent,
@@ -248,8 +248,8 @@ impl SubagentResult {
                 self.steps = self.steps.saturating_add(1);
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                // The parent cannot access files in the subagent's own state. In the parent's turn, it does not matter
-                // which subagent changed a file; only after a crash may the change come from elsewhere.
+                // The parent cannot access files in the subagent's own state. A change stays marked as late only after
+                // a crash, because it does not matter to the parent's turn which subagent changed a file.
                 let is_cut_off = result.error == Some(ToolErrorCode::UnknownOutcome);
                 let shared = result.files.iter().filter(|file| !file.path.starts_with(ROOT));
                 self.files.extend(shared.map(|file| FileChange { late: file.late && is_cut_off, ..file.clone() }));

@@ -45,7 +45,7 @@ impl Actor {
         let never_plans = self.active_agent().is_subagent() || self.state.settings.mode == SessionMode::Plan;
         let (asked, answering) = (start.planning, start.on_interrupt);
         let configured = self.shared.config().planning;
-        // If no user can approve the plan, it would become the answer, which must match the schema.
+        // Without a user to approve it, the plan would become the answer, and the answer must match the schema.
         let has_schema = start.answer_schema.is_some() && answering == OnInterrupt::Deny;
         !never_plans && !has_schema && route::begins_with_plan(asked, configured, intent, answering)
     }

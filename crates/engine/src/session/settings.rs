@@ -56,8 +56,8 @@ fn is_already_added(folder: &AddedFolder, mounts: &Mounts) -> bool {
 
 impl Actor {
     /// Replaces the settings. The session's grants are retained, except those that name a removed folder. Refused while
-    /// a turn is open, which keeps its settings even after a restart, because a call that the user was shown and
-    /// approves later must not run in another folder or under other rules.
+    /// a turn is open: the turn keeps its settings, even after a restart. A call that the user was shown and approves
+    /// later must not run in another folder or under other rules.
     pub(crate) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
         self.refuse_while_open("the session's settings")?;
         let mut mounts = self.state.settings.mounts();
@@ -117,7 +117,7 @@ impl Actor {
             return Ok(());
         }
         Err(EngineError::new(ErrorKind::Busy, format!("{subject} cannot be changed while a turn is open"))
-            .with_hint("wait for it to end, answer its question, or cancel it; then change them")
+            .with_hint("wait for the turn to end, answer its question, or cancel it; then retry")
             .into())
     }
 
@@ -172,10 +172,10 @@ impl Actor {
         let pins: Vec<String> = pins.iter().map(|pin| pin.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         let refused = |reason: String| Err(EngineError::new(ErrorKind::InvalidInput, reason).into());
         if pins.len() > MAX_PINS {
-            return refused(format!("a session has at most {MAX_PINS} pinned rules; write the rest to AGENTS.md"));
+            return refused(format!("at most {MAX_PINS} pinned rules are allowed; write the rest to AGENTS.md"));
         }
         if pins.iter().any(|pin| pin.is_empty() || pin.chars().count() > MAX_PIN) {
-            return refused(format!("a pinned rule has 1 to {MAX_PIN} characters"));
+            return refused(format!("a pinned rule must have 1 to {MAX_PIN} characters"));
         }
         self.change_settings(SessionSettings { pins, ..self.state.settings.clone() }).await
     }
@@ -207,13 +207,13 @@ pub(crate) fn with_checked_model(
 pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
     if !is_model_id(id) {
         let message = format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
-        return Err(EngineError::invalid(message, "list them with `agentctl models --available`"));
+        return Err(EngineError::invalid(message, "list the available models with `agentctl models --available`"));
     }
     if models.named(slot, id).is_some() {
         return Ok(());
     }
     if models.get(slot).info().embedded {
-        let message = format!("the slot {slot} has the built-in model, and no server for the model {id:?}");
+        let message = format!("the slot {slot} uses the built-in model and has no server for the model {id:?}");
         return Err(EngineError::invalid(message, "set a server in models.yaml or in MODEL_BASIC_BASE_URL"));
     }
     let message = format!("the server of the slot {slot} has a single model, which is not chosen by id");
@@ -240,8 +240,8 @@ impl Actor {
     pub(crate) fn check_model(&self, slot: Slot) -> Result<(), EngineError> {
         let Some(id) = self.chosen(slot) else { return Ok(()) };
         check(&*self.shared.ports.models, slot, id).map_err(|error| {
-            EngineError::new(ErrorKind::Configuration, format!("this session is set to a model: {error}"))
-                .with_hint("reset it with /model default, or set another one with /model")
+            EngineError::new(ErrorKind::Configuration, format!("the model of this session cannot be used: {error}"))
+                .with_hint("reset the model with /model default, or set another one with /model")
         })
     }
 

@@ -115,7 +115,7 @@ impl Actor {
             if result.error != Some(ToolErrorCode::UnknownOutcome) || result.name == UNDO_PATCH {
                 continue;
             }
-            // Find both or neither, because if only half of an edit were known, only that half would be undone.
+            // Finds both or neither: if only half of an edit were known, only that half would be undone.
             let found = async {
                 let of_state = self.changes_of_state(*turn_id, first_seq, *id).await?;
                 self.find_changes(result, of_state).await
@@ -127,7 +127,7 @@ impl Actor {
     }
 
     /// State file changes made by the call of this result. The journal has one fact per file. Calls that write run
-    /// alone, so these facts of the turn after the result's start belong to the call.
+    /// alone, so the turn's facts after the result's start belong to this call.
     async fn changes_of_state(
         &self,
         turn_id: TurnId,

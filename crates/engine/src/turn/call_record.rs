@@ -219,7 +219,7 @@ pub(crate) struct SideEffects {
     pub(crate) pictures: Vec<Picture>,
 }
 
-/// Work of a subagent for a call, as far as it affects the turn.
+/// Parts of a subagent's work on a call that affect the turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct DelegatedWork {
     /// Usage of the subagent's model calls.

@@ -335,9 +335,9 @@ impl TurnContext {
         self.tools.finder.tools().foreign(&tool.name).cloned()
     }
 
-    /// Live rules about files that a call reaches without naming them, or that its error messages would reveal. The
-    /// rules are for reading these files, and for the call itself as if it had named them. For a network call, the
-    /// rules are for addresses to which the call is redirected.
+    /// Live rules about files that a call reaches without naming them, or that its error messages would reveal. They
+    /// judge reading these files, and the call itself as if it had named them. For a network call, they judge the
+    /// addresses to which it is redirected.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
         let is_judged = |tool: &&ToolSpec| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network);
         match self.tool(&call.name).filter(is_judged) {

@@ -36,7 +36,7 @@ pub(crate) enum TurnMessage {
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<ResolvedInterrupt> },
     /// A question from a subagent that works on a call, or the answer to it. Each is published once in this session.
     Child(Box<EventKind>),
-    /// Withdraws the pending questions of the call: which has ended, or asks differently.
+    /// Withdraws the pending questions of a call that has ended or that asks differently.
     Withdraw { call_id: CallId },
     /// The end of a started compaction that replaces these items. Answered with the stored item.
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },

@@ -118,7 +118,7 @@ fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Opt
         })
 }
 
-/// Fraction (one tenth) by which a request may grow before the user is warned.
+/// Divisor of a request's size. The user is warned if a request larger by this fraction would reach a price tier.
 const PRICE_MARGIN: u64 = 10;
 
 /// Records the fill level of the window of the turn's model, whichever model was called last.

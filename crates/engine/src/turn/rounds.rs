@@ -15,7 +15,7 @@ use agentd_core::{
 };
 use serde_json::Value;
 
-/// Number of equal rounds after which the model is warned. The next constant is the number after which the turn ends.
+/// Numbers of equal rounds after which the model is warned, and after which the turn ends.
 pub(crate) const WARN_AFTER: usize = 3;
 pub(crate) const END_AFTER: usize = 6;
 

@@ -54,9 +54,9 @@ async fn run_steps(context: &TurnContext, state: &mut TurnState, has_input: bool
 
 async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool) -> Result<StopReason, TurnExit> {
     loop {
-        // Before the first step, nothing can have been added that the input does not contain. Asking would only wait
-        // until the turn's start is stored, so the model is called in the meantime. Messages sent until then are taken
-        // after the model's answer.
+        // Before the first step, the input already contains everything that was added. Asking the session would only
+        // wait until the turn's start is stored, so the model is called at once. Messages sent in the meantime are
+        // taken after the model's answer.
         if (state.steps > 0 || has_input) && !state.is_planned() {
             has_input = false;
             for steer in context.recorder.take_steers().await? {

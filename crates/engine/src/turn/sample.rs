@@ -46,8 +46,7 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
     ask(context, state, context.models.slot, model, draft).await
 }
 
-/// Notice at the end of the final request, because a model without this notice often returns nothing if it may not call
-/// tools.
+/// Notice at the end of the final request. Without the notice, a model that may not call tools often returns nothing.
 const FINAL_ANSWER_PROMPT: &str = "Do not call any more tools in this turn. Answer the user now, in text, with what you have: \
                           what is done, and what is left to do.";
 
@@ -222,7 +221,7 @@ async fn compact_or_fail(
     }
     tracing::info!("the request did not fit; compacting the history: {error}");
     state.reply = Reply::Overflowed;
-    // Text received before the server noticed is not an answer.
+    // Text received before the server reported the overflow is not an answer.
     state.answer = None;
     state.compact = Some(CompactionRequest { cause: CompactionCause::Overflow, strategy: CompactionStrategy::Auto });
     Ok(())
@@ -242,8 +241,8 @@ pub(crate) async fn learn(
         return Ok(());
     };
     let message = format!(
-        "the window of {} has {reported} tokens according to its server, not {}; using that. To override it, set \
-         context_window in models.yaml",
+        "the window of {} has {reported} tokens according to its server, not {}; using the server's value. To override \
+         it, set context_window in models.yaml",
         info.id, info.context_window
     );
     model.note_window(reported, WindowSource::Refusal);
@@ -348,7 +347,7 @@ impl<'a> Answer<'a> {
             ModelChunk::Discarded => Box::pin(self.discard()).await?,
             ModelChunk::Remark(remark) => self.remarks.push(remark),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
-                let message = format!("attempt {attempt} of the model call in {delay_ms} ms: {reason}");
+                let message = format!("attempt {attempt} of the model call starts in {delay_ms} ms: {reason}");
                 self.recorder.warn("model_retry", message).await?;
             }
             ModelChunk::WithoutTools => self.without_tools = true,

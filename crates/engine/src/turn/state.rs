@@ -34,7 +34,7 @@ const MAX_REPORTED_FILES: usize = 6 << 20;
 /// Size of a file's entry without its path, in bytes.
 const ENTRY_OVERHEAD: usize = 32;
 
-/// Number of answers in the wrong form for which the model is still asked again.
+/// Maximum number of answers in the wrong form after which the model is still asked again.
 const MAX_WRONG_FORMS: u32 = 1;
 
 /// State of a turn so far.
@@ -69,7 +69,7 @@ pub(crate) struct TurnState {
     pub(crate) files: BTreeMap<String, FileChangeKind>,
     /// True if any tool ran.
     pub(crate) tool_used: bool,
-    /// The answer, which is the model's last text if it came after the last input and the last tool result.
+    /// The answer: the model's last text, if it came after the last input and the last tool result.
     pub(crate) answer: Option<String>,
     /// Earlier text of the same answer.
     pub(crate) partial: Option<PartialAnswer>,

@@ -89,7 +89,7 @@ pub(crate) struct UnusableAnswers {
 
 impl UnusableAnswers {
     /// Records the problem of the last answer. There is no retry if the provider withheld the answer or if `is_final`
-    /// is set, because the embedded model reads no notices.
+    /// is set, for example for the embedded model, which reads no notices.
     pub(crate) fn record(&mut self, problem: Option<Problem>, is_final: bool) {
         let Some(problem) = problem else {
             *self = Self::default();

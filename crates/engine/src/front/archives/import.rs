@@ -1,8 +1,9 @@
 //! Imports a session from an untrusted archive.
 //!
 //! An import brings no permissions: no grants, no mode that allows more, no user folders. It also adds no text on the
-//! user's behalf, so pinned rules are only reported. Everything open is ended, so that nothing runs by itself. The
-//! import stays invisible until [`SessionImport::finish`] publishes it, and is removed if it is never published.
+//! user's behalf, so pinned rules are only reported. Open turns and questions are ended, so that nothing runs by
+//! itself. The import stays invisible until [`SessionImport::finish`] publishes it, and is removed if it is never
+//! published.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -47,7 +48,7 @@ pub struct SessionImport {
     ids: HashMap<SessionId, SessionId>,
     as_new: bool,
     counts_usage: bool,
-    /// Program that wrote the archive, as stated by the archive, and the client that imports the archive.
+    /// Program that wrote the archive, as stated in the archive, and the importing client.
     source: String,
     client: String,
     at: Timestamp,
@@ -215,8 +216,7 @@ impl SessionImport {
     /// Ends open turns and publishes the whole import in one step. Blocks if it has files.
     ///
     /// # Errors
-    /// If events are missing, or the journal or the files cannot be written. In this case, nothing of the import
-    /// remains.
+    /// If events are missing, or the journal or the files cannot be written. In that case, the whole import is removed.
     pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
         let finished = self.try_finish().await;
         match &finished {
@@ -252,7 +252,7 @@ impl SessionImport {
         if let Some(tree) = self.tree.take()
             && let Err(error) = tree.reveal()
         {
-            // The tree is complete, and the next start publishes the tree.
+            // The tree is complete, and the next start publishes it.
             tracing::error!(session = %session_id, "the files of an imported session are not in place yet: {error}");
         }
         let stored = ports.store.session(session_id).await?;

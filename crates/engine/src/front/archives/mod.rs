@@ -185,7 +185,7 @@ struct OpenTurn {
     began: Timestamp,
     /// Events on which the turn's end depends, without texts.
     events: Vec<Arc<Event>>,
-    /// Result of the turn, as far as known.
+    /// Result of the turn, based on the events so far.
     result: TurnResult,
 }
 

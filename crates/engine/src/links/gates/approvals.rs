@@ -362,8 +362,8 @@ async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnEx
     if session_tools::is_client_tool_name(name) {
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::CLIENT_GONE));
     }
-    // The toolbox has the best error message for a tool that it lacks. The toolbox is not asked about a tool that only
-    // the turn lacks, because it would inspect the call's files.
+    // The toolbox has the best error message for a tool that it lacks. For a tool that only the turn lacks, the toolbox
+    // is not asked, because it would inspect the call's files.
     let is_known = context.tools.finder.is_known(name);
     let hidden = if is_known { name } else { context.ports.toolbox.canonical_name(name) };
     if let Some(hidden_reason) = context.tools.finder.hidden_reason(hidden) {
@@ -407,8 +407,7 @@ fn unreadable(call: &Invocation<'_>) -> Vec<String> {
     paths.into_iter().filter(|path| !reading.allow(path)).collect()
 }
 
-/// Removes the error message of a failure that could reveal files that may not be read, because no user has allowed the
-/// model to see these files.
+/// Removes an error message that could reveal files which no user has allowed the model to read.
 fn withhold(output: ToolOutput, unreadable: &[String]) -> ToolOutput {
     if output.error.is_none() || unreadable.is_empty() {
         return output;

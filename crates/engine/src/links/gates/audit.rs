@@ -262,9 +262,11 @@ pub(crate) async fn settle_reverted(
     let not_reverted: Vec<String> =
         not_reverted.map(|file| format!("{} ({})", file.path, file.reason.as_deref().unwrap_or_default())).collect();
     if !not_reverted.is_empty() {
-        let message =
-            format!("could not be reverted, although other programs run or load it: {}", not_reverted.join(", "));
-        deny(call, format!("{message}. Check it before you continue"), output).await?;
+        let message = format!(
+            "these files could not be reverted, although other programs run or load them: {}",
+            not_reverted.join(", ")
+        );
+        deny(call, format!("{message}. Check them before you continue"), output).await?;
     }
     let reverted_paths =
         reverted.files.iter().filter(|file| file.outcome == UndoOutcome::Done).map(|file| file.path.as_str());
@@ -427,7 +429,7 @@ fn first_names<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// Returns the preview, unless it is too long to be shown in full, because content that cannot be seen must not be
+/// Returns the preview, or an error if it is too long to be shown in full: content that cannot be seen must not be
 /// approved.
 pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
     match shown.as_deref().map_or(0, str::len) {

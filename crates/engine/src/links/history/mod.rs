@@ -174,7 +174,7 @@ impl Link for Recall {
     }
 }
 
-/// Returns true if passages were already added in this turn, whose first request may be retried after a compaction.
+/// Returns true if passages were already added in this turn. Its first request may be retried after a compaction.
 fn has_recall(context: &TurnContext, state: &TurnState) -> bool {
     let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
     let is_recall = |item: &Arc<Item>| matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Recall, .. });

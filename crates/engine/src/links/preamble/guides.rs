@@ -221,7 +221,7 @@ impl Link for Skills {
     }
 }
 
-/// Arguments prepared for finding names of skills, because JSON can escape a slash.
+/// Arguments with unescaped slashes, for finding names of skills. JSON can escape a slash.
 fn plain(arguments: &str) -> String {
     arguments.replace("\\/", "/")
 }
@@ -353,7 +353,7 @@ impl Link for InputMentions {
         async move {
             let problems = &context.tools.mentions.problems;
             let more = problems.len().saturating_sub(MAX_PROBLEMS);
-            let more = (more > 0).then(|| format!("{more} more mentioned names load nothing either"));
+            let more = (more > 0).then(|| format!("{more} more mentioned names also load nothing"));
             for problem in problems.iter().take(MAX_PROBLEMS).cloned().chain(more) {
                 context.recorder.warn("mention", problem).await?;
             }

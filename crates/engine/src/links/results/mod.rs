@@ -54,11 +54,11 @@ const MIN_CONTROL_CHARS: usize = 16;
 const CONTROL_DIVISOR: usize = 20;
 /// Maximum length of a piece's name or type, in characters.
 const MAX_LABEL: usize = 60;
-/// Divisor of the limit that gives the size of the shown part of a longer result, at most `MAX_SHOWN` tokens.
+/// Divisor of the limit that gives the number of shown tokens of a longer result, at most `MAX_SHOWN`.
 const SHOWN_DIVISOR: u64 = 2;
 const MAX_SHOWN: u64 = 2_000;
-/// Tool that reads parts of files. Results of this tool are stored for users, but not for the model, which can read on
-/// in the file.
+/// Tool that reads parts of files. Results of this tool are stored for users, but not for the model, which can continue
+/// in the file itself.
 pub(crate) const READ_FILE: &str = "read_file";
 
 pub(crate) struct Results {
@@ -96,7 +96,7 @@ impl Link for Results {
     }
 }
 
-/// Replaces everything that is not text with a line of description.
+/// Replaces everything that is not text with one-line descriptions.
 async fn replace_binary(call: &Invocation<'_>, mut output: ToolOutput) -> Result<ToolOutput, TurnExit> {
     let (text, is_text) = run_blocking_if_long(output.text, is_text).await;
     output.text = text;

@@ -15,8 +15,7 @@ use regex::Regex;
 
 use crate::turn::rounds::fingerprint;
 
-/// Number of lines from the start that are shown first. The next three are the number of lines from the end, and the
-/// numbers that are shown later if there is space.
+/// Numbers of lines from the start and from the end: those shown first, and those shown later if there is space.
 const FIRST: usize = 6;
 const LAST: usize = 12;
 const MORE_FIRST: usize = 20;

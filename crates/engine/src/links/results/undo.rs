@@ -79,8 +79,8 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
     matches!(effect, Some(Effect::Write | Effect::Execute))
 }
 
-/// Returns the reason why a call needs approval, because its changes cannot be undone or other programs execute the
-/// files that it writes.
+/// Returns the reason why a call needs approval: its changes cannot be undone, or other programs execute the files that
+/// it writes.
 pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
     // Neither the user nor a rule written by the user allowed the call.
     let is_unreviewed = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
@@ -105,8 +105,8 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
     context.ports.toolbox.changes(&context.tool_context(call.call), call.call).or_else(of_link)
 }
 
-/// Records the state of the files before a call is approved, unless this was already done, because the approver must be
-/// shown which changes could not be undone. Foreign tools are not expected to be undoable.
+/// Records the state of the files before a call is approved, unless already recorded. The approver must be shown which
+/// changes could not be undone. Foreign tools are not expected to be undoable.
 pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
     if !is_recorded(call) || call.record.entries().snapshot.is_some() {
         return Ok(());
@@ -312,7 +312,7 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
     })
 }
 
-/// Finds the edit that a call would revert, which is the last edit that no later call reverted or found to be reverted.
+/// Finds the edit that a call would revert: the last edit that no later call reverted or found to be reverted.
 fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
     let context = call.context;
     let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
@@ -320,7 +320,8 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
     for item in &call.state.history {
         let result = match &item.body {
             ItemBody::ToolResult(result) => result,
-            // The earlier items were copied from another session, which made their edits and may still depend on them.
+            // Earlier items were copied from another session. That session made their edits, and may still depend on
+            // them.
             ItemBody::Notice { text, .. } if text.starts_with(FORK_NOTICE) => {
                 edits.clear();
                 continue;

@@ -111,11 +111,11 @@ fn read(arguments: &str) -> Result<Vec<Todo>, ToolOutput> {
 
 fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
     if arguments.todos.len() > MAX_TODOS {
-        return Err(format!("a list has at most {MAX_TODOS} entries; merge small ones"));
+        return Err(format!("at most {MAX_TODOS} entries are allowed; merge small ones"));
     }
     let in_progress = arguments.todos.iter().filter(|entry| entry.status == TodoStatus::InProgress).count();
     if in_progress > 1 {
-        return Err(format!("{in_progress} entries are in_progress; only one may be, set the others to pending"));
+        return Err(format!("{in_progress} entries are in_progress; only one is allowed: set the others to pending"));
     }
     let mut todos: Vec<Todo> = Vec::with_capacity(arguments.todos.len());
     for (index, entry) in arguments.todos.into_iter().enumerate() {
@@ -271,7 +271,7 @@ fn choices_problem(choices: &[String]) -> Option<String> {
     }
     if !CHOICES.contains(&choices.len()) {
         let (min, max) = CHOICES.into_inner();
-        return Some(format!("choices has {} entries; give {min} to {max}, or omit it", choices.len()));
+        return Some(format!("choices has {} entries; give {min} to {max}, or omit choices", choices.len()));
     }
     let is_valid = |choice: &String| {
         !choice.is_empty() && choice.chars().count() <= MAX_CHOICE && !choice.chars().any(char::is_control)
@@ -437,7 +437,7 @@ mod tests {
         );
         let two =
             r#"{"todos": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]}"#;
-        check(two, Err("only one may be"));
+        check(two, Err("only one is allowed"));
         check(r#"{"todos": [{"content": "  ", "status": "pending"}]}"#, Err("entry 1 has no content"));
         check(r#"{"todos": [{"content": "a", "status": "done"}]}"#, Err("unknown variant `done`"));
         check("not json", Err("expected"));

@@ -1,13 +1,13 @@
 //! Loads a session from the journal, and reports and settles turns left behind by a crash. Also unloads a session that
 //! is not in use, drains it when the daemon stops, retires it for removal, and cleans unused data.
 //!
-//! The actor itself decides about retiring and cleaning, so that no turn can start in between: earlier commands keep
-//! the session, and later commands are refused. The remover holds a `HoldMark` on the session until the removal is
-//! done. While the hold is alive, all other callers get the error that the session is being deleted. Once the hold is
+//! The actor itself decides about retiring and cleaning, so that no turn can start in between: earlier commands prevent
+//! a removal, and later commands are refused. The remover holds a `HoldMark` on the session until the removal is done.
+//! While the hold is alive, all other callers get the error that the session is being deleted. Once the hold is
 //! dropped, the session is looked up again.
 //!
 //! A cleaning is recorded in the history before anything is removed. A crash in between leaves files that are recorded
-//! as removed and that the next cleaning deletes. A model never misses files whose removal was not recorded.
+//! as removed and that the next cleaning deletes. No file is missing without such a record.
 
 use std::{
     collections::HashMap,
@@ -184,8 +184,8 @@ impl Actor {
         })
     }
 
-    /// Refuses a command that cannot run now. A changing command first retries a failed recovery. A command that
-    /// changes files is refused while the session's folders are closed.
+    /// Refuses a command that cannot run now. A command that changes the session first retries a failed recovery. A
+    /// command that changes files is refused while the session's folders are closed.
     pub(crate) async fn check_access(&mut self, access: Access) -> Result<(), EngineError> {
         if self.needs_recovery && access != Access::ReadOnly {
             let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
@@ -276,7 +276,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         Some((event, _)) if event.is_damaged() => Ok(OpenTurn::new(turn_id, TraceId::generate(), event.at, first_seq)),
         _ => Err(EngineError::new(
             ErrorKind::Storage,
-            format!("turn {turn_id} does not begin with its start in the journal"),
+            format!("the first event of turn {turn_id} in the journal is not its start"),
         )),
     }
 }

@@ -110,8 +110,8 @@ pub(super) struct OpenTurn {
     /// Name of the client that started the turn; unknown after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
-    /// Uploaded files mentioned by the turn's input. Empty after a restart, which only keeps turns open that have begun
-    /// to answer.
+    /// Uploaded files mentioned by the turn's input. Empty after a restart, because only turns that have begun to
+    /// answer stay open.
     pub(super) handed_over: Vec<StateChange>,
     /// True if the turn was started only to compact.
     pub(super) compacts: bool,

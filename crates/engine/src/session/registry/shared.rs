@@ -146,7 +146,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Returns true if no turn is working, because each open turn has at least one call that waits for the user.
+    /// Returns true if no turn is working: each open turn has at least one call that waits for the user.
     pub fn is_quiet(&self) -> bool {
         self.open_turns == self.waiting_turns
     }

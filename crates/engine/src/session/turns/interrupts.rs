@@ -225,7 +225,7 @@ impl Actor {
         if grants.is_some_and(|(_, scope)| scope == GrantScope::ForGood)
             && let Err(error) = self.shared.permanent_grants.reload().await
         {
-            tracing::error!(session = %self.id, "could not read permanent grants; none applies until then: {error}");
+            tracing::error!(session = %self.id, "permanent grants are suspended until they can be read: {error}");
         }
         self.interrupts.resolve(id, answered);
         let parked = self.open.as_ref().is_some_and(|open| open.running.is_none());

@@ -88,7 +88,7 @@ impl Actor {
         }
         if let Some(instructions) = &start.options.instructions {
             if instructions.trim().is_empty() {
-                return refused("the instructions of the turn are empty", "omit them");
+                return refused("the instructions of the turn are empty", "omit the instructions");
             }
             if instructions.len() > MAX_TURN_INSTRUCTIONS {
                 let message = format!(
@@ -121,7 +121,7 @@ impl Actor {
         }
         if id != MAIN && self.all_agents().get(id).is_none() {
             let shown: String = id.chars().take(100).collect();
-            return refused(&format!("no such agent: {shown:?}"), "list them with `agentctl agents`");
+            return refused(&format!("no such agent: {shown:?}"), "list all agents with `agentctl agents`");
         }
         Ok(())
     }
@@ -144,8 +144,8 @@ impl Actor {
         let unknown = allowed.find(|name| !is_client_tool(name) && !is_transfer(name) && !exists(name));
         let Some(unknown) = unknown else { return Ok(()) };
         let shown: String = unknown.chars().take(100).collect();
-        let hint = "list them with `agentctl tools` or Daemon.Tools";
-        Err(EngineError::invalid(format!("no such tool: {shown:?}, in the allowed tools"), hint))
+        let hint = "list all tools with `agentctl tools` or Daemon.Tools";
+        Err(EngineError::invalid(format!("no such tool in the allowed tools: {shown:?}"), hint))
     }
 
     /// Options and answer schema of the last turn that ran here and did more than compact. Options of imported turns

@@ -80,7 +80,7 @@ impl Actor {
         let id = self.id;
         if open.running.is_none() || !self.interrupts.is_empty() {
             EngineError::new(ErrorKind::Busy, format!("turn {} of this session waits for an answer", open.turn_id))
-                .with_hint(format!("see the question with agentctl interrupts, the turn with agentctl attach {id}"))
+                .with_hint(format!("show the question with agentctl interrupts, or the turn with agentctl attach {id}"))
         } else {
             EngineError::busy(
                 format!("turn {} of this session is running", open.turn_id),
@@ -154,12 +154,12 @@ impl Actor {
         let plans = has_input && self.begins_with_plan(&start, intent.as_ref());
         let model = self.model(slot);
         if form.is_some() && model.info().embedded {
-            let hint = "name a model that can, see docs/models.md, or omit the schema";
+            let hint = "choose a model that can (see docs/models.md), or omit the schema";
             return Err(EngineError::invalid("the built-in model cannot answer with a schema", hint).into());
         }
         if !model.is_known() {
-            // This queries only models that were never queried, because the window size decides how tools are described
-            // from the first request on.
+            // The window size decides how tools are described from the first request on. Only models that were never
+            // queried are queried here.
             self.look_up(choice).await;
         }
         let mentions = if has_input { self.mentions(&start, &attached, slot).await? } else { Arc::default() };

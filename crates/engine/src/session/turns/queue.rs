@@ -161,8 +161,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Takes the added inputs that no model has received. Their completions are stored now, which is the position where
-    /// the model reads them.
+    /// Takes the added inputs that no model has received. Their completions are stored now, at the position where the
+    /// model reads them.
     pub(crate) async fn take_steers(&mut self, turn_id: TurnId) -> Result<Vec<Arc<Item>>, Fault> {
         let steers = self.open.as_mut().map(|open| std::mem::take(&mut open.steers)).unwrap_or_default();
         let whole = |item: &Arc<Item>| EventKind::ItemCompleted { item: (**item).clone(), status: ItemStatus::Done };

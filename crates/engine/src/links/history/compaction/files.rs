@@ -3,8 +3,8 @@
 //!
 //! The history file contains every item that compactions replaced, in order and once each. The file may end with items
 //! that are still visible, because their compaction was undone or the daemon was killed before storing its end; the
-//! next write removes such items. Items that could not be written are still in the journal, and are written first the
-//! next time.
+//! next write removes such items. Items that could not be written are still in the journal, and the next write starts
+//! with them.
 
 use std::sync::Arc;
 

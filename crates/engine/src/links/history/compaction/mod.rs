@@ -50,7 +50,8 @@ impl Link for Compaction {
     }
 
     fn on_finish<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        // The answer has been delivered. At the start of the next turn, the user would have to wait for the compaction.
+        // Compacts now, after the answer: at the start of the next turn, the user would have to wait for the
+        // compaction.
         if plan::count_answers(&state.history) > limit(max_messages(context), state.visible_at_undo)
             && !state.only_compacts()
         {
@@ -68,7 +69,7 @@ impl Link for Compaction {
             // A user who undid a compaction wants to keep the whole history. The final request allows no calls.
             let may_ask = state.visible_at_undo == 0 && state.phase != Phase::Finalizing;
             let call = if may_ask { format!(" Call {TOOL} when a task is done.") } else { String::new() };
-            // The text has no exact number, since this would change before each request.
+            // The text has no exact number, since a number would change before each request.
             let text = format!(
                 "More than 75 % of the context window is used. Be brief; do not read what you do not need.{call}"
             );
@@ -125,7 +126,7 @@ fn max_messages(context: &TurnContext) -> usize {
 const PAUSE: u32 = 3;
 
 /// Returns the compaction that is due now, if any. There is always a model call between two compactions, because
-/// compacting again does not help a window that is full again at once.
+/// another compaction does not help if the window is full again at once.
 fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest> {
     if !state.pending_calls.is_empty() || state.answer.is_some() {
         return None;

@@ -1,8 +1,8 @@
 //! Carries out a compaction: moves old results to files, or replaces a part of the history with a summary.
 //!
-//! The summary is requested as one more input to the conversation itself, so that the model gets all of it and the
-//! server has cached nearly all of it. If this is not possible, a transcript is summarised instead. A truncated summary
-//! is rejected.
+//! The summary is requested as one more input to the conversation itself, so that the model sees the whole conversation
+//! and the server has cached nearly all of it. If this is not possible, a transcript is summarised instead. A truncated
+//! summary is rejected.
 
 use std::sync::Arc;
 
@@ -321,8 +321,8 @@ pub(super) async fn ask(
     }
 }
 
-/// Appends the prompt for a summary to the conversation as in the next request. `None` if the window has no space for
-/// the answer.
+/// Appends the prompt for a summary to the conversation, in the form of the next request. `None` if the window has no
+/// space for the answer.
 fn append_to_conversation(
     context: &TurnContext,
     state: &TurnState,

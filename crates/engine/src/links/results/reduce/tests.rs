@@ -214,7 +214,7 @@ fn error_lines_of_many_tools_are_recognised() {
     check("errors: 0", None);
     check("   Compiling thiserror v2.0.3", None);
     check("terror in the mirror room of assertiveness", None);
-    // Possible failures and keywords come after.
+    // Possible failures and keywords rank lower.
     check("warning: unused variable: `x`", Some(Mark::Doubtful));
     check("bash: foo: command not found", Some(Mark::Doubtful));
     check("警告: 磁盘空间不足", Some(Mark::Doubtful));
