@@ -45,7 +45,7 @@ pub struct GuideReader {
 }
 
 impl GuideReader {
-    /// Creates a reader for the configuration folder, and for projects up to this home.
+    /// Creates a reader for the configuration folder, and for the folders from this home down to a project.
     pub fn new(config: &Path, home: Option<&Path>) -> Self {
         // Resolved, because the path is compared with real paths of projects.
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
@@ -182,7 +182,7 @@ pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>)
     places
 }
 
-/// Locations for a worktree: those of its project in the main tree, moved to the worktree if they are in the
+/// Locations for a worktree: those of its project in the main worktree, moved to the worktree if they are in the
 /// repository.
 pub(crate) fn places_in_worktree(
     config: &Path,

@@ -83,7 +83,7 @@ pub enum ServerAddress {
         /// Working directory of the process.
         cwd: PathBuf,
     },
-    /// Server that is connected over HTTP.
+    /// Server reached over HTTP.
     Http {
         /// URL of the server.
         url: ConfigText,

@@ -249,7 +249,7 @@ impl Field {
         description
     }
 
-    /// Parses a value that was entered without JSON.
+    /// Parses a value that was not entered as JSON.
     fn read(&self, text: &str) -> Value {
         let as_json = serde_json::from_str::<Value>(text).ok();
         match (self.kind(), as_json) {

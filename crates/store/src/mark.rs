@@ -34,7 +34,7 @@ use crate::codec::Fault;
 /// Size to which SQLite may truncate the log once its whole content is in the database, in bytes.
 pub(crate) const LOG_LIMIT: u64 = 64 << 20;
 
-/// Maximum number of bytes read from a note.
+/// Maximum number of bytes read from the file that records a loss.
 const NOTE_BYTES: u64 = 1_000;
 
 /// Returns a path in the journal's folder whose name begins with the journal's name.
@@ -140,7 +140,7 @@ impl Mark {
         let ours = self.file.and_then(|file| file.metadata().ok()).map(inode);
         // If the folder was moved, another journal's mark may now be at this path.
         if ours.is_some() && fs::metadata(&self.path).ok().map(inode) == ours {
-            // A mark that remains records that nothing can be lost.
+            // A leftover mark only records that nothing can be lost.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -236,7 +236,7 @@ pub(crate) struct CountedEvent<'a> {
     pub(crate) milliseconds: u64,
 }
 
-/// Counts an event. Questions of subagents are skipped, because the subagents' sessions have counted these.
+/// Counts an event. Questions of subagents are skipped, because they are counted in the subagents' sessions.
 pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> Result<(), Fault> {
     let stop_reason;
     let counted = match &event.kind {

@@ -1,5 +1,5 @@
-//! Files added to a session's tree: the user's uploads, stored under a plain and free name, and large results and
-//! history that the daemon stores for tools to read.
+//! Files added to a session's tree: the user's uploads, stored under plain names that are not in use, and large results
+//! and history that the daemon stores for tools to read.
 //!
 //! Tools cannot write to the daemon's areas, and the sandbox blocks commands from writing there. Without a sandbox a
 //! command could, so existing entries are not trusted: links are not followed, and a file with another name is not

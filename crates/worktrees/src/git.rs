@@ -289,7 +289,7 @@ const OVERRIDES: [(&str, &[&str], &str); 7] = [
     ("diff.", &[".command", ".textconv"], ""),
     ("remote.", &[".uploadpack", ".receivepack", ".promisor", ".vcs"], ""),
     ("hook.", &[".command", ".event"], "false"),
-    // Options rather than programs, which would change the kind of merge.
+    // These options name no programs, but would change the kind of merge.
     ("branch.", &[".mergeoptions"], ""),
 ];
 pub(super) const REQUIRED: &str = ".required";

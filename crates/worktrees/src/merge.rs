@@ -1,8 +1,8 @@
-//! Merges the changes in a worktree into the main tree, all or nothing.
+//! Merges the changes in a worktree into the main worktree, all or nothing.
 //!
 //! Uncommitted changes are committed to the worktree's branch. The merge is computed without touching a file. The main
-//! tree is fast-forwarded to the merge only if the merge is complete and touches no file with uncommitted changes in
-//! the main tree.
+//! worktree is fast-forwarded to the merge only if the merge is complete and touches no file with uncommitted changes
+//! in the main worktree.
 
 use std::{
     collections::BTreeSet,
@@ -50,7 +50,7 @@ impl Inner {
     }
 
     /// Rejects repositories inside the worktree, which would be merged as mere references to commits that are removed
-    /// with the worktree. A submodule is allowed if the main tree has its commit.
+    /// with the worktree. A submodule is allowed if the main worktree has its commit.
     async fn refuse_inner_repositories(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];
         let args: Vec<&str> = args.into_iter().chain([state.base.as_str(), &state.tree]).collect();
@@ -194,7 +194,7 @@ impl Inner {
         Ok(WorktreeApplied { name, commit: to, onto, files })
     }
 
-    /// Fast-forwards the main tree to a commit. Git checks all files before it changes any of them.
+    /// Fast-forwards the main worktree to a commit. Git checks all files before it changes any of them.
     pub(super) async fn fast_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
         let repository = &record.repository;
         let place = self.writing_main(main, repository);
@@ -210,8 +210,8 @@ impl Inner {
         Err(conflict(message, "check `git status` there, and settings that affect `git merge`"))
     }
 
-    /// Main tree with write access. If the main tree is itself the worktree of a session, a model may have redirected
-    /// its index and branch, so other branches and the settings stay read-only.
+    /// Main worktree with write access. If the main worktree is itself the worktree of a session, a model may have
+    /// redirected its index and branch, so other branches and the settings stay read-only.
     pub(super) fn writing_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
         let Repository { top, git_dir, common } = repository;
         let is_of_session = self.records.real_base().is_ok_and(|base| top.starts_with(base));

@@ -195,7 +195,7 @@ fn skill(
     };
     let listed =
         cache.read(&candidate.folder.join(requirements::PACKAGES_FILE), follows, requirements::MAX_FILE, access)?;
-    // The check of the skill reports problems with the list. The skill's packages are not installed then.
+    // If the list is invalid, the skill's packages are not installed. The check of the skill reports the problems.
     let packages = requirements::packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
     candidate.is_sound = is_sound(candidate, &read.is_sound, access)?;
     let setting = settings.get(&name);

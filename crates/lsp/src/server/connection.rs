@@ -157,7 +157,7 @@ impl Connection {
         self.retry(PendingRequest::new(kind, self.deadline()))
     }
 
-    /// Requests all findings again that a check waits for.
+    /// Repeats the requests for all findings that a check waits for.
     fn pull_again(&mut self) -> Result<(), Breakdown> {
         self.documents.forget_pulled();
         self.pull_awaited()

@@ -205,8 +205,8 @@ impl Document {
         }
     }
 
-    /// Returns the time at which published findings are complete, as far as known. Findings published before `changed`
-    /// may still be replaced by newer ones.
+    /// Returns the time at which published findings are complete, or `None` if unknown. Findings published before
+    /// `changed` may still be replaced by newer ones.
     pub(super) fn complete_at(&self, changed: Option<Instant>) -> Option<Instant> {
         let PublishedFindings { version, at, .. } = self.published.as_ref()?;
         let settled_at = changed.filter(|changed| at < changed).map(|changed| changed + SILENCE_TIMEOUT);
@@ -313,8 +313,8 @@ impl Checks {
 }
 
 impl Check {
-    /// Returns the time at which the check can be answered, as far as known. A time that has just passed also counts,
-    /// since otherwise nothing would wake the loop before the deadline.
+    /// Returns the time at which the check can be answered, or `None` if unknown. A time that has just passed also
+    /// counts, since otherwise nothing would wake the loop before the deadline.
     fn ready_at(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
         let Some(open) = self.files.iter().map(|below| documents.get(below)).collect::<Option<Vec<_>>>() else {
             // A closed file ends the check.

@@ -1,7 +1,7 @@
-//! OAuth logins to HTTP servers. Tokens are stored in one file per server and URL, which only its owner can read, and
-//! are renewed when they expire.
+//! OAuth logins to HTTP servers. Each server and URL has its own token file, readable only by its owner. Tokens are
+//! renewed when they expire.
 //!
-//! - `refusal`: authorisation errors from servers, the required scopes, which are remembered, and the token files.
+//! - `refusal`: authorisation errors from servers, the required scopes remembered from them, and the token files.
 //! - `discovery`: finds the authorisation server of an MCP server, and decides which of its claims are trusted.
 
 mod discovery;

@@ -83,7 +83,7 @@ impl Handler {
 }
 
 /// Capabilities offered to servers. Both elicitation modes are listed, because an empty capability means forms only.
-/// Sampling is offered only to servers that may use it. Tools and other servers' contexts are not provided for it.
+/// Sampling is offered only to servers that may use it, without tools and without other servers' contexts.
 fn capabilities(sampling: Sampling) -> ClientCapabilities {
     let both = ElicitationCapability::new().with_form(Default::default()).with_url(Default::default());
     let mut capabilities = ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build();

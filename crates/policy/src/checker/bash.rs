@@ -43,7 +43,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     if let Some(program) = part.words.first() {
         found.extend(program_word(program, roots));
         for word in &part.words {
-            // A program that only names files may name all of them.
+            // A program that only prints or inspects file names may match any files with a glob.
             let names = matches!(part.program(), "ls" | "echo" | "stat" | "du" | "find" | "file") && word.globs;
             let shown = shortened(&word.text);
             if if names { paths::is_secret(&word.text) } else { paths::may_be_secret(word) } {

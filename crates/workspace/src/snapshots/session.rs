@@ -214,7 +214,7 @@ impl SessionRecord {
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (extension_of(OF_PROJECT, at), extension_of(ENDED_OF_PROJECT, at)));
         for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
-            // A file that is not renamed only retains more contents than necessary.
+            // If a file cannot be renamed, only more contents than necessary are retained.
             let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
         }
         Ok(changes)
@@ -264,7 +264,7 @@ impl SessionRecord {
     ) -> io::Result<(Changes, Vec<FileChange>)> {
         let store = Arc::clone(&self.store);
         let mut roots = Root::all(workspace)?;
-        // For single paths, the notes from before the call are settled by now.
+        // For single paths, the notes from before the call no longer apply.
         let mut notes = if before.scoped { Vec::new() } else { before.notes.clone() };
         let _gate;
         let now = if before.scoped {
