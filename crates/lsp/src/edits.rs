@@ -161,7 +161,7 @@ impl SessionEdits {
                     news.errors.extend(errors.into_iter().filter(|error| !edited.contains(&error.file)));
                 }
                 Ok(Ok(Err(ServerError { message, given_up: true }))) => news.words.push(message),
-                Ok(Ok(Err(error))) => tracing::debug!("the last edits are unknown: {error}"),
+                Ok(Ok(Err(error))) => tracing::debug!("could not check the last edits: {error}"),
                 Ok(Err(error)) => tracing::error!("a comparison failed: {error}"),
                 Err(_) => {
                     self.comparisons.push(comparison);

@@ -131,7 +131,7 @@ fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     };
     let log = mark::log_of(path);
     Err(Fault::Corrupt(format!(
-        "the file {state}, and {} beside it, which cannot be read without it, holds the latest data",
+        "the file {state}, so the latest data, in {} next to it, cannot be read",
         log.file_name().unwrap_or_default().display()
     )))
 }

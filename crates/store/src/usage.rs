@@ -140,7 +140,7 @@ pub(crate) fn report(
 ) -> Result<UsageReport, Fault> {
     let (since, until) = query.days(day(now, zone));
     if since.is_some_and(|since| since > until) {
-        return Err(Fault::invalid("the last day of the usage is before the first day"));
+        return Err(Fault::invalid("the last day of the range is before the first day"));
     }
     // The query reads everything in one snapshot. Otherwise, the groups might not add up to the total.
     let snapshot = connection.unchecked_transaction()?;

@@ -85,8 +85,8 @@ pub fn isolate(project: &Path, shown: &str, session: &Path, treatment: HardLinks
             Err(error) => {
                 let name = text_of(file.names.first().map_or(b"", Vec::as_slice));
                 return Err(Failure::tool(format!(
-                    "the command never ran: {name} in {shown} has a hard link outside of it, which the command could \
-                     change, and it could not be replaced by a copy: {error}"
+                    "the command never ran: {name} in {shown} has a hard link outside {shown} that the command could change, \
+                     and {name} could not be replaced by a copy: {error}"
                 )));
             }
         }
@@ -129,8 +129,8 @@ fn find_links(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_own(top, &path) => {}
             Err(error) => {
                 return Err(Failure::tool(format!(
-                    "the command never ran: the folder {} of {shown} cannot be checked for hard links that lead \
-                     out of it: {error}. Ask the user to make it readable (chmod u+rwx) or to remove it",
+                    "the command never ran: the folder {} of {shown} cannot be checked for hard links to files \
+                     outside: {error}. Ask the user to make the folder readable (chmod u+rwx) or to remove it",
                     text_of(&path)
                 )));
             }

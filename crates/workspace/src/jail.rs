@@ -153,7 +153,7 @@ impl Jail {
         let real = exact::follow(&root, path.below_place()).map_err(|error| self.failure(path, &error))?;
         ToolPath::found(path.place(), &real).ok_or_else(|| {
             Failure::path(format!(
-                "{path} leads through a link to a name that is not plain text, which is not followed"
+                "{path} leads through a link that is not followed, because the name of its target is not plain text"
             ))
         })
     }

@@ -76,7 +76,7 @@ fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Re
     let mut file = folder.open_with(name, &options)?.into_std();
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() > 1 {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else has that name"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "not a regular file with a single name"));
     }
     // A shorter file has lost content that cannot be recovered.
     if let Some(from) = from.filter(|from| *from < metadata.len()) {

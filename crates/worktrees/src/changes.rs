@@ -179,7 +179,7 @@ impl Inner {
     pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>> {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
-        let listed = self.git.succeeds(main, &args, "inspect the main tree").await?;
+        let listed = self.git.succeeds(main, &args, "inspect the main worktree").await?;
         Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(git::path)).collect())
     }
 
@@ -336,7 +336,7 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     ];
     let found = UNFINISHED.iter().find(|(file, _)| git_dir.join(file).symlink_metadata().is_ok());
     let Some((_, command)) = found else { return Ok(()) };
-    let message = format!("the main tree is in the middle of a `git {command}`");
+    let message = format!("a `git {command}` is in progress in the main worktree");
     let hint = format!("finish or abort it (`git {command} --abort`, for bisect `reset`), and apply again");
     Err(conflict(message, hint))
 }

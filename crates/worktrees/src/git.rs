@@ -333,7 +333,7 @@ fn replaced(name: &str) -> Option<(String, &'static str)> {
 
 fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
     let message = format!("the settings of the repository {} contain {name:?}", place.common.display());
-    refused(message, "worktrees require settings that cannot run programs: remove it from .git/config")
+    refused(message, "remove this setting from .git/config: worktrees allow none that can run programs")
 }
 
 /// Maximum number of lines from git's messages in an error.

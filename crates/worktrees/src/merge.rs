@@ -29,7 +29,7 @@ impl Inner {
     pub(super) async fn apply(&self, name: &str, message: &str) -> Result<WorktreeApplied> {
         let record = self.ready(name)?;
         if !record.repository.is_whole() {
-            let message = format!("the main tree {} of the worktree {name} is gone", record.repository.top.display());
+            let message = format!("the main worktree {} of {name} is gone", record.repository.top.display());
             let hint = format!("commit in {}, and merge {} by hand", self.records.top(name).display(), record.branch());
             return Err(missing(message, hint));
         }
@@ -73,7 +73,7 @@ impl Inner {
             return Ok(());
         }
         let message = format!("the worktree {} contains other repositories: {}", record.name, first_names(&inner));
-        let hint = "remove `.git` from them, or bring their commits into the main tree's submodules, and apply again";
+        let hint = "remove `.git` from them, or fetch their commits in the main worktree's submodules, and apply again";
         Err(conflict(message, hint))
     }
 
@@ -154,7 +154,7 @@ impl Inner {
         let git = &self.git;
         let main = git.override_programs(GitPlace::main(&record.repository)).await?;
         let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
-        let from = git.succeeds(&main, &read, "find the commit of the main tree").await?.line();
+        let from = git.succeeds(&main, &read, "find the main worktree's commit").await?.line();
         let onto = git.run(&main, &["symbolic-ref", "--quiet", "--short", "HEAD"]).await?.line();
         let name = record.name.clone();
         if git.is_ancestor(&main, tip, &from).await? {
@@ -172,11 +172,11 @@ impl Inner {
             files.iter().filter(|file| dirty.iter().any(|dirty| overlap(file, dirty))).cloned().collect();
         if !blocking.is_empty() {
             let message = format!(
-                "the main tree {} has uncommitted changes in files that the worktree {name} changes: {}",
+                "the main worktree {} has uncommitted changes to files that are also changed in the worktree {name}: {}",
                 record.repository.top.display(),
                 first_names(&blocking)
             );
-            return Err(conflict(message, "commit or stash them, and apply again; nothing was changed there"));
+            return Err(conflict(message, "commit or stash these changes, and apply again; nothing was changed"));
         }
         if record.repository.git_dir.join("index.lock").exists() {
             let message = format!("another git process is running in {}", record.repository.top.display());
@@ -200,9 +200,9 @@ impl Inner {
         let place = self.writing_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];
         let alone = ["--commit", "--no-squash", "--no-verify-signatures", to];
-        let doing = format!("fast-forward the main tree {} to the merge", repository.top.display());
+        let doing = format!("fast-forward the main worktree {} to the merge", repository.top.display());
         self.git.succeeds(&place, &[&args[..], &alone].concat(), &doing).await?;
-        let head = self.git.succeeds(main, &["rev-parse", "HEAD"], "find the commit of the main tree").await?.line();
+        let head = self.git.succeeds(main, &["rev-parse", "HEAD"], "find the main worktree's commit").await?.line();
         if head == to {
             return Ok(());
         }
@@ -242,7 +242,7 @@ impl Inner {
             parts.sort();
             parts.dedup();
             let message = format!(
-                "the worktree {} and the main tree have changed the same lines of {}; nothing was changed",
+                "the worktree {} and the main worktree have changed the same lines of {}; nothing was changed",
                 record.name,
                 first_names(&parts)
             );

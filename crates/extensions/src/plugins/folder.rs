@@ -150,7 +150,7 @@ impl PluginFile {
         match &self.text {
             Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),
             Some(Err(reason)) => Err(reason),
-            None => Err("its name is not that of a text file"),
+            None => Err("its file extension is not that of a text file"),
         }
     }
 }

@@ -126,7 +126,7 @@ impl FoundServers {
                     self.problems.refuse(file, format!("another server of this plugin has the name {}", entry.name));
                 }
                 Ok(_) if self.servers.len() >= MAX_SERVERS => {
-                    return self.problems.refuse(file, format!("a plugin has at most {MAX_SERVERS} servers"));
+                    return self.problems.refuse(file, format!("a plugin can have at most {MAX_SERVERS} servers"));
                 }
                 Ok(entry) => self.servers.push(entry),
                 Err(reason) => self.problems.refuse(file, format!("the server {} is skipped: {reason}", shown(name))),

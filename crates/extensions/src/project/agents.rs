@@ -113,7 +113,7 @@ impl FoundAgents {
         if self.cards.iter().any(|other| other.id == card.id) {
             self.problems.refuse(file, format!("another agent of this {} has the name `{}`", self.noun, card.id));
         } else if self.cards.len() >= MAX_AGENTS {
-            self.problems.refuse(file, format!("a {} has at most {MAX_AGENTS} agents", self.noun));
+            self.problems.refuse(file, format!("a {} can have at most {MAX_AGENTS} agents", self.noun));
         } else {
             self.cards.push(card);
         }

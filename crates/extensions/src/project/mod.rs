@@ -207,7 +207,7 @@ impl Store {
         match self.load_copy(&folder, &cached.hash) {
             Ok(content) => ProjectNow { trust, content: Some(content) },
             Err(error) => {
-                tracing::error!("nothing of {} is used: it cannot be copied: {error}", project.display());
+                tracing::error!("the .agentd folder of {} is not used: could not copy it: {error}", project.display());
                 ProjectNow { trust, content: None }
             }
         }

@@ -188,7 +188,7 @@ fn skill(
     let Ok(front) = front else { return Ok(None) };
     let Some(name) = front::name(front, &candidate.entry) else {
         tracing::warn!(
-            "the skill {} is skipped: neither its name nor its folder's is a valid skill name",
+            "the skill {} is skipped: neither its name nor the name of its folder is a valid skill name",
             path.display()
         );
         return Ok(None);

@@ -237,7 +237,7 @@ impl Connection {
         }
         self.checks.forget_closed();
         let closed =
-            ServerError::transient(format!("a file was closed before {} was done with it", self.parts.config.name));
+            ServerError::transient(format!("a file was closed before {} had checked it", self.parts.config.name));
         self.checks.answer(&self.documents, self.is_pulled, now, &closed);
         Ok(())
     }

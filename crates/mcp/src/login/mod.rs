@@ -134,14 +134,14 @@ impl Logins {
         let login = {
             let mut pending = self.pending();
             let login = pending.get(server);
-            let login = login.ok_or_else(|| "no login is in progress, or it already finished".to_owned())?;
+            let login = login.ok_or_else(|| "no login is in progress, or it was completed".to_owned())?;
             // A redirect from another login must not end this one.
             if query_param(login.session.get_authorization_url(), "state") != query_param(callback_url, "state") {
-                return Err("the browser returned from another login".to_owned());
+                return Err("the redirect belongs to another login".to_owned());
             }
             pending.remove(server)
         };
-        let PendingLogin { session, wanted, requested } = login.ok_or_else(|| "it already finished".to_owned())?;
+        let PendingLogin { session, wanted, requested } = login.ok_or_else(|| "the login is over".to_owned())?;
         if let Some(error) = query_param(callback_url, "error") {
             if error == "invalid_scope" {
                 self.remember(&wanted, WantedLogins::record_rejected_scopes);
@@ -150,7 +150,7 @@ impl Logins {
             return Err(line(&format!("the login was refused: {error} {reason}")));
         }
         let exchanged = tokio::time::timeout(TIMEOUT, session.handle_callback_url(callback_url)).await;
-        exchanged.map_err(|_| "no token in time".to_owned())?.map_err(|error| error_line(&error))?;
+        exchanged.map_err(|_| "the token request timed out".to_owned())?.map_err(|error| error_line(&error))?;
         self.remember(&wanted, |wanted| wanted.record_login(requested));
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Logins {
             }
             Ok::<_, AuthError>(Some(manager))
         });
-        ready.await.map_err(|_| "no login metadata in time".to_owned())?.map_err(|error| error_line(&error))
+        ready.await.map_err(|_| "the metadata request timed out".to_owned())?.map_err(|error| error_line(&error))
     }
 
     /// Handles an authorisation error from a server. The required scopes are remembered for the next login. Returns a

@@ -91,7 +91,7 @@ impl McpPool {
         };
         let (url, client) = match config.address {
             ServerAddress::Http { url, client, .. } => (url.value, client),
-            ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program without a login")),
+            ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program, and needs no login")),
         };
         // Only the response to a request names the authorisation server and the required scopes. Starting the server
         // stores both as a side effect.

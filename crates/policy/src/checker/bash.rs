@@ -47,7 +47,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
             let names = matches!(part.program(), "ls" | "echo" | "stat" | "du" | "find" | "file") && word.globs;
             let shown = shortened(&word.text);
             if if names { paths::is_secret(&word.text) } else { paths::may_be_secret(word) } {
-                found.push(LayerVerdict::high(format!("{shown} looks like a file of secrets")));
+                found.push(LayerVerdict::high(format!("{shown} looks like a secrets file")));
             } else if paths::is_device(&word.text) {
                 found.push(LayerVerdict::high(format!("{shown} is a device, or belongs to another process")));
             }
@@ -106,7 +106,7 @@ fn check_redirect(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> 
         return Some(LayerVerdict::ask(Risk::Critical, "it opens a connection to another machine"));
     }
     if paths::is_secret(text) {
-        return Some(LayerVerdict::high(format!("{} looks like a file of secrets", shortened(text))));
+        return Some(LayerVerdict::high(format!("{} looks like a secrets file", shortened(text))));
     }
     if !redirect.writes() {
         return None;

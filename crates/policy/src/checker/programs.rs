@@ -165,7 +165,7 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         }
         "rm" => remove(part, roots),
         "dd" | "shred" | "srm" => high_if(true, format!("{program} overwrites its target")),
-        "chmod" => high_if(opens_up(arguments), "it opens permissions to everyone, or changes those of a tree"),
+        "chmod" => high_if(opens_up(arguments), "it gives everyone access, or changes the permissions of a whole tree"),
         "chown" | "chgrp" => high_if(true, "it changes the owner of files"),
         "kill" => {
             let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
@@ -317,7 +317,7 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
             || roots.iter().any(|root| Path::new(trimmed) == *root)
     };
     if unguarded || is_recursive && (part.open_ended || targets.clone().any(whole)) {
-        return Some(LayerVerdict::ask(Risk::Critical, "it deletes a whole tree, or one only known at run time"));
+        return Some(LayerVerdict::ask(Risk::Critical, "it deletes a whole tree, or a path only known at run time"));
     }
     if is_recursive {
         return Some(LayerVerdict::high("it deletes folders recursively"));

@@ -286,13 +286,13 @@ impl SessionRecord {
         };
         if let Some(guard) = &before.guard {
             if let Some(folder) = guard.closed_by_call(&self.guarded) {
-                return Err(io::Error::other(format!("it closed the folder {}", folder.display())));
+                return Err(io::Error::other(format!("the call made the folder {} unreadable", folder.display())));
             }
             let was_seen =
                 |tree: &Tree| before.trees.iter().any(|known| known.place == tree.place && known.unseen.is_none());
             let is_lost = now.iter().any(|tree| tree.unseen.is_some() && was_seen(tree));
             if is_lost || before.unchecked.is_none() && self.guarded.is_partial {
-                return Err(io::Error::other("it left too many files to check"));
+                return Err(io::Error::other("the call left too many files to check"));
             }
         }
         notes.sort();
