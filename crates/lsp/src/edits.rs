@@ -72,7 +72,7 @@ impl SessionEdits {
         are_settled
     }
 
-    /// Aborts comparisons from an earlier turn, whose results would be outdated. The files are compared again.
+    /// Aborts comparisons from an earlier turn, because their results would be outdated. The files are compared again.
     pub(crate) fn begin_turn(&mut self) {
         for Comparison { files, queued, .. } in std::mem::take(&mut self.comparisons) {
             for (file, before) in queued.into_iter().chain(files) {

@@ -1,4 +1,4 @@
-//! The mark file next to an open journal, which contains a lower bound for the length of the write-ahead log.
+//! The mark file next to an open journal. It contains a lower bound for the length of the write-ahead log.
 //!
 //! SQLite treats a missing log as a clean stop. After an unclean stop, the log contains the last changes, and in a
 //! young journal all changes. Without the mark, the loss of the log would go unnoticed. The bound is written before a
@@ -122,8 +122,8 @@ impl Mark {
         }
     }
 
-    /// Records that all log content is in the database, whose newest event has the key `newest`. Must be called before
-    /// the log is emptied.
+    /// Records that all log content is in the database. `newest` is the key of the newest event in the database. Must
+    /// be called before the log is emptied.
     pub(crate) fn clear(&mut self, newest: i64) -> Result<(), Fault> {
         if let Some(file) = self.file.as_ref().filter(|_| self.noted > 0) {
             write(file, 0, newest, newest)?;

@@ -221,8 +221,8 @@ fn usage(row: &Row<'_>) -> Result<Usage, Fault> {
 /// Maximum length of a name with its own counter, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Maximum number of names of one kind with their own counters per day. Nothing else limits the names of servers'
-/// tools, which come and go.
+/// Maximum number of names of one kind with their own counters per day. Nothing else limits the number of names,
+/// because tools come and go.
 const MAX_NAMES: i64 = 500;
 
 /// Name of the counter for all other names.

@@ -22,7 +22,7 @@ use crate::{failure::Failure, text};
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// Path of a workspace entry, which may be missing. Has no `..`, empty or `.` parts.
+/// Path of a workspace entry, present or missing. Has no `..`, empty or `.` parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ToolPath {
     place: PathPlace,

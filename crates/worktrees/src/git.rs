@@ -28,7 +28,7 @@ use crate::record::{GitPlace, Result, accessible, conflict, missing, storage};
 
 /// Time limit for a git call.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Time limit for a call that writes a tree, which is slow for a large tree.
+/// Time limit for a call that writes a tree, because writing a large tree is slow.
 const TREE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Commands that write a tree.
 const TREE_COMMANDS: [&str; 3] = ["worktree", "merge", "checkout-index"];

@@ -49,7 +49,7 @@ impl Inner {
         self.merge_into_main(record, &tip, message).await
     }
 
-    /// Rejects repositories inside the worktree, which would be merged as mere references to commits that are removed
+    /// Rejects repositories inside the worktree. They would be merged as mere references to commits that are removed
     /// with the worktree. A submodule is allowed if the main worktree has its commit.
     async fn refuse_inner_repositories(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];

@@ -1,5 +1,5 @@
 //! Records of worktrees, one file each, written before a worktree is created and removed after it. Also the locations
-//! in which git works: explicit folders, which are the only ones that git can access.
+//! in which git works. They are explicit, and git can access no other folders.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! Parses the front matter of a `SKILL.md`, which describes a skill without its instructions.
+//! Parses the front matter of a `SKILL.md`. The front matter describes a skill without its instructions.
 //!
 //! Skills come from many systems, so unknown keys are skipped, and sloppy values are accepted if they are unambiguous.
 //! Each problem has its line number.

@@ -26,7 +26,7 @@ static PLUGIN_TREE: TreeKind = TreeKind {
 const MAX_TEXT: usize = 256 << 10;
 /// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 300;
-/// Prefix of the hashed input, which identifies its format.
+/// Prefix of the hashed input, to identify its format.
 const FORM: &[u8] = b"agentd plugin 1\0";
 
 /// One file of a plugin.

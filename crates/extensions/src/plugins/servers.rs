@@ -236,7 +236,8 @@ impl ServerEntry {
             for (name, value) in [("PLUGIN_ROOT", ROOT), ("CLAUDE_PLUGIN_ROOT", ROOT), ("PLUGIN_DATA", DATA)] {
                 entry.env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
             }
-            // Otherwise Python would write files into the plugin's folder, which would no longer match the agreed hash.
+            // Otherwise Python would write files into the plugin's folder, and the folder would no longer match the
+            // agreed hash.
             entry.env.entry("PYTHONDONTWRITEBYTECODE".to_owned()).or_insert_with(|| "1".to_owned());
             entry.cwd.get_or_insert_with(|| DATA.to_owned());
         }

@@ -1,4 +1,4 @@
-//! Agents in a project: Markdown files with front matter, whose body is the prompt, and `agents.yaml` in the format of
+//! Agents in a project: Markdown files with front matter and a prompt as their body, and `agents.yaml` in the format of
 //! the configuration. Pure.
 //!
 //! Files come from many systems: they may use other names for tools and the model, and keys without a meaning here are

@@ -44,7 +44,7 @@ const MAX_PATH: usize = 300;
 /// Maximum number of entries per folder.
 const MAX_ENTRIES: usize = 2000;
 
-/// Prefix of the hashed input, which identifies its format.
+/// Prefix of the hashed input, to identify its format.
 const FORM: &[u8] = b"agentd project 1\0";
 
 /// One file that is used.

@@ -86,7 +86,7 @@ pub struct ProjectStore(pub(crate) Arc<Store>);
 pub(crate) struct Store {
     /// Folder for the records and copies.
     folder: PathBuf,
-    /// Worktrees, which share the trust of their main worktrees.
+    /// Worktrees. Each worktree shares the trust of its main worktree.
     worktrees: Option<WorktreeFolders>,
     /// Records, or `None` until they are loaded.
     records: Mutex<Option<Arc<Agreements<TrustRecord>>>>,

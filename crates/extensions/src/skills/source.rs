@@ -152,8 +152,8 @@ pub(crate) fn skills(
     Ok(skills)
 }
 
-/// Selects a session's skills from those of its sources: of several with one name, the first usable skill. Sorted by
-/// name.
+/// Selects a session's skills from those of its sources. Of several skills with one name, the first usable one is
+/// selected. Sorted by name.
 pub(crate) fn select(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
     let mut skills: Vec<FoundSkill> = Vec::new();
     found.sort_by_key(|(_, candidate)| !candidate.is_sound);

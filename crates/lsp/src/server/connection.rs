@@ -133,7 +133,7 @@ impl Connection {
         self.send(message::notification("textDocument/didClose", &params))
     }
 
-    /// Notifies the server of changes on disk, which the server cannot watch itself.
+    /// Notifies the server of changes on disk, because the server cannot watch the files itself.
     pub(super) fn notify_changed(&mut self, files: &[(PathBuf, DiskChange)]) -> Result<(), Breakdown> {
         if files.is_empty() {
             return Ok(());

@@ -116,7 +116,7 @@ impl Documents {
         change
     }
 
-    /// Records that changes on disk have been reported to the server, which makes earlier findings outdated.
+    /// Records that changes on disk have been reported to the server. Earlier findings are outdated from now on.
     pub(super) fn changed(&mut self, now: Instant) {
         self.changed_at = Some(now);
         self.forget_pulled();
@@ -277,7 +277,7 @@ impl Checks {
         for check in std::mem::take(&mut self.0) {
             let sources = check.purpose.sources(is_pulled);
             let open: Option<Vec<_>> = check.files.iter().map(|below| documents.get(below)).collect();
-            // A closed file has no findings, which must not be mistaken for a clean file.
+            // A closed file has no findings, but must not be mistaken for a clean file.
             let Some(open) = open else {
                 let _ = check.reply.send(Err(closed.clone()));
                 continue;

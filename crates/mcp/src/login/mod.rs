@@ -74,7 +74,7 @@ impl Logins {
         Self { routes, ..self }
     }
 
-    /// Creates a store for servers without logins, which support only keys in headers.
+    /// Creates a store for servers without logins. Only keys in headers are supported.
     pub(crate) fn disabled(routes: Routes) -> Self {
         let (pending, scope_lock) = (Mutex::default(), Mutex::default());
         Self { folder: PathBuf::new(), is_enabled: false, pending, scope_lock, routes }
@@ -269,7 +269,7 @@ impl Logins {
 
     /// File for a server and URL: a token stays with its URL, even if the server's name is reused.
     fn file(&self, ServerUrl { server, url, .. }: ServerUrl<'_>, kind: &str) -> PathBuf {
-        // The query may contain keys, which change.
+        // The query may contain keys, and keys may change.
         let address = url.split(['?', '#']).next().unwrap_or_default();
         let hash = Sha256::digest(address.as_bytes());
         let mark: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();

@@ -50,7 +50,7 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    /// Answers a question of the newer era, which was returned as the result of a call.
+    /// Answers a question that was returned as the result of a call, as in the newer era.
     pub(super) async fn answer(&self, call: &Arc<Call>, request: InputRequest) -> Result<Value, ErrorData> {
         let call = Some((Arc::clone(call), false));
         let answer = match request {

@@ -154,8 +154,8 @@ fn check_changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVer
 /// Programs that delete their arguments.
 const DELETING: &str = "rm rmdir unlink shred";
 
-/// Returns those of `paths` that a call's command seems to delete, entirely or in part. Names are compared without
-/// their folders, because it is unknown where each part of the command runs.
+/// Returns the `paths` that a call's command seems to delete, entirely or in part. Names are compared without their
+/// folders, because it is unknown where each part of the command runs.
 pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();

@@ -113,7 +113,7 @@ fn check_words(part: &Part) -> Option<LayerVerdict> {
     None
 }
 
-/// Options without a value, which a subcommand may follow.
+/// Options without a value. A subcommand may follow them.
 const FLAGS: &str = "-q -s -v --frozen --locked --offline --quiet --silent --verbose";
 /// Long options that are not abbreviations of others, and npm aliases.
 const WHOLE: &str = "--extra --global --text --url add in se un";
@@ -140,7 +140,7 @@ fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
     found
 }
 
-/// Returns true if a word is an abbreviated long option, which most programs accept.
+/// Returns true if a word abbreviates a long option. Most programs accept such abbreviations.
 pub(super) fn abbreviates(word: &str, option: &str) -> bool {
     let parts = |text: &'_ str| {
         text.split_once('=').map_or((text.to_owned(), None), |(name, value)| (name.to_owned(), Some(value.to_owned())))

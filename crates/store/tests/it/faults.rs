@@ -1,4 +1,4 @@
-//! Disk errors, wrong files and locked files, which must cause an error with a hint and lose nothing.
+//! Disk errors, wrong files and locked files. Each must cause an error with a hint, and lose nothing.
 
 use std::{path::Path, time::Duration};
 

@@ -145,7 +145,7 @@ pub(super) fn store_texts(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io:
 }
 
 /// Maximum size of all changes made by one call, in bytes. The changes are one journal entry, and one message to
-/// clients, which read at most 16 MiB.
+/// clients. Clients read messages of at most 16 MiB.
 const MAX_BYTES: usize = 8 << 20;
 
 /// Estimated size of a change in addition to its path, in bytes: its states and their hashes.

@@ -207,7 +207,7 @@ impl Reader<'_> {
 const NAME: &str = "kept";
 const RECORD: usize = 40;
 
-/// Appends contents to the manifest, which is durable once this function returns.
+/// Appends contents to the manifest. The manifest is durable once this function returns.
 pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::Result<()> {
     if contents.is_empty() {
         return Ok(());

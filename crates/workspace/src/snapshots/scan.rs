@@ -328,7 +328,7 @@ impl Scan<'_> {
             self.seen.guarded.push(path.clone());
         }
         let is_lead = match inner {
-            // A new link may lead into a cache, which no check scans.
+            // A new link may lead into a cache, and no check scans caches.
             Scope::All => {
                 stamp.kind == Kind::Link && self.known.entries.get(path).is_none_or(|known| known.stamp != stamp)
             }
