@@ -57,7 +57,7 @@ impl GuideReader {
     /// Collects all guides, and reads changed files.
     ///
     /// # Errors
-    /// With [`DiskAccess::CachedOnly`], if a change since the last scan cannot be excluded without waiting for the disk.
+    /// With [`DiskAccess::CachedOnly`], if only waiting for the disk could exclude a change since the last scan.
     pub fn load(&self, workspace: &Workspace, limits: GuideLimits, access: DiskAccess) -> Result<Guides, NotCached> {
         let mut guides = Guides::default();
         if limits.memory {
