@@ -45,7 +45,7 @@ pub struct GuideReader {
 }
 
 impl GuideReader {
-    /// Creates a reader for the configuration folder, and for projects up to this home.
+    /// Creates a reader for the configuration folder, and for the folders from this home down to a project.
     pub fn new(config: &Path, home: Option<&Path>) -> Self {
         // Resolved, because the path is compared with real paths of projects.
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
@@ -57,7 +57,7 @@ impl GuideReader {
     /// Collects all guides, and reads changed files.
     ///
     /// # Errors
-    /// With [`DiskAccess::CachedOnly`], if a change since the last scan cannot be excluded without waiting for the disk.
+    /// With [`DiskAccess::CachedOnly`], if only waiting for the disk could exclude a change since the last scan.
     pub fn load(&self, workspace: &Workspace, limits: GuideLimits, access: DiskAccess) -> Result<Guides, NotCached> {
         let mut guides = Guides::default();
         if limits.memory {
@@ -182,7 +182,7 @@ pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>)
     places
 }
 
-/// Locations for a worktree: those of its project in the main tree, moved to the worktree if they are in the
+/// Locations for a worktree: those of its project in the main worktree, moved to the worktree if they are in the
 /// repository.
 pub(crate) fn places_in_worktree(
     config: &Path,

@@ -72,7 +72,7 @@ impl SessionEdits {
         are_settled
     }
 
-    /// Aborts comparisons from an earlier turn, whose results would be outdated. The files are compared again.
+    /// Aborts comparisons from an earlier turn, because their results would be outdated. The files are compared again.
     pub(crate) fn begin_turn(&mut self) {
         for Comparison { files, queued, .. } in std::mem::take(&mut self.comparisons) {
             for (file, before) in queued.into_iter().chain(files) {
@@ -161,7 +161,7 @@ impl SessionEdits {
                     news.errors.extend(errors.into_iter().filter(|error| !edited.contains(&error.file)));
                 }
                 Ok(Ok(Err(ServerError { message, given_up: true }))) => news.words.push(message),
-                Ok(Ok(Err(error))) => tracing::debug!("the last edits are unknown: {error}"),
+                Ok(Ok(Err(error))) => tracing::debug!("could not check the last edits: {error}"),
                 Ok(Err(error)) => tracing::error!("a comparison failed: {error}"),
                 Err(_) => {
                     self.comparisons.push(comparison);

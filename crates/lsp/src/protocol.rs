@@ -148,7 +148,7 @@ pub(crate) struct WorkspaceEdit {
     pub(crate) document_changes: Option<Vec<DocumentChange>>,
 }
 
-/// Change of a document, or of files, which have a different form.
+/// Change of a document, or a file operation, which has a different form.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum DocumentChange {

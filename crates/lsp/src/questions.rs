@@ -97,7 +97,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<WirePosition, LanguageErr
     let name = at.file.name();
     let line = at.line.checked_sub(1).and_then(|line| text.lines().nth(usize::try_from(line).ok()?));
     let line = line.ok_or_else(|| {
-        LanguageError::new(format!("{name} has {} lines, counted from 1; no line {}", text.lines().count(), at.line))
+        LanguageError::new(format!("{name} has lines 1 to {}; there is no line {}", text.lines().count(), at.line))
     })?;
     let before = match &at.at {
         LinePosition::Column(column) => {

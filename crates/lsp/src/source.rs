@@ -16,7 +16,7 @@ const MAX_FILE: u64 = 1 << 20;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Content of a file, as far as it can be sent to a server.
+/// Content of a file, if it can be sent to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Text with the stamp from the time when the file was opened, so that a concurrent change is detected later.

@@ -37,8 +37,8 @@ pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
     answer.finish(from, failed)
 }
 
-/// Converts the result of a finished call, parts of which the protocol does not define. Only the valid parts are
-/// shown.
+/// Converts the result of a finished call if parts of the result are not defined by the protocol. Only the valid parts
+/// are shown.
 pub(crate) fn of_malformed(from: &str, result: &Value) -> ToolOutput {
     let field = |name: &str| result.get(name).filter(|value| !value.is_null());
     let failed = field("isError").is_some_and(|failed| *failed == true || *failed == "true");

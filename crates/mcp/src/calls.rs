@@ -135,7 +135,7 @@ impl Calls {
 }
 
 impl Call {
-    /// Assigns a progress token to the call. The server has started to work on it.
+    /// Assigns a progress token to the call when the request is sent to the server.
     pub(crate) fn set_token(&self, token: ProgressToken) {
         let mut time = self.time();
         (time.token, time.last_message) = (Some(token), Instant::now());

@@ -83,7 +83,7 @@ pub enum ServerAddress {
         /// Working directory of the process.
         cwd: PathBuf,
     },
-    /// Server that is connected over HTTP.
+    /// Server reached over HTTP.
     Http {
         /// URL of the server.
         url: ConfigText,
@@ -387,7 +387,7 @@ type CheckTask = dyn Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send +
 pub struct PluginCheck(Arc<CheckTask>);
 
 impl PluginCheck {
-    /// Creates a check from a function, whose error is the reason why the plugin may not run.
+    /// Creates a check from a function. The function's error is the reason why the plugin may not run.
     pub fn new(check: impl Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }

@@ -1,5 +1,5 @@
-//! Open connections to servers. All sessions share one connection per server; clients whose environments would look
-//! different to the server get further ones.
+//! Open connections to servers. All sessions share one connection per server, but a client gets another connection if
+//! its environment would look different to the server.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -62,7 +62,7 @@ impl Connections {
         Some(ended)
     }
 
-    /// Removes connections that were never used for a call, if another one to the same server was.
+    /// Removes connections that were never used for a call, if another connection to the same server was used for one.
     pub(crate) fn remove_superfluous(&mut self, server: &str) -> Vec<ServerHandle> {
         if self.of(server).any(|(_, open)| open.is_called) { self.remove_uncalled(server) } else { Vec::new() }
     }

@@ -33,13 +33,13 @@ pub(crate) async fn ask(
     request: ElicitRequestParams,
 ) -> ElicitResult {
     let Some((call, is_ambiguous)) = call else {
-        log.note("it asked the user outside any call, which cannot be shown");
+        log.note("it asked the user outside of any call; rejected");
         return declined();
     };
     match call.question(ask_in(server, &call, is_ambiguous, log, request)).await {
         Ok(answer) => answer,
         Err(NoQuestion::TooMany) => {
-            log.note("it asked the user with several questions pending; rejected");
+            log.note("it asked the user while several questions were pending; rejected");
             declined()
         }
         Err(NoQuestion::Over) => cancelled(),
@@ -249,7 +249,7 @@ impl Field {
         description
     }
 
-    /// Parses a value that was entered without JSON.
+    /// Parses a value that was not entered as JSON.
     fn read(&self, text: &str) -> Value {
         let as_json = serde_json::from_str::<Value>(text).ok();
         match (self.kind(), as_json) {

@@ -32,7 +32,7 @@ use nix::{
 /// First argument of a guard process. The command of the server follows.
 pub const GUARD_ARGUMENT: &str = "mcp-guard";
 
-/// Time for a server to exit after its input has ended, which is the request to exit.
+/// Time for a server to exit after the end of its input, which requests the exit.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);
 /// Time for a server to exit after a signal.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
@@ -68,8 +68,8 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
     set_mask(&wanted)?;
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|error| broken("receive signals", &error))?;
-    // Children inherit blocked signals, but the server must receive all signals, so they are unblocked for a moment.
-    // If the server exits in this moment, the first `collect` notices it.
+    // Children inherit blocked signals, but the server must receive all signals, so they are unblocked for a moment. If
+    // the server exits in that moment, the first `collect` notices it.
     set_mask(&SigSet::empty())?;
     let started = Command::new(program).args(args).spawn();
     set_mask(&wanted)?;
@@ -78,7 +78,7 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
         (code, format!("could not start `{}`: {error}", program.display()))
     })?;
     let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("identify the server", &error))?);
-    // Readers of the server's output must get its end when the server exits, not when the guard does.
+    // Readers of the server's output must see its end when the server exits, not when the guard exits.
     let null = File::options().write(true).open("/dev/null").map_err(|error| broken("free the output", &error))?;
     dup2_stdout(&null).and_then(|()| dup2_stderr(&null)).map_err(|error| broken("free the output", &error))?;
     let mut guard = Guard { signals, server, exit_code: None, input_ended: None, terminated: None };

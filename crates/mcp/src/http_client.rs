@@ -13,7 +13,7 @@ use reqwest::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// Maximum number of redirects, which are followed within the same origin only.
+/// Maximum number of redirects. Only redirects within the same origin are followed.
 const REDIRECTS: usize = 3;
 
 /// Creates a client that sends these headers with each request. It follows redirects only within an origin, so that

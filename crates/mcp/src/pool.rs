@@ -92,7 +92,7 @@ pub struct McpPool {
     listing_permits: tokio::sync::Semaphore,
     /// Notified when a listing has succeeded or failed.
     listed: tokio::sync::Notify,
-    /// True once servers may be started without a call, which must not delay daemon startup.
+    /// True once servers may be started without a call. Before that, such a start would delay daemon startup.
     opened: AtomicBool,
     /// True if some servers may never have been listed.
     unseen: AtomicBool,

@@ -45,8 +45,8 @@ fn published_names_are_unique_and_never_builtin() {
         "the alias `mine` is given to several tools; `b` is called `mcp_s_b`",
         "the configuration names a tool `gone` that the server does not have",
         "the alias `mine` is given to several tools; `c` is called `mcp_t_c`",
-        "the alias `not fit` cannot be used: a name has ASCII letters, digits, `_` and `-`, at most 64; `d` is \
-         called `mcp_t_d`",
+        "the alias `not fit` cannot be used: a name can have only ASCII letters, digits, `_` and `-`, at most 64; \
+         `d` is called `mcp_t_d`",
     ];
     assert!(published.notes.iter().map(|(_, note)| note.as_str()).eq(expected), "{:#?}", published.notes);
 }

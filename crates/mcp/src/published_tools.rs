@@ -258,7 +258,7 @@ impl Publisher<'_> {
         let own = schema::name(server, tool);
         let Some(alias) = alias else { return own };
         let reason = if !schema::is_valid_name(alias) {
-            "cannot be used: a name has ASCII letters, digits, `_` and `-`, at most 64"
+            "cannot be used: a name can have only ASCII letters, digits, `_` and `-`, at most 64"
         } else if self.prefixes.iter().any(|prefix| alias.starts_with(prefix.as_str())) {
             "cannot be used: it has the prefix of a server's tools"
         } else if (self.reserved)(alias) {

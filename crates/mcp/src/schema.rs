@@ -18,7 +18,7 @@ const MAX_LINE_LENGTH: usize = 160;
 const MAX_BYTES: usize = 32 * 1024;
 const MAX_DEPTH: usize = 24;
 
-/// Keywords that providers reject at the top level of a schema, which must be a plain object.
+/// Keywords that providers reject at the top level of a schema, because the schema must be a plain object.
 const NOT_AT_TOP: [&str; 8] = ["$schema", "$id", "$ref", "anyOf", "oneOf", "allOf", "not", "enum"];
 /// Keywords whose subschemas can also have properties.
 const COMPOSED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];

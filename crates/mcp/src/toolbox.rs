@@ -34,7 +34,7 @@ impl McpToolbox {
         Self::marked(pool, String::new())
     }
 
-    /// Creates a toolbox whose routes start with this mark, which identifies the pool of a call among several.
+    /// Creates a toolbox whose routes start with this mark. The mark identifies the pool of a call among several pools.
     pub fn marked(pool: Arc<McpPool>, mark: String) -> Self {
         Self { pool, mark }
     }

@@ -49,7 +49,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
     let name = rule.split([':', ' ']).next().unwrap_or_default();
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
         let shown: String = name.chars().take(80).collect();
-        return reject(format!("no such tool: {shown:?}"), "`agentctl tools` lists them; begin with one");
+        return reject(format!("no such tool: {shown:?}"), "begin the rule with a tool from `agentctl tools`");
     };
     let rest = &rule[name.len()..];
     let by_command = rest.strip_prefix(": ").map(str::trim);
@@ -58,7 +58,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
         Effect::Execute if name == SHELL_TOOL => match by_command {
             Some(command) => check.command(command),
             None => reject(
-                format!("{SHELL_TOOL} runs anything; a rule cannot allow that"),
+                format!("{SHELL_TOOL} can run anything, which a rule cannot allow"),
                 format!(
                     "name a command, as `{SHELL_TOOL}: cargo test`, or its first words, as `{SHELL_TOOL}: cargo test *`"
                 ),
@@ -101,7 +101,7 @@ pub fn check_grant_of_other(
 fn is_text(rule: &str) -> GrantCheck {
     if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
         return reject(
-            format!("a rule has 1 to {MAX_RULE} bytes and no control characters"),
+            format!("a rule must have 1 to {MAX_RULE} bytes, without control characters"),
             "write it as the approval question shows it",
         );
     }
@@ -130,7 +130,7 @@ impl GrantChecker<'_> {
         }
         if let Some(folder) = folder.filter(|folder| !folder.starts_with('/')) {
             return reject(
-                "a folder in a rule needs its absolute path, to mean the same in every session",
+                "a rule must name a folder by its absolute path, which is the same in every session",
                 format!("write `[in /project/{folder}]`, or `[in /{folder}]` for one of the session's own"),
             );
         }

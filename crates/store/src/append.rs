@@ -92,7 +92,7 @@ impl EncodedEvent {
     }
 }
 
-/// Counts a model call. Delegated usage is skipped, because the subagents' sessions have already counted that.
+/// Counts a model call. Delegated usage is skipped, because it was already counted in the subagents' sessions.
 fn count(connection: &Connection, rows: &Rows, owner: i64, event: &Event) -> Result<(), Fault> {
     let EventKind::UsageUpdated { slot, model, usage: call_usage, delegated: false, .. } = &event.kind else {
         return Ok(());
@@ -132,14 +132,14 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
     }
 }
 
-/// Maximum number of cached sessions. More than the number of sessions that write at the same time, but still little
+/// Maximum number of cached sessions. Exceeds the number of sessions that write at the same time, but needs little
 /// memory.
 const MAX_CACHED: usize = 256;
 
 /// A session's row, in its state after the open transaction.
 pub(crate) struct CachedRow {
     pub(crate) key: i64,
-    /// Key of the top-level session for which this session works, which may be its own key.
+    /// Key of the top-level session for which this session works; the session's own key if it is a top-level session.
     pub(crate) owner: i64,
     pub(crate) projection: Projection,
 }

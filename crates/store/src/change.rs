@@ -174,8 +174,8 @@ impl Batch {
         self.close.is_some() || self.rewrite.is_some() || self.changes.len() >= MAX_CHANGES || self.size >= MAX_BYTES
     }
 
-    /// Returns true if a change removes a session, which leaves work for later, or reports that removed files have
-    /// freed space.
+    /// Returns true if a change removes a session, or reports that removed files have freed space. The removal of a
+    /// session leaves work for later.
     pub(crate) fn removes(&self) -> bool {
         let removes = |change: &Change| match change {
             Change::Delete(_) | Change::FilesGone(_) => true,

@@ -224,8 +224,8 @@ impl Fault {
             Self::Corrupt(description) => storage(description, damaged_hint(journal)),
             Self::Gone(description) => storage(
                 description,
-                "nothing is stored until the daemon is restarted; see docs/operations.md for saving the data that it still has \
-                 before it stops"
+                "nothing is stored until the daemon is restarted; before you stop it, save the data that it \
+                 still has: see docs/operations.md"
                     .into(),
             ),
             Self::Newer(version) => storage(
@@ -263,8 +263,8 @@ fn explain_sqlite(error: &rusqlite::Error, journal: &Path) -> (String, String) {
         Some(ErrorCode::NotADatabase) => (
             "the file is not a journal",
             format!(
-                "restore a backup, or move {at} and the files beside it that start with its name away; agentd then creates \
-                 a new journal"
+                "restore a backup, or move away {at} and the files next to it whose names start with its name; agentd then \
+                 creates a new journal"
             ),
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -291,8 +291,8 @@ fn explain_io(kind: std::io::ErrorKind, journal: &Path) -> String {
 
 fn damaged_hint(journal: &Path) -> String {
     format!(
-        "keep a copy of {} and of the files beside it that start with its name; see docs/operations.md for saving what \
-         can still be read",
+        "keep a copy of {} and of the files next to it whose names start with its name; see docs/operations.md for how \
+         to save what can still be read",
         journal.display()
     )
 }

@@ -1,4 +1,4 @@
-//! The mark file next to an open journal, which contains a lower bound for the length of the write-ahead log.
+//! The mark file next to an open journal. It contains a lower bound for the length of the write-ahead log.
 //!
 //! SQLite treats a missing log as a clean stop. After an unclean stop, the log contains the last changes, and in a
 //! young journal all changes. Without the mark, the loss of the log would go unnoticed. The bound is written before a
@@ -34,7 +34,7 @@ use crate::codec::Fault;
 /// Size to which SQLite may truncate the log once its whole content is in the database, in bytes.
 pub(crate) const LOG_LIMIT: u64 = 64 << 20;
 
-/// Maximum number of bytes read from a note.
+/// Maximum number of bytes read from the file that records a loss.
 const NOTE_BYTES: u64 = 1_000;
 
 /// Returns a path in the journal's folder whose name begins with the journal's name.
@@ -122,8 +122,8 @@ impl Mark {
         }
     }
 
-    /// Records that all log content is in the database, whose newest event has the key `newest`. Must be called before
-    /// the log is emptied.
+    /// Records that all log content is in the database. `newest` is the key of the newest event in the database. Must
+    /// be called before the log is emptied.
     pub(crate) fn clear(&mut self, newest: i64) -> Result<(), Fault> {
         if let Some(file) = self.file.as_ref().filter(|_| self.noted > 0) {
             write(file, 0, newest, newest)?;
@@ -140,7 +140,7 @@ impl Mark {
         let ours = self.file.and_then(|file| file.metadata().ok()).map(inode);
         // If the folder was moved, another journal's mark may now be at this path.
         if ours.is_some() && fs::metadata(&self.path).ok().map(inode) == ours {
-            // A mark that remains records that nothing can be lost.
+            // A leftover mark only records that nothing can be lost.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -131,7 +131,7 @@ fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     };
     let log = mark::log_of(path);
     Err(Fault::Corrupt(format!(
-        "the file {state}, and {} beside it, which cannot be read without it, holds the latest data",
+        "the file {state}, so the latest data, in {} next to it, cannot be read",
         log.file_name().unwrap_or_default().display()
     )))
 }
@@ -242,7 +242,7 @@ fn problems(connection: &Connection, target: &str) -> Result<Vec<String>, Fault>
     for problem in statement.query_map([], |row| row.get(0))? {
         match problem.map_err(Fault::from) {
             Ok(problem) => problems.push(problem),
-            // SQLite reads the rows after the pages.
+            // SQLite checks the pages before it reads the rows, so this read can fail after problems were reported.
             Err(fault) if fault.is_corrupt() => {
                 problems.push("a part of it cannot be read".to_owned());
                 break;
@@ -273,8 +273,8 @@ pub struct StoreConfig {
     /// Time limit for a lock held by another process.
     pub busy_timeout: Duration,
     /// Size in bytes up to which the whole file is checked after an unclean stop. In larger files, only the tables on
-    /// which everything else depends are checked. A check reads every page, about a second per gigabyte, during which
-    /// the daemon is unavailable.
+    /// which everything else depends are checked. A check reads every page, which takes about a second per gigabyte.
+    /// The daemon is unavailable during the check.
     pub full_check_up_to: u64,
     /// Time zone for counting usage by day.
     pub time_zone: fn() -> TimeZone,

@@ -53,7 +53,7 @@ impl Projection {
                     return Err(Fault::invalid("a turn cannot start without an id"));
                 };
                 self.turns = self.turns.saturating_add(1);
-                // A queued turn that never ran may be reported while another turn is open, which stays open.
+                // A queued turn that never ran may be reported while another turn is open. The other turn stays open.
                 if self.open_turn.is_none() {
                     self.open_turn = Some((turn, event.seq));
                     self.interrupted &= *compacts;

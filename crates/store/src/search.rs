@@ -34,7 +34,7 @@ pub(crate) struct MissingPage {
     after: i64,
     through: i64,
     rows: Vec<Row>,
-    /// Number of unreadable events on the page, which will never be found.
+    /// Number of unreadable events on the page. They will never be found.
     pub(crate) damaged: u64,
 }
 

@@ -52,7 +52,7 @@ macro_rules! select_sessions {
     };
 }
 
-/// SQL for the next position in the order of use, which is after all sessions in lists.
+/// SQL for the next position in the order of use, after the positions of all listed sessions.
 macro_rules! next_use {
     () => {
         "coalesce((SELECT used FROM sessions WHERE parent IS NULL ORDER BY used DESC LIMIT 1), 0) + 1"

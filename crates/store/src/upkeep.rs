@@ -183,7 +183,7 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64, Fault> {
 
 /// Maximum number of rows removed at once.
 const MAX_ROWS: usize = 128;
-/// Size of rows in bytes from which a piece is full, which takes some milliseconds of work.
+/// Size of rows in bytes from which a piece is full. A full piece takes some milliseconds of work.
 const MAX_BYTES: i64 = 128 << 10;
 
 /// Small tables, removed together with the session's row.

@@ -140,7 +140,7 @@ pub(crate) fn report(
 ) -> Result<UsageReport, Fault> {
     let (since, until) = query.days(day(now, zone));
     if since.is_some_and(|since| since > until) {
-        return Err(Fault::invalid("the last day of the usage is before the first day"));
+        return Err(Fault::invalid("the last day of the range is before the first day"));
     }
     // The query reads everything in one snapshot. Otherwise, the groups might not add up to the total.
     let snapshot = connection.unchecked_transaction()?;
@@ -221,8 +221,8 @@ fn usage(row: &Row<'_>) -> Result<Usage, Fault> {
 /// Maximum length of a name with its own counter, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Maximum number of names of one kind with their own counters per day. Nothing else limits the names of servers'
-/// tools, which come and go.
+/// Maximum number of names of one kind with their own counters per day. Nothing else limits the number of names,
+/// because tools come and go.
 const MAX_NAMES: i64 = 500;
 
 /// Name of the counter for all other names.
@@ -236,7 +236,7 @@ pub(crate) struct CountedEvent<'a> {
     pub(crate) milliseconds: u64,
 }
 
-/// Counts an event. Questions of subagents are skipped, because the subagents' sessions have counted these.
+/// Counts an event. Questions of subagents are skipped, because they are counted in the subagents' sessions.
 pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> Result<(), Fault> {
     let stop_reason;
     let counted = match &event.kind {

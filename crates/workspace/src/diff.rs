@@ -30,7 +30,7 @@ const MAX_DETAILED: usize = 1024 * 1024;
 const CONTEXT: usize = 3;
 
 /// Limit on the cost of a diff: number of lines, times number of lines without a counterpart. Above the limit, the old
-/// lines are shown as one block and the new lines as another, which suits texts that have so little in common.
+/// lines are shown as one block and the new lines as another, because such texts have little in common.
 const MAX_WORK: usize = 20_000_000;
 
 /// Time limit for comparing moved lines, whose cost cannot be computed beforehand. Afterwards, the diff is coarser.
@@ -212,7 +212,7 @@ fn is_cheap(removed: &[&str], added: &[&str]) -> bool {
     (removed.len() + added.len()).saturating_mul(unlike) <= MAX_WORK
 }
 
-/// Shows new lines in full and replaces the removed lines, which are too many, by their count and version.
+/// Shows new lines in full, and only the count and version of the removed lines, of which there are too many.
 fn block(before: &str, removed: &[&str], added: &[&str], from: usize, bytes: usize) -> String {
     let mut shown = head(from..from + removed.len(), from..from + added.len());
     let (lines, size) = (text::count(removed.len(), "line"), text::size(bytes as u64));

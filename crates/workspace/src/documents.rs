@@ -29,9 +29,9 @@ pub fn is_attached(path: &str) -> bool {
     ["uploads/", "project/", "folders/"].iter().any(|area| path.trim_start_matches('/').starts_with(area))
 }
 
-/// Reason why a search over all documents skips a file of this name, or `None` if the file is searched. Images need
-/// slow text recognition, and code is far too much. Image and code files in folders are only searched if a call names
-/// them.
+/// Reason why a search over all documents skips a file of this name, or `None` if the file is searched. Images require
+/// slow text recognition, and there is far too much code. Image and code files in folders are only searched if a call
+/// names them.
 pub fn left_out(path: &str) -> Option<&'static str> {
     const TEXTS: [&str; 13] =
         ["adoc", "csv", "htm", "html", "log", "markdown", "mbox", "md", "org", "rst", "tex", "tsv", "txt"];

@@ -101,7 +101,7 @@ impl Document {
         if self.cr_ends { text.replace('\r', "\n") } else { text }
     }
 
-    /// Line end of all lines, if there are lines and all of them end alike.
+    /// Line end that all lines share. `None` if there are no lines or their line ends differ.
     pub fn line_end(&self) -> Option<&'static str> {
         let mut ends = self.text.match_indices('\n').map(|(at, _)| self.line_end_at(at));
         let first = ends.next()?;
@@ -253,7 +253,7 @@ impl Map {
         if piece.len() != length || piece.len() == 1 {
             return self.character(piece, length);
         }
-        // Long pieces with the same bytes on either side: only line ends change.
+        // Long pieces with the same bytes in the text and in the file: only line ends change.
         let mut rest = piece;
         while !rest.is_empty() {
             let plain = if self.cr.is_some() { 0 } else { rest.find('\r').unwrap_or(rest.len()) };
@@ -283,7 +283,7 @@ impl Map {
     }
 
     fn add(&mut self, piece: &str, length: usize) {
-        // Pieces of the same length on either side are mapped byte by byte.
+        // Pieces of the same length in the text and in the file are mapped byte by byte.
         let (text_step, byte_step) = if piece.len() == length { (1, 1) } else { (piece.len(), length) };
         let grows = self.runs.last().is_some_and(|run| (run.text_step, run.byte_step) == (text_step, byte_step));
         if !grows {

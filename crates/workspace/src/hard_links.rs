@@ -1,6 +1,7 @@
-//! Protects files outside a writable project that have hard links in the project, as package managers and `git clone`
-//! create them. A command that writes to such a file in place, or changes its mode, would change the file outside,
-//! which undo does not cover. Each such file is therefore replaced by a copy before a command that may write runs.
+//! Protects files outside a writable project that also have names in the project: hard links, as created by package
+//! managers and `git clone`. A command that writes to such a file in place, or changes its mode, would change the file
+//! outside, which undo does not cover. Each such file is therefore replaced by a copy before a command that may write
+//! runs.
 //!
 //! The link count shows whether all names of a file are in the project. No property of a folder reveals hard links, so
 //! every file is checked each time. Neither its mode nor its folder exempts a file: a command runs as the owner of the
@@ -29,8 +30,8 @@ use rustix::fs::{
 
 use crate::{drafts::Draft, exact, failure::Failure, text};
 
-/// Maximum number of files copied for one command, and of their bytes if the file system cannot share them between
-/// copies.
+/// Maximum number of files copied for one command, and maximum total size of their copies, in bytes, if the file system
+/// cannot share blocks between files.
 const MAX_FILES: usize = 100_000;
 const MAX_BYTES: u64 = 1 << 30;
 /// Maximum number of folders named in an error.
@@ -49,7 +50,7 @@ pub enum HardLinks {
     Split,
     /// Rejects the command. Nothing runs.
     Refuse,
-    /// Leaves the files alone. The command may change files outside.
+    /// Leaves the files alone. The command may change files outside the project.
     Allow,
 }
 
@@ -84,8 +85,8 @@ pub fn isolate(project: &Path, shown: &str, session: &Path, treatment: HardLinks
             Err(error) => {
                 let name = text_of(file.names.first().map_or(b"", Vec::as_slice));
                 return Err(Failure::tool(format!(
-                    "the command never ran: {name} in {shown} has a hard link outside of it, which the command could \
-                     change, and it could not be replaced by a copy: {error}"
+                    "the command never ran: {name} in {shown} has a hard link outside {shown} that the command could change, \
+                     and {name} could not be replaced by a copy: {error}"
                 )));
             }
         }
@@ -128,8 +129,8 @@ fn find_links(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_own(top, &path) => {}
             Err(error) => {
                 return Err(Failure::tool(format!(
-                    "the command never ran: the folder {} of {shown} cannot be checked for hard links that lead \
-                     out of it: {error}. Ask the user to make it readable (chmod u+rwx) or to remove it",
+                    "the command never ran: the folder {} of {shown} cannot be checked for hard links to files \
+                     outside: {error}. Ask the user to make the folder readable (chmod u+rwx) or to remove it",
                     text_of(&path)
                 )));
             }

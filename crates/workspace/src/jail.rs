@@ -143,8 +143,8 @@ impl Jail {
         mounts.chain([start.clone()]).collect()
     }
 
-    /// Resolves links in a path that stay in the same tree. A missing path is returned unchanged. The path may change
-    /// afterwards: opening the result opens that name and follows no link.
+    /// Resolves links in a path, provided that their targets are in the same tree. A missing path is returned
+    /// unchanged. The path may change afterwards: opening the result opens that name and follows no link.
     ///
     /// # Errors
     /// `E_PATH` for a link that leads outside, in a circle, or to a name that a call cannot express.
@@ -153,7 +153,7 @@ impl Jail {
         let real = exact::follow(&root, path.below_place()).map_err(|error| self.failure(path, &error))?;
         ToolPath::found(path.place(), &real).ok_or_else(|| {
             Failure::path(format!(
-                "{path} leads through a link to a name that is not plain text, which is not followed"
+                "{path} leads through a link that is not followed, because the name of its target is not plain text"
             ))
         })
     }
@@ -385,7 +385,7 @@ pub fn own_root(root: &Path) -> io::Result<Dir> {
 }
 
 /// Opens a session's own folder like [`own_root`], after restoring the daemon's access to the folder. Otherwise a
-/// command that removed the permissions would make the session unusable for good.
+/// command that removed the permissions would make the session permanently unusable.
 pub fn session_root(root: &Path) -> io::Result<Dir> {
     // Also needed if the daemon runs as root: the daemon has access anyway, but the session's commands do not.
     exact::restore_access(root)?;

@@ -51,8 +51,8 @@ impl Job {
         if self.cancel.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }
     }
 
-    /// Returns true if an error may quote the file or name a position in it. A failing call must not reveal a file that
-    /// the rules do not allow to be read without asking, since the user was not asked.
+    /// Returns true if an error may quote the file or name a position in it. A failing call must not reveal a file
+    /// whose reading requires approval, since the user was not asked.
     pub fn may_quote(&self, path: &ToolPath) -> bool {
         self.reading.allow(&path.to_string())
     }

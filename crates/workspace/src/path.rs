@@ -22,7 +22,7 @@ use crate::{failure::Failure, text};
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// Path of a workspace entry, which may be missing. Has no `..`, empty or `.` parts.
+/// Path of a workspace entry, present or missing. Has no `..`, empty or `.` parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ToolPath {
     place: PathPlace,
@@ -78,7 +78,7 @@ impl ToolPath {
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
     }
 
-    /// Returns true if `first` is the first part of a path in the tree, also without a leading slash.
+    /// Returns true if `first` is the first part of a path in the tree, with or without a leading slash.
     pub(super) fn is_name(first: &str) -> bool {
         AREAS.contains(&first) || PathPlace::of(&[first], false).is_some()
     }
@@ -216,7 +216,7 @@ pub const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
 pub(crate) const DAEMON_AREAS: [&str; 2] =
     [ArtifactDir::LargeToolResults.as_str(), ArtifactDir::ConversationHistory.as_str()];
 
-/// Folders that sessions may read, and that nothing running for a session may change.
+/// Folders that a session may read but neither its tools nor its commands may change.
 pub fn read_only() -> impl Iterator<Item = &'static str> {
     AREAS.into_iter().filter(|area| !WRITABLE.contains(area))
 }

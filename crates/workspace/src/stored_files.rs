@@ -1,5 +1,5 @@
-//! Files added to a session's tree: the user's uploads, stored under a plain and free name, and large results and
-//! history that the daemon stores for tools to read.
+//! Files added to a session's tree: the user's uploads, stored under plain names that are not in use, and large results
+//! and history that the daemon stores for tools to read.
 //!
 //! Tools cannot write to the daemon's areas, and the sandbox blocks commands from writing there. Without a sandbox a
 //! command could, so existing entries are not trusted: links are not followed, and a file with another name is not
@@ -76,7 +76,7 @@ fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Re
     let mut file = folder.open_with(name, &options)?.into_std();
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() > 1 {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else has that name"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "not a regular file with a single name"));
     }
     // A shorter file has lost content that cannot be recovered.
     if let Some(from) = from.filter(|from| *from < metadata.len()) {

@@ -268,8 +268,8 @@ impl DiskSlot {
         file.sync_all()
     }
 
-    /// Checks that the folder was not moved away while the draft was written, which would move the file with it, and
-    /// that no change made by another program would be lost.
+    /// Checks that no change made by another program would be lost, and that the folder was not moved away while the
+    /// draft was written. The draft would otherwise be renamed in the moved folder.
     fn check_unchanged(&self, parent: &Path, folder: &Dir, name: &Path) -> Result<(), Failure> {
         let identity = |folder: &Dir| {
             folder.dir_metadata().map(|metadata| {

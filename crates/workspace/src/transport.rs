@@ -3,8 +3,8 @@
 //! The session's commands may run meanwhile and change files, so nothing is trusted: every folder and file is opened
 //! without following links, and checked once it is open. Files with several names are skipped, since the jail would not
 //! open them either. The kernel makes the copies, sharing the data if the file system can. An import is written into a
-//! staging folder and renamed when it is complete. A mark next to the staging folder stays until the session is in the
-//! journal, so that the next start can tell what to remove.
+//! staging folder, which is renamed when the import is complete. A mark next to the staging folder stays until the
+//! session is in the journal, so that the next start knows what to remove.
 
 use std::{
     ffi::{OsStr, OsString},

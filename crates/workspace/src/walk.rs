@@ -54,7 +54,7 @@ pub struct UnreadEntries {
     pub ignored: usize,
     /// Number of names that are not text and folders that cannot be opened.
     pub unreadable: usize,
-    /// Number of hidden entries in the user's folders, except git's.
+    /// Number of hidden entries in the user's folders, not counting those of git.
     pub hidden: usize,
     /// Paths of the first hidden entries.
     pub hidden_names: Vec<String>,

@@ -44,7 +44,7 @@ pub(super) struct WorktreeState {
     pub(super) is_dirty: bool,
     /// Folders of other repositories, such as submodules, whose contents are not part of the tree.
     pub(super) inner: Vec<PathBuf>,
-    /// Commit to compare with: the newest commit that the main tree also has.
+    /// Commit to compare with: the newest commit that the main worktree also has.
     pub(super) base: String,
 }
 
@@ -139,7 +139,7 @@ impl Inner {
         Ok(tracked)
     }
 
-    /// Newest common commit of a worktree and its main tree, unless the commit from which the worktree started is
+    /// Newest common commit of a worktree and its main worktree, unless the commit from which the worktree started is
     /// newer.
     async fn common_base(&self, record: &WorktreeRecord, place: &GitPlace, head: &str) -> Result<String> {
         let repository = &record.repository;
@@ -175,11 +175,11 @@ impl Inner {
         Ok(files)
     }
 
-    /// Uncommitted and new files in the main tree.
+    /// Uncommitted and new files in the main worktree.
     pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>> {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
-        let listed = self.git.succeeds(main, &args, "inspect the main tree").await?;
+        let listed = self.git.succeeds(main, &args, "inspect the main worktree").await?;
         Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(git::path)).collect())
     }
 
@@ -196,8 +196,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Returns true if a commit is in the checked-out branch of the main tree, or in another branch. A detached commit
-    /// would soon be lost. Symbolic names are ignored, and branches of worktrees belong to sessions.
+    /// Returns true if a commit is in the checked-out branch of the main worktree, or in another branch. A detached
+    /// commit would soon be lost. Symbolic names are ignored, and branches of worktrees belong to sessions.
     async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
         let repository = &record.repository;
         if repository.tree_exists() {
@@ -336,7 +336,7 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     ];
     let found = UNFINISHED.iter().find(|(file, _)| git_dir.join(file).symlink_metadata().is_ok());
     let Some((_, command)) = found else { return Ok(()) };
-    let message = format!("the main tree is in the middle of a `git {command}`");
+    let message = format!("a `git {command}` is in progress in the main worktree");
     let hint = format!("finish or abort it (`git {command} --abort`, for bisect `reset`), and apply again");
     Err(conflict(message, hint))
 }
@@ -346,7 +346,7 @@ const REPLACED_MESSAGES: [&str; 2] = ["hash-path mismatch", "object corrupt"];
 
 impl Inner {
     /// Rejects a repository in which a loose object was replaced. Git trusts an object's name, so no diff shows the
-    /// change, but later checkouts have the content.
+    /// change, but later checkouts contain the replacement.
     pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<()> {
         // Skips packed objects, and only walks over loose objects.
         let args =

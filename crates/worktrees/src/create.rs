@@ -41,8 +41,8 @@ impl Inner {
             return Err(refused(message, "choose a project in another repository"));
         }
         if repository.common.join("reftable").is_dir() {
-            let message = format!("the repository {} stores its branches as reftable", repository.top.display());
-            return Err(refused(message, "clone it with `--ref-format=files`: worktrees require that format"));
+            let message = format!("the repository {} uses the reftable format", repository.top.display());
+            return Err(refused(message, "clone it with `--ref-format=files`: worktrees require the files format"));
         }
         refuse_borrowed(&repository)?;
         let _lock = self.lock_repository(&repository.common).await?;
@@ -140,7 +140,7 @@ impl Inner {
     async fn name_conflict(&self, name: &str, main: &GitPlace) -> Result<Option<String>> {
         if let Some(record) = self.records.find(name)? {
             let place = record.repository.top.display().to_string();
-            return Ok(Some(format!("a worktree of {place} has it")));
+            return Ok(Some(format!("a worktree of {place} has this name")));
         }
         if self.records.top(name).symlink_metadata().is_ok() {
             return Ok(Some(format!("there is a folder {}", self.records.top(name).display())));

@@ -28,7 +28,7 @@ use crate::record::{GitPlace, Result, accessible, conflict, missing, storage};
 
 /// Time limit for a git call.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Time limit for a call that writes a tree, which is slow for a large tree.
+/// Time limit for a call that writes a tree, because writing a large tree is slow.
 const TREE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Commands that write a tree.
 const TREE_COMMANDS: [&str; 3] = ["worktree", "merge", "checkout-index"];
@@ -289,7 +289,7 @@ const OVERRIDES: [(&str, &[&str], &str); 7] = [
     ("diff.", &[".command", ".textconv"], ""),
     ("remote.", &[".uploadpack", ".receivepack", ".promisor", ".vcs"], ""),
     ("hook.", &[".command", ".event"], "false"),
-    // Options rather than programs, which would change the kind of merge.
+    // These options name no programs, but would change the kind of merge.
     ("branch.", &[".mergeoptions"], ""),
 ];
 pub(super) const REQUIRED: &str = ".required";
@@ -333,7 +333,7 @@ fn replaced(name: &str) -> Option<(String, &'static str)> {
 
 fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
     let message = format!("the settings of the repository {} contain {name:?}", place.common.display());
-    refused(message, "worktrees require settings that cannot run programs: remove it from .git/config")
+    refused(message, "remove this setting from .git/config: worktrees allow none that can run programs")
 }
 
 /// Maximum number of lines from git's messages in an error.

@@ -1,4 +1,4 @@
-//! Git worktrees of sessions: created, shown, merged into the main tree, and removed.
+//! Git worktrees of sessions: created, shown, merged into the main worktree, and removed.
 //!
 //! - `record`: record of each worktree, on disk before the worktree itself; and the folders that git can access.
 //! - `git`: runs git in the command sandbox, without external settings and without programs named by a repository;

@@ -1,8 +1,8 @@
-//! Merges the changes in a worktree into the main tree, all or nothing.
+//! Merges the changes in a worktree into the main worktree, all or nothing.
 //!
 //! Uncommitted changes are committed to the worktree's branch. The merge is computed without touching a file. The main
-//! tree is fast-forwarded to the merge only if the merge is complete and touches no file with uncommitted changes in
-//! the main tree.
+//! worktree is fast-forwarded to the merge only if the merge is complete and touches no file with uncommitted changes
+//! in the main worktree.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ impl Inner {
     pub(super) async fn apply(&self, name: &str, message: &str) -> Result<WorktreeApplied> {
         let record = self.ready(name)?;
         if !record.repository.is_whole() {
-            let message = format!("the main tree {} of the worktree {name} is gone", record.repository.top.display());
+            let message = format!("the main worktree {} of {name} is gone", record.repository.top.display());
             let hint = format!("commit in {}, and merge {} by hand", self.records.top(name).display(), record.branch());
             return Err(missing(message, hint));
         }
@@ -49,8 +49,8 @@ impl Inner {
         self.merge_into_main(record, &tip, message).await
     }
 
-    /// Rejects repositories inside the worktree, which would be merged as mere references to commits that are removed
-    /// with the worktree. A submodule is allowed if the main tree has its commit.
+    /// Rejects repositories inside the worktree. They would be merged as mere references to commits that are removed
+    /// with the worktree. A submodule is allowed if the main worktree has its commit.
     async fn refuse_inner_repositories(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];
         let args: Vec<&str> = args.into_iter().chain([state.base.as_str(), &state.tree]).collect();
@@ -73,7 +73,7 @@ impl Inner {
             return Ok(());
         }
         let message = format!("the worktree {} contains other repositories: {}", record.name, first_names(&inner));
-        let hint = "remove `.git` from them, or bring their commits into the main tree's submodules, and apply again";
+        let hint = "remove `.git` from them, or fetch their commits in the main worktree's submodules, and apply again";
         Err(conflict(message, hint))
     }
 
@@ -154,7 +154,7 @@ impl Inner {
         let git = &self.git;
         let main = git.override_programs(GitPlace::main(&record.repository)).await?;
         let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
-        let from = git.succeeds(&main, &read, "find the commit of the main tree").await?.line();
+        let from = git.succeeds(&main, &read, "find the main worktree's commit").await?.line();
         let onto = git.run(&main, &["symbolic-ref", "--quiet", "--short", "HEAD"]).await?.line();
         let name = record.name.clone();
         if git.is_ancestor(&main, tip, &from).await? {
@@ -172,11 +172,11 @@ impl Inner {
             files.iter().filter(|file| dirty.iter().any(|dirty| overlap(file, dirty))).cloned().collect();
         if !blocking.is_empty() {
             let message = format!(
-                "the main tree {} has uncommitted changes in files that the worktree {name} changes: {}",
+                "the main worktree {} has uncommitted changes to files that are also changed in the worktree {name}: {}",
                 record.repository.top.display(),
                 first_names(&blocking)
             );
-            return Err(conflict(message, "commit or stash them, and apply again; nothing was changed there"));
+            return Err(conflict(message, "commit or stash these changes, and apply again; nothing was changed"));
         }
         if record.repository.git_dir.join("index.lock").exists() {
             let message = format!("another git process is running in {}", record.repository.top.display());
@@ -194,15 +194,15 @@ impl Inner {
         Ok(WorktreeApplied { name, commit: to, onto, files })
     }
 
-    /// Fast-forwards the main tree to a commit. Git checks all files before it changes any of them.
+    /// Fast-forwards the main worktree to a commit. Git checks all files before it changes any of them.
     pub(super) async fn fast_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
         let repository = &record.repository;
         let place = self.writing_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];
         let alone = ["--commit", "--no-squash", "--no-verify-signatures", to];
-        let doing = format!("fast-forward the main tree {} to the merge", repository.top.display());
+        let doing = format!("fast-forward the main worktree {} to the merge", repository.top.display());
         self.git.succeeds(&place, &[&args[..], &alone].concat(), &doing).await?;
-        let head = self.git.succeeds(main, &["rev-parse", "HEAD"], "find the commit of the main tree").await?.line();
+        let head = self.git.succeeds(main, &["rev-parse", "HEAD"], "find the main worktree's commit").await?.line();
         if head == to {
             return Ok(());
         }
@@ -210,8 +210,8 @@ impl Inner {
         Err(conflict(message, "check `git status` there, and settings that affect `git merge`"))
     }
 
-    /// Main tree with write access. If the main tree is itself the worktree of a session, a model may have redirected
-    /// its index and branch, so other branches and the settings stay read-only.
+    /// Main worktree with write access. If the main worktree is itself the worktree of a session, a model may have
+    /// redirected its index and branch, so other branches and the settings stay read-only.
     pub(super) fn writing_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
         let Repository { top, git_dir, common } = repository;
         let is_of_session = self.records.real_base().is_ok_and(|base| top.starts_with(base));
@@ -242,7 +242,7 @@ impl Inner {
             parts.sort();
             parts.dedup();
             let message = format!(
-                "the worktree {} and the main tree have changed the same lines of {}; nothing was changed",
+                "the worktree {} and the main worktree have changed the same lines of {}; nothing was changed",
                 record.name,
                 first_names(&parts)
             );

@@ -1,5 +1,5 @@
 //! Records of worktrees, one file each, written before a worktree is created and removed after it. Also the locations
-//! in which git works: explicit folders, which are the only ones that git can access.
+//! in which git works. They are explicit, and git can access no other folders.
 
 use std::{
     fs, io,
@@ -31,7 +31,7 @@ pub(super) const SCRATCH: &str = ".scratch";
 pub(super) struct WorktreeRecord {
     pub(super) name: String,
     pub(super) session: SessionId,
-    /// Corresponding project folder in the main tree.
+    /// Corresponding project folder in the main worktree.
     pub(super) project: PathBuf,
     pub(super) repository: Repository,
     /// Administrative folder in the repository; `None` until git has created it.
@@ -55,7 +55,7 @@ pub(super) enum Stage {
         /// Start in seconds since the epoch.
         at: i64,
     },
-    /// The main tree is being moved from one commit to another.
+    /// The main worktree is being moved from one commit to another.
     Applying {
         from: String,
         to: String,
@@ -171,7 +171,7 @@ impl Records {
         let record = self.find(name).ok()??;
         let ready = !matches!(record.stage, Stage::Making | Stage::Removing { .. });
         let top = base.join(name);
-        // A subfolder corresponds to the same subfolder in the main tree.
+        // A subfolder corresponds to the same subfolder in the main worktree.
         let below = folder.strip_prefix(&top).ok()?;
         let main = record.repository.top;
         let project = if below.as_os_str().is_empty() { main } else { main.join(below) };
@@ -213,7 +213,7 @@ pub(super) struct GitPlace {
 }
 
 impl GitPlace {
-    /// Location of the main tree, read-only.
+    /// Location of the main worktree, read-only.
     pub(super) fn main(repository: &Repository) -> Self {
         let Repository { top: work_tree, git_dir, common } = repository.clone();
         Self { git_dir, common, work_tree, ..Self::default() }

@@ -52,7 +52,7 @@ impl Inner {
         self.remove_completely(record).await.map(|()| true)
     }
 
-    /// Names of the worktrees that have this worktree as their main tree.
+    /// Names of the worktrees that have this worktree as their main worktree.
     fn children(&self, record: &WorktreeRecord) -> Result<Vec<String>> {
         let top = self.records.real_base()?.join(&record.name);
         let is_child = |other: &WorktreeRecord| other.name != record.name && other.repository.top == top;
@@ -82,11 +82,11 @@ impl Inner {
         self.finish_removal(&record).await
     }
 
-    /// Removes the remains of a worktree.
+    /// Removes what is left of a worktree.
     pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<()> {
         let Stage::Removing { tip, .. } = &record.stage else { return Ok(()) };
         self.remove_files(record)?;
-        // Only the branch's own lock is removed, because the user may be working in the main tree.
+        // Only the branch's own lock is removed, because the user may be working in the main worktree.
         let _ = fs::remove_file(record.repository.common.join(record.reference() + ".lock"));
         if let Some(tip) = tip
             && record.repository.common.is_dir()
@@ -170,8 +170,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Continues moving the main tree to its target. Files that are complete are added to the index first, so that git
-    /// recognises them. Partial files are checked out again.
+    /// Continues moving the main worktree to its target. Files that are complete are added to the index first, so that
+    /// git recognises them. Partial files are checked out again.
     async fn finish_applying(&self, record: &WorktreeRecord, from: &str, to: &str, at: i64) -> Result<()> {
         let ready = || self.records.change(&record.name, |record| record.stage = Stage::Ready);
         let repository = &record.repository;
@@ -214,7 +214,7 @@ impl Inner {
         ready()
     }
 
-    /// Object ID of each changed file, as in the main tree. `None` if there is no file.
+    /// Object ID of each changed file in the main worktree. `None` if the file does not exist.
     async fn on_disk(
         &self,
         record: &WorktreeRecord,
@@ -314,12 +314,12 @@ fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
     }
 }
 
-/// Locks left by an interrupted merge into the main tree.
+/// Locks left by an interrupted merge into the main worktree.
 fn main_locks(record: &WorktreeRecord) -> Vec<PathBuf> {
     let repository = &record.repository;
     let mut locks: Vec<PathBuf> = LOCKS.map(|lock| repository.git_dir.join(lock)).into();
     locks.push(repository.common.join("packed-refs.lock"));
-    // If the main tree is another worktree, a session may have written `HEAD`.
+    // If the main worktree is another worktree, a session may have written `HEAD`.
     let head = repository::pointer(&repository.git_dir.join("HEAD"));
     let is_plain = |branch: &&str| !branch.starts_with('/') && !branch.contains("//") && !branch.contains("..");
     if let Some(branch) = head.as_deref().and_then(|head| head.strip_prefix("ref: refs/heads/")).filter(is_plain) {

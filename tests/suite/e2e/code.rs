@@ -144,7 +144,7 @@ async fn code_that_may_not_be_read_is_not_found() {
     assert!(results[1].contains("Not found: ") && !results[1].contains("skipped"), "{}", results[1]);
     // Naming a secret file requires approval, as does reading it.
     let (_, output) = world.call_all(vec![("outline", json!({"path": "/project/.env"}))], &["-C", &world.shop()]).await;
-    assert!(output.exits(5).stderr.contains("looks like a file of secrets"));
+    assert!(output.exits(5).stderr.contains("looks like a secrets file"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

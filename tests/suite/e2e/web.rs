@@ -173,7 +173,7 @@ async fn sending_request_is_shown_for_approval_first() {
     let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await.pop().unwrap();
     let EventKind::InterruptRaised { interrupt } = raised.kind else { panic!() };
     let Ask::Approval { preview, reason, .. } = &interrupt.ask else { panic!("{:?}", interrupt.ask) };
-    assert_eq!(reason, "it sends a request of POST");
+    assert_eq!(reason, "it sends a POST request");
     let shown = preview.as_deref().unwrap();
     assert_eq!(shown, format!("POST {url}\ncontent-type: application/json\n\n{{\"whales\":1}}"));
     assert!(site.seen().is_empty());

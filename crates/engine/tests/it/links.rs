@@ -78,10 +78,7 @@ fn stricter_rule_of_link_and_target_wins() {
     let secret = check(&shipped(), &["read_file"], "docs/a.md", "/project/.env", "high");
     assert!(secret.grants.is_empty() && secret.granted_by.is_empty(), "{secret:?}");
     let Verdict::Ask { reason, .. } = secret.verdict else { panic!() };
-    assert_eq!(
-        reason,
-        "docs/a.md leads to /project/.env through a link, and /project/.env looks like a file of secrets"
-    );
+    assert_eq!(reason, "docs/a.md leads to /project/.env through a link, and /project/.env looks like a secrets file");
 }
 
 fn look(path: &str) -> Play {

@@ -1,4 +1,4 @@
-//! Folders from other authors that are used only as the user agreed to them: the hash over their files, the stored
+//! Folders from other authors, used only in the version that the user agreed to: the hash over their files, the stored
 //! agreements, and the cleanup of the daemon's copies. The agreements are in `trusted.json` and `installed.json`, which
 //! tools cannot access.
 
@@ -111,7 +111,7 @@ impl<A: Agreement> Agreements<A> {
     /// Removes unneeded copies: leftovers of a crash, and copies of earlier versions. Failures are ignored, because
     /// such copies only take up space.
     pub(crate) fn sweep(&self, folder: &Path) {
-        // A link on the way to the data folder was created by the user.
+        // Links on the way to the data folder are followed, because the user created them.
         let Ok(folder) = &folder.canonicalize() else { return };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();

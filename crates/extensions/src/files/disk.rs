@@ -162,7 +162,7 @@ pub(crate) fn read(file: File, stamp: Stamp, limit: usize) -> io::Result<GuideTe
 /// timestamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Willingness to block on the disk.
+/// Permission to block on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskAccess {
     /// Never blocks: only uses data that the system has cached.

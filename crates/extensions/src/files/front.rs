@@ -1,4 +1,4 @@
-//! Parses the front matter of a `SKILL.md`, which describes a skill without its instructions.
+//! Parses the front matter of a `SKILL.md`. The front matter describes a skill without its instructions.
 //!
 //! Skills come from many systems, so unknown keys are skipped, and sloppy values are accepted if they are unambiguous.
 //! Each problem has its line number.
@@ -15,7 +15,7 @@ pub(crate) const MAX_FRONT: usize = 16 << 10;
 const MAX_DESCRIPTION: usize = 1024;
 /// Maximum length of a description passed to models, in characters.
 pub(crate) const MAX_LISTED_DESCRIPTION: usize = 300;
-/// Keys whose invalid YAML makes the whole skill invalid. Without these keys it would be another skill.
+/// Keys whose invalid YAML makes the whole skill invalid, because without one of them it would be a different skill.
 const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
 /// Keys from other systems, which have no effect here.
 const IGNORED_KEYS: &str = "agent argument-hint author category compatibility context disable-model-invocation homepage hooks \

@@ -3,7 +3,7 @@
 //! - `disk`: safe access to files and folders, without blocking where that is not allowed, and a cache of unchanged
 //!   content.
 //! - `front`: front matter of a file.
-//! - `agreed`: folders that are used only as the user agreed to them: hashes, records and copies.
+//! - `agreed_folder`: folders that are used only in the version that the user agreed to: hashes, records and copies.
 //! - `tree`: scans and copies the files of a skill or plugin. `requirements`: packages declared by a skill.
 //!
 //! Before most turns nothing has changed. A check for changes takes a few microseconds, less than waking a thread that

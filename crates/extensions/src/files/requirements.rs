@@ -12,7 +12,7 @@ const MAX_PACKAGES: usize = 100;
 /// Maximum length of one package with the hashes of its wheels, in bytes.
 const MAX_LINE: usize = 8 << 10;
 
-/// Rejects anything that is not a package. The installer checks the list again, however it was transferred.
+/// Rejects anything that is not a package. The installer checks the list again, regardless of how it got there.
 ///
 /// # Errors
 /// Returns the first invalid entry.

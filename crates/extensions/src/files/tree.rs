@@ -101,7 +101,7 @@ impl Tree {
         self.files.len()
     }
 
-    /// Digest of paths, sizes and times, which changes if a file changes.
+    /// Digest of paths, sizes and times. The digest changes if a file changes.
     pub(crate) fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for TreeFile { path, size, modified, runs } in &self.files {

@@ -26,7 +26,7 @@ static PLUGIN_TREE: TreeKind = TreeKind {
 const MAX_TEXT: usize = 256 << 10;
 /// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 300;
-/// Prefix of the hashed input, which identifies its format.
+/// Prefix of the hashed input, to identify its format.
 const FORM: &[u8] = b"agentd plugin 1\0";
 
 /// One file of a plugin.
@@ -150,7 +150,7 @@ impl PluginFile {
         match &self.text {
             Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),
             Some(Err(reason)) => Err(reason),
-            None => Err("its name is not that of a text file"),
+            None => Err("its file extension is not that of a text file"),
         }
     }
 }

@@ -141,7 +141,7 @@ impl Manifest {
             Value::Array(paths) if paths.len() <= MAX_PATHS => paths.iter().filter_map(Value::as_str).collect(),
             _ => {
                 self.problems
-                    .note(file, format!("`{key}` is neither a path nor a list of at most {MAX_PATHS}; it is ignored"));
+                    .note(file, format!("`{key}` is neither a path nor a list of at most {MAX_PATHS} paths; ignored"));
                 return Ok(Vec::new());
             }
         };

@@ -1,4 +1,4 @@
-//! Plugins: folders with skills, agents, commands and MCP servers, which the user adds and removes as a whole.
+//! Plugins: folders with skills, agents, commands and MCP servers. The user adds or removes a plugin as a whole.
 //!
 //! - `folder`: files of a plugin, scanned before any is used, and the hash over them. `manifest`: `plugin.json`.
 //! - `parts`, `servers`: the contents of a plugin.
@@ -122,7 +122,7 @@ struct LoadedPlugin {
 }
 
 impl PluginStore {
-    /// Creates the store for plugins in `folder`, whose servers may write in `data`. Reads nothing yet.
+    /// Creates the store for plugins in `folder`. Their servers may write in `data`. Reads nothing yet.
     pub fn new(folder: PathBuf, data: PathBuf) -> Self {
         let (installed, changing) = (RwLock::new(Arc::from([])), Mutex::default());
         Self(Arc::new(Store { folder, data, installed, changing }))

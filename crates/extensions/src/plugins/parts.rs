@@ -108,13 +108,13 @@ impl PluginParts {
             Err(flaw) => return self.problems.refuse(&file, format!("line {}: {}", flaw.line, flaw.message)),
         };
         let Some(name) = front::name(&front, entry) else {
-            return self.problems.refuse(&file, "neither its name nor its folder's is a valid skill name");
+            return self.problems.refuse(&file, "neither its name nor the name of its folder is a valid skill name");
         };
         if self.skills.iter().any(|other| other.name.eq_ignore_ascii_case(&name)) {
             return self.problems.refuse(&file, format!("another skill of this plugin has the name {name}"));
         }
         if self.skills.len() >= MAX_PARTS {
-            return self.problems.refuse(&file, format!("a plugin has at most {MAX_PARTS} skills"));
+            return self.problems.refuse(&file, format!("a plugin can have at most {MAX_PARTS} skills"));
         }
         let listed = folder.text(&format!("{path}/{}", requirements::PACKAGES_FILE)).and_then(Result::ok);
         let packages = match requirements::packages(&front, listed) {
@@ -162,7 +162,7 @@ impl PluginParts {
                 self.problems.refuse(&file.path, format!("another command of this plugin has the name {name}"));
             }
             Ok(_) if self.commands.len() >= MAX_PARTS => {
-                self.problems.refuse(&file.path, format!("a plugin has at most {MAX_PARTS} commands"));
+                self.problems.refuse(&file.path, format!("a plugin can have at most {MAX_PARTS} commands"));
             }
             Ok(text) if text.len() > MAX_COMMAND => self.problems.refuse(&file.path, "it is larger than 64 KiB"),
             Ok(text) => self.commands.push(ProjectCommand { name: name.to_owned(), text: text.to_owned() }),

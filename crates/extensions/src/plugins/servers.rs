@@ -126,7 +126,7 @@ impl FoundServers {
                     self.problems.refuse(file, format!("another server of this plugin has the name {}", entry.name));
                 }
                 Ok(_) if self.servers.len() >= MAX_SERVERS => {
-                    return self.problems.refuse(file, format!("a plugin has at most {MAX_SERVERS} servers"));
+                    return self.problems.refuse(file, format!("a plugin can have at most {MAX_SERVERS} servers"));
                 }
                 Ok(entry) => self.servers.push(entry),
                 Err(reason) => self.problems.refuse(file, format!("the server {} is skipped: {reason}", shown(name))),
@@ -236,7 +236,8 @@ impl ServerEntry {
             for (name, value) in [("PLUGIN_ROOT", ROOT), ("CLAUDE_PLUGIN_ROOT", ROOT), ("PLUGIN_DATA", DATA)] {
                 entry.env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
             }
-            // Otherwise Python would write files into the plugin's folder, which would no longer match the agreed hash.
+            // Otherwise Python would write files into the plugin's folder, and the folder would no longer match the
+            // agreed hash.
             entry.env.entry("PYTHONDONTWRITEBYTECODE".to_owned()).or_insert_with(|| "1".to_owned());
             entry.cwd.get_or_insert_with(|| DATA.to_owned());
         }

@@ -1,4 +1,4 @@
-//! Agents in a project: Markdown files with front matter, whose body is the prompt, and `agents.yaml` in the format of
+//! Agents in a project: Markdown files with front matter and a prompt as their body, and `agents.yaml` in the format of
 //! the configuration. Pure.
 //!
 //! Files come from many systems: they may use other names for tools and the model, and keys without a meaning here are
@@ -113,7 +113,7 @@ impl FoundAgents {
         if self.cards.iter().any(|other| other.id == card.id) {
             self.problems.refuse(file, format!("another agent of this {} has the name `{}`", self.noun, card.id));
         } else if self.cards.len() >= MAX_AGENTS {
-            self.problems.refuse(file, format!("a {} has at most {MAX_AGENTS} agents", self.noun));
+            self.problems.refuse(file, format!("a {} can have at most {MAX_AGENTS} agents", self.noun));
         } else {
             self.cards.push(card);
         }

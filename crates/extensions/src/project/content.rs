@@ -65,7 +65,7 @@ fn skill_problem(file: &FolderFile, entry: &str) -> Option<ProjectProblem> {
     let text = String::from_utf8_lossy(&file.content);
     let message = match front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]) {
         Ok(front) if front::name(&front, entry).is_some() => return None,
-        Ok(_) => "neither its name nor its folder's is a valid skill name".to_owned(),
+        Ok(_) => "neither its name nor the name of its folder is a valid skill name".to_owned(),
         Err(flaw) => format!("the skill is not used: line {}: {}", flaw.line, flaw.message),
     };
     Some(ProjectProblem { file: file.path.clone(), message, is_fatal: true })

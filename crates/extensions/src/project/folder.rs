@@ -44,7 +44,7 @@ const MAX_PATH: usize = 300;
 /// Maximum number of entries per folder.
 const MAX_ENTRIES: usize = 2000;
 
-/// Prefix of the hashed input, which identifies its format.
+/// Prefix of the hashed input, to identify its format.
 const FORM: &[u8] = b"agentd project 1\0";
 
 /// One file that is used.
@@ -104,7 +104,7 @@ impl ProjectFolder {
             Err(_) => reader
                 .found
                 .problems
-                .refuse("", "it is not a folder, or its path contains a link; nothing of it is used"),
+                .refuse("", "it is not a folder, or its path contains a link; none of its files are used"),
         }
         let mut found = reader.found;
         found.files.sort_by(|left, right| left.path.cmp(&right.path));
@@ -175,7 +175,7 @@ impl Reader {
         });
         if listed.len() > MAX_ENTRIES {
             // Using the first entries would depend on the order on disk.
-            self.found.problems.refuse(below, format!("it has more than {MAX_ENTRIES} entries; nothing of it is used"));
+            self.found.problems.refuse(below, format!("it has more than {MAX_ENTRIES} entries; none of them are used"));
             return Vec::new();
         }
         let mut entries = Vec::new();

@@ -86,7 +86,7 @@ pub struct ProjectStore(pub(crate) Arc<Store>);
 pub(crate) struct Store {
     /// Folder for the records and copies.
     folder: PathBuf,
-    /// Worktrees, which share the trust of their main trees.
+    /// Worktrees. Each worktree shares the trust of its main worktree.
     worktrees: Option<WorktreeFolders>,
     /// Records, or `None` until they are loaded.
     records: Mutex<Option<Arc<Agreements<TrustRecord>>>>,
@@ -166,7 +166,7 @@ impl Projects for ProjectStore {
 }
 
 impl Store {
-    /// The project's counterpart in the main tree, if `project` is in a worktree.
+    /// The project's counterpart in the main worktree, if `project` is in a worktree.
     fn main<'p>(&self, project: &'p Path) -> Cow<'p, Path> {
         let worktree = self.worktrees.as_ref().and_then(|worktrees| worktrees.of_folder(project));
         worktree.map_or(Cow::Borrowed(project), |worktree| Cow::Owned(worktree.project))
@@ -207,7 +207,7 @@ impl Store {
         match self.load_copy(&folder, &cached.hash) {
             Ok(content) => ProjectNow { trust, content: Some(content) },
             Err(error) => {
-                tracing::error!("nothing of {} is used: it cannot be copied: {error}", project.display());
+                tracing::error!("the .agentd folder of {} is not used: could not copy it: {error}", project.display());
                 ProjectNow { trust, content: None }
             }
         }

@@ -45,7 +45,7 @@ impl SkillStore {
                     (SkillOrigin::Bundled, _) => "a skill of agentd".to_owned(),
                     _ => first.folder.clone(),
                 };
-                let message = format!("{shadow} already has this name and is used");
+                let message = format!("{shadow} already has this name, and is used instead");
                 report.problems.push(fatal("", 0, message));
                 report.usable = false;
             }

@@ -50,7 +50,7 @@ const SCRATCH: &str = "tmp";
 /// Daemon variables that are passed to installers, besides those for the index.
 const PASSED_VARIABLES: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
 
-/// Preferred interpreters, which commands can run in the sandbox.
+/// Preferred interpreters: commands can run them in the sandbox.
 const SYSTEM_PYTHONS: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
 /// Python environments for all skills.

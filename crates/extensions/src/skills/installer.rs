@@ -147,7 +147,7 @@ impl Installer {
                 Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("check the network, and try again"))
             }
             CommandEnd::Code(_) | CommandEnd::Signal(_) | CommandEnd::Lost => {
-                // An error shows the last lines. The installer itself knows only this proxy.
+                // An error shows the last lines of the output. Only the proxy knows why a host could not be reached.
                 let unreached = route.gateway.as_ref().and_then(|gateway| gateway.failed());
                 finished.stderr.text.extend(unreached.map(|unreached| format!("\n{unreached}")));
                 Ok(finished)

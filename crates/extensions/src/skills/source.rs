@@ -152,8 +152,8 @@ pub(crate) fn skills(
     Ok(skills)
 }
 
-/// Selects a session's skills from those of its sources: of several with one name, the first usable skill. Sorted by
-/// name.
+/// Selects a session's skills from those of its sources. Of several skills with one name, the first usable one is
+/// selected. Sorted by name.
 pub(crate) fn select(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
     let mut skills: Vec<FoundSkill> = Vec::new();
     found.sort_by_key(|(_, candidate)| !candidate.is_sound);
@@ -188,14 +188,14 @@ fn skill(
     let Ok(front) = front else { return Ok(None) };
     let Some(name) = front::name(front, &candidate.entry) else {
         tracing::warn!(
-            "the skill {} is skipped: neither its name nor its folder's is a valid skill name",
+            "the skill {} is skipped: neither its name nor the name of its folder is a valid skill name",
             path.display()
         );
         return Ok(None);
     };
     let listed =
         cache.read(&candidate.folder.join(requirements::PACKAGES_FILE), follows, requirements::MAX_FILE, access)?;
-    // The check of the skill reports problems with the list. The skill's packages are not installed then.
+    // If the list is invalid, the skill's packages are not installed. The check of the skill reports the problems.
     let packages = requirements::packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
     candidate.is_sound = is_sound(candidate, &read.is_sound, access)?;
     let setting = settings.get(&name);

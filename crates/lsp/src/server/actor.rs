@@ -85,7 +85,7 @@ impl Actor {
         tokio::select! {
             biased;
             end = &mut connection.ended => Event::Ended(end),
-            // Checked before messages, which may never end.
+            // Checked before messages, because messages may never end.
             () = until(due) => Event::TimerDue,
             command = commands.recv() => of_handles(command),
             message = connection.streams.incoming.recv() => match message {

@@ -133,7 +133,7 @@ impl Connection {
         self.send(message::notification("textDocument/didClose", &params))
     }
 
-    /// Notifies the server of changes on disk, which the server cannot watch itself.
+    /// Notifies the server of changes on disk, because the server cannot watch the files itself.
     pub(super) fn notify_changed(&mut self, files: &[(PathBuf, DiskChange)]) -> Result<(), Breakdown> {
         if files.is_empty() {
             return Ok(());
@@ -157,7 +157,7 @@ impl Connection {
         self.retry(PendingRequest::new(kind, self.deadline()))
     }
 
-    /// Requests all findings again that a check waits for.
+    /// Repeats the requests for all findings that a check waits for.
     fn pull_again(&mut self) -> Result<(), Breakdown> {
         self.documents.forget_pulled();
         self.pull_awaited()
@@ -237,7 +237,7 @@ impl Connection {
         }
         self.checks.forget_closed();
         let closed =
-            ServerError::transient(format!("a file was closed before {} was done with it", self.parts.config.name));
+            ServerError::transient(format!("a file was closed before {} had checked it", self.parts.config.name));
         self.checks.answer(&self.documents, self.is_pulled, now, &closed);
         Ok(())
     }

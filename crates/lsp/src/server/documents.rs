@@ -116,7 +116,7 @@ impl Documents {
         change
     }
 
-    /// Records that changes on disk have been reported to the server, which makes earlier findings outdated.
+    /// Records that changes on disk have been reported to the server. Earlier findings are outdated from now on.
     pub(super) fn changed(&mut self, now: Instant) {
         self.changed_at = Some(now);
         self.forget_pulled();
@@ -205,8 +205,8 @@ impl Document {
         }
     }
 
-    /// Returns the time at which published findings are complete, as far as known. Findings published before `changed`
-    /// may still be replaced by newer ones.
+    /// Returns the time at which published findings are complete, or `None` if unknown. Findings published before
+    /// `changed` may still be replaced by newer ones.
     pub(super) fn complete_at(&self, changed: Option<Instant>) -> Option<Instant> {
         let PublishedFindings { version, at, .. } = self.published.as_ref()?;
         let settled_at = changed.filter(|changed| at < changed).map(|changed| changed + SILENCE_TIMEOUT);
@@ -277,7 +277,7 @@ impl Checks {
         for check in std::mem::take(&mut self.0) {
             let sources = check.purpose.sources(is_pulled);
             let open: Option<Vec<_>> = check.files.iter().map(|below| documents.get(below)).collect();
-            // A closed file has no findings, which must not be mistaken for a clean file.
+            // A closed file has no findings, but must not be mistaken for a clean file.
             let Some(open) = open else {
                 let _ = check.reply.send(Err(closed.clone()));
                 continue;
@@ -313,8 +313,8 @@ impl Checks {
 }
 
 impl Check {
-    /// Returns the time at which the check can be answered, as far as known. A time that has just passed also counts,
-    /// since otherwise nothing would wake the loop before the deadline.
+    /// Returns the time at which the check can be answered, or `None` if unknown. A time that has just passed also
+    /// counts, since otherwise nothing would wake the loop before the deadline.
     fn ready_at(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
         let Some(open) = self.files.iter().map(|below| documents.get(below)).collect::<Option<Vec<_>>>() else {
             // A closed file ends the check.

@@ -1,4 +1,4 @@
-//! Pending requests and retries, and detection of a server that is still loading the project, whose answers are
+//! Pending requests and retries. Also detects a server that is still loading the project, because its answers are
 //! incomplete. Pure.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};

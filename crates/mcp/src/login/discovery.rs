@@ -156,8 +156,8 @@ async fn is_confirmed_by_issuer(metadata: &AuthorizationMetadata, server: &str, 
     if at.origin() == token.origin() {
         return true;
     }
-    // The issuer comes from an untrusted server. Private addresses are not contacted, and this machine only if the
-    // server is on it.
+    // The issuer comes from an untrusted server. Private addresses are never contacted, and addresses of this machine
+    // only if the server is on this machine.
     let is_server_local = Url::parse(server).is_ok_and(|url| is_local(&url));
     let may_be_asked = if is_local(&at) { is_server_local } else { ip_address(&at).is_none() };
     if !may_be_asked {

@@ -1,7 +1,7 @@
-//! OAuth logins to HTTP servers. Tokens are stored in one file per server and URL, which only its owner can read, and
-//! are renewed when they expire.
+//! OAuth logins to HTTP servers. Each server and URL has its own token file, readable only by its owner. Tokens are
+//! renewed when they expire.
 //!
-//! - `refusal`: authorisation errors from servers, the required scopes, which are remembered, and the token files.
+//! - `refusal`: authorisation errors from servers, the required scopes remembered from them, and the token files.
 //! - `discovery`: finds the authorisation server of an MCP server, and decides which of its claims are trusted.
 
 mod discovery;
@@ -74,7 +74,7 @@ impl Logins {
         Self { routes, ..self }
     }
 
-    /// Creates a store for servers without logins, which support only keys in headers.
+    /// Creates a store for servers without logins. Only keys in headers are supported.
     pub(crate) fn disabled(routes: Routes) -> Self {
         let (pending, scope_lock) = (Mutex::default(), Mutex::default());
         Self { folder: PathBuf::new(), is_enabled: false, pending, scope_lock, routes }
@@ -134,14 +134,14 @@ impl Logins {
         let login = {
             let mut pending = self.pending();
             let login = pending.get(server);
-            let login = login.ok_or_else(|| "no login is in progress, or it already finished".to_owned())?;
+            let login = login.ok_or_else(|| "no login is in progress, or it was completed".to_owned())?;
             // A redirect from another login must not end this one.
             if query_param(login.session.get_authorization_url(), "state") != query_param(callback_url, "state") {
-                return Err("the browser returned from another login".to_owned());
+                return Err("the redirect belongs to another login".to_owned());
             }
             pending.remove(server)
         };
-        let PendingLogin { session, wanted, requested } = login.ok_or_else(|| "it already finished".to_owned())?;
+        let PendingLogin { session, wanted, requested } = login.ok_or_else(|| "the login is over".to_owned())?;
         if let Some(error) = query_param(callback_url, "error") {
             if error == "invalid_scope" {
                 self.remember(&wanted, WantedLogins::record_rejected_scopes);
@@ -150,7 +150,7 @@ impl Logins {
             return Err(line(&format!("the login was refused: {error} {reason}")));
         }
         let exchanged = tokio::time::timeout(TIMEOUT, session.handle_callback_url(callback_url)).await;
-        exchanged.map_err(|_| "no token in time".to_owned())?.map_err(|error| error_line(&error))?;
+        exchanged.map_err(|_| "the token request timed out".to_owned())?.map_err(|error| error_line(&error))?;
         self.remember(&wanted, |wanted| wanted.record_login(requested));
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Logins {
             }
             Ok::<_, AuthError>(Some(manager))
         });
-        ready.await.map_err(|_| "no login metadata in time".to_owned())?.map_err(|error| error_line(&error))
+        ready.await.map_err(|_| "the metadata request timed out".to_owned())?.map_err(|error| error_line(&error))
     }
 
     /// Handles an authorisation error from a server. The required scopes are remembered for the next login. Returns a
@@ -269,7 +269,7 @@ impl Logins {
 
     /// File for a server and URL: a token stays with its URL, even if the server's name is reused.
     fn file(&self, ServerUrl { server, url, .. }: ServerUrl<'_>, kind: &str) -> PathBuf {
-        // The query may contain keys, which change.
+        // The query may contain keys, and keys may change.
         let address = url.split(['?', '#']).next().unwrap_or_default();
         let hash = Sha256::digest(address.as_bytes());
         let mark: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();

@@ -91,10 +91,10 @@ impl McpPool {
         };
         let (url, client) = match config.address {
             ServerAddress::Http { url, client, .. } => (url.value, client),
-            ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program without a login")),
+            ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program, and needs no login")),
         };
-        // Only the response to a request names the authorisation server and the required scopes, which are stored as a
-        // side effect.
+        // Only the response to a request names the authorisation server and the required scopes. Starting the server
+        // stores both as a side effect.
         let _ = self.start(server, None).await;
         let begun = self.deps.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
         begun.map_err(|reason| self.deps.clean.redact(&reason))

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::reason::{Reason, span};
 
-/// Delay between a change to a server's tools and the next listing, which limits the listings of a server that changes
+/// Delay between a change to a server's tools and the next listing. Limits the listings of a server that changes
 /// constantly.
 const CHANGE_DELAY: Duration = Duration::from_secs(2);
 /// Idle time after which a server that was started only for listing is stopped.
@@ -81,7 +81,7 @@ pub(crate) struct ConnectionLease {
     pub(crate) connection: Arc<Connection>,
     in_use: Option<Arc<()>>,
     released: Arc<Notify>,
-    /// Keeps the actor alive, which ends with its last handle.
+    /// Keeps the actor alive. An actor ends with its last handle.
     handle: Option<ServerHandle>,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    /// Answers a question of the newer era, which was returned as the result of a call.
+    /// Answers a question that was returned as the result of a call, as in the newer era.
     pub(super) async fn answer(&self, call: &Arc<Call>, request: InputRequest) -> Result<Value, ErrorData> {
         let call = Some((Arc::clone(call), false));
         let answer = match request {
@@ -83,7 +83,7 @@ impl Handler {
 }
 
 /// Capabilities offered to servers. Both elicitation modes are listed, because an empty capability means forms only.
-/// Sampling is offered only to servers that may use it. Tools and other servers' contexts are not provided for it.
+/// Sampling is offered only to servers that may use it, without tools and without other servers' contexts.
 fn capabilities(sampling: Sampling) -> ClientCapabilities {
     let both = ElicitationCapability::new().with_form(Default::default()).with_url(Default::default());
     let mut capabilities = ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build();

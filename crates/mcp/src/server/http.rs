@@ -1,5 +1,5 @@
-//! HTTP servers and their three transports: streamable HTTP in two protocol eras, and its predecessor with SSE, which
-//! is an open event stream whose first event names a URL for posting messages.
+//! HTTP servers and their three transports: streamable HTTP in two protocol eras, and its predecessor with SSE: an open
+//! event stream whose first event names a URL for posting messages.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

@@ -136,7 +136,7 @@ const MAX_LOGGED: usize = 20;
 /// Transport over the pipes of a server.
 pub(super) struct Pipes {
     read: BufReader<ChildStdout>,
-    /// Input of the server; `None` once it is closed, which asks the server to exit.
+    /// Input of the server; `None` once it is closed. Closing it asks the server to exit.
     write: Arc<Mutex<Option<ChildStdin>>>,
     line: Line,
     /// Size of the invalid output since the last message.

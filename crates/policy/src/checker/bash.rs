@@ -43,11 +43,11 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     if let Some(program) = part.words.first() {
         found.extend(program_word(program, roots));
         for word in &part.words {
-            // A program that only names files may name all of them.
+            // A program that only prints or inspects file names may match any files with a glob.
             let names = matches!(part.program(), "ls" | "echo" | "stat" | "du" | "find" | "file") && word.globs;
             let shown = shortened(&word.text);
             if if names { paths::is_secret(&word.text) } else { paths::may_be_secret(word) } {
-                found.push(LayerVerdict::high(format!("{shown} looks like a file of secrets")));
+                found.push(LayerVerdict::high(format!("{shown} looks like a secrets file")));
             } else if paths::is_device(&word.text) {
                 found.push(LayerVerdict::high(format!("{shown} is a device, or belongs to another process")));
             }
@@ -106,7 +106,7 @@ fn check_redirect(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> 
         return Some(LayerVerdict::ask(Risk::Critical, "it opens a connection to another machine"));
     }
     if paths::is_secret(text) {
-        return Some(LayerVerdict::high(format!("{} looks like a file of secrets", shortened(text))));
+        return Some(LayerVerdict::high(format!("{} looks like a secrets file", shortened(text))));
     }
     if !redirect.writes() {
         return None;
@@ -154,8 +154,8 @@ fn check_changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVer
 /// Programs that delete their arguments.
 const DELETING: &str = "rm rmdir unlink shred";
 
-/// Returns those of `paths` that a call's command seems to delete, entirely or in part. Names are compared without
-/// their folders, because it is unknown where each part of the command runs.
+/// Returns the `paths` that a call's command seems to delete, entirely or in part. Names are compared without their
+/// folders, because it is unknown where each part of the command runs.
 pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();

@@ -22,8 +22,8 @@ const TRUSTED_FAMILIES: &str = "LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY LUA_ PHP R_
     CARGO_ALIAS_ CARGO_HOME PIP_ npm_config_ NPM_CONFIG_ YARN_ COREPACK_ UV_ GEM_ BUNDLE_ DOCKER_ KUBE DOTNET_ \
     CORECLR_ COR_ ERL_ ELIXIR_ OPENSSL_ CGO_ CMAKE_";
 
-/// Variables that change the output of a program or its amount of work and name nothing to run, with their harmless
-/// values. A `*` stands for any word without a path.
+/// Variables that only change the output or the amount of work of a program and name nothing to run, with their
+/// harmless values. A `*` stands for any word without a path.
 const HARMLESS: [(&str, &str); 6] = [
     (
         "CI NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLUMNS LINES TERM TZ DEBUG VERBOSE V NODE_ENV RUST_BACKTRACE \

@@ -98,7 +98,7 @@ pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Ite
 /// Verdict on a call to a tool that reads files.
 pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
     let secret = texts(arguments, &PATH_KEYS).filter(|path| is_secret(&path.to_lowercase().replace('\\', "/")));
-    strictest(secret.map(|path| LayerVerdict::high(format!("{} looks like a file of secrets", shortened(path)))))
+    strictest(secret.map(|path| LayerVerdict::high(format!("{} looks like a secrets file", shortened(path)))))
 }
 
 /// A file name in a patch.
@@ -177,7 +177,7 @@ pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Optio
     if guarded.covers(below.as_bytes()) || guarded.names(whole.as_bytes()) {
         return Some(LayerVerdict::high(format!("{path} is run or read by other programs automatically")));
     }
-    is_secret(&whole.to_lowercase()).then(|| LayerVerdict::high(format!("{path} looks like a file of secrets")))
+    is_secret(&whole.to_lowercase()).then(|| LayerVerdict::high(format!("{path} looks like a secrets file")))
 }
 
 /// Describes a request that does more than fetch, for the approval prompt. A header can turn a fetch into anything, so
@@ -191,7 +191,7 @@ pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
         },
     };
     if !method.is_fetch() {
-        return Some(format!("it sends a request of {}", method.as_str()));
+        return Some(format!("it sends a {} request", method.as_str()));
     }
     if !matches!(arguments.get("body"), None | Some(Value::Null)) {
         return Some("it sends a body".to_owned());
@@ -223,9 +223,9 @@ mod tests {
         check(r#"{"url":"http://a/"}"#, None);
         check(r#"{"url":"http://a/","method":" get ","body":null,"headers":{}}"#, None);
         check(r#"{"method":"HEAD","headers":{"Accept":"text/html","accept-language":"de"}}"#, None);
-        check(r#"{"method":"POST"}"#, Some("it sends a request of POST"));
-        check(r#"{"method":"delete"}"#, Some("it sends a request of DELETE"));
-        check(r#"{"method":"OPTIONS"}"#, Some("it sends a request of OPTIONS"));
+        check(r#"{"method":"POST"}"#, Some("it sends a POST request"));
+        check(r#"{"method":"delete"}"#, Some("it sends a DELETE request"));
+        check(r#"{"method":"OPTIONS"}"#, Some("it sends a OPTIONS request"));
         check(r#"{"method":"BREW"}"#, Some("it sends a request not known in advance"));
         check(r#"{"method":["GET"]}"#, Some("it sends a request not known in advance"));
         check(r#"{"body":"x"}"#, Some("it sends a body"));
@@ -233,7 +233,7 @@ mod tests {
         check(r#"{"headers":{"Authorization":"Bearer x"}}"#, Some("it sends custom headers"));
         check(r#"{"headers":"accept: x"}"#, Some("it sends custom headers"));
         // Of two equal keys, the last is used, as in the tool.
-        check(r#"{"method":"GET","method":"POST"}"#, Some("it sends a request of POST"));
+        check(r#"{"method":"GET","method":"POST"}"#, Some("it sends a POST request"));
         assert!(!only_fetches("nonsense") && !only_fetches("[]"));
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
     let is_python = base.ends_with("python") || base == "pypy";
     let arguments = part.arguments();
     let mut file = false;
-    // The word may be the value of the previous option, so that the next word can be an option again.
+    // True if the word may be the value of the previous option. In that case, the next word may be an option again.
     let mut may_be_value = false;
     for (index, word) in arguments.iter().enumerate() {
         let text = word.text.as_str();

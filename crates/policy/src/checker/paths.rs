@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use super::tables::holds;
 use crate::command::word::Word;
 
-/// Location that a word points to, as far as the word alone shows it.
+/// Location that a word points to, judged by the word alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Location {
     /// Below the folder in which the command runs, or in one of the session's folders.
@@ -180,7 +180,7 @@ pub(crate) fn is_narrow_glob(word: &Word) -> bool {
 /// secrets.
 pub(crate) fn is_confined(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
-    // A git range from a revision on, such as `main..`.
+    // A git range without an end, such as `main..`.
     let is_range = |part: &str| {
         let revision = part.trim_end_matches("..");
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_.^~-".contains(letter);

@@ -113,7 +113,7 @@ fn check_words(part: &Part) -> Option<LayerVerdict> {
     None
 }
 
-/// Options without a value, which a subcommand may follow.
+/// Options without a value. A subcommand may follow them.
 const FLAGS: &str = "-q -s -v --frozen --locked --offline --quiet --silent --verbose";
 /// Long options that are not abbreviations of others, and npm aliases.
 const WHOLE: &str = "--extra --global --text --url add in se un";
@@ -140,7 +140,7 @@ fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
     found
 }
 
-/// Returns true if a word is an abbreviated long option, which most programs accept.
+/// Returns true if a word abbreviates a long option. Most programs accept such abbreviations.
 pub(super) fn abbreviates(word: &str, option: &str) -> bool {
     let parts = |text: &'_ str| {
         text.split_once('=').map_or((text.to_owned(), None), |(name, value)| (name.to_owned(), Some(value.to_owned())))
@@ -165,7 +165,7 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         }
         "rm" => remove(part, roots),
         "dd" | "shred" | "srm" => high_if(true, format!("{program} overwrites its target")),
-        "chmod" => high_if(opens_up(arguments), "it opens permissions to everyone, or changes those of a tree"),
+        "chmod" => high_if(opens_up(arguments), "it gives everyone access, or changes the permissions of a whole tree"),
         "chown" | "chgrp" => high_if(true, "it changes the owner of files"),
         "kill" => {
             let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
@@ -317,7 +317,7 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
             || roots.iter().any(|root| Path::new(trimmed) == *root)
     };
     if unguarded || is_recursive && (part.open_ended || targets.clone().any(whole)) {
-        return Some(LayerVerdict::ask(Risk::Critical, "it deletes a whole tree, or one only known at run time"));
+        return Some(LayerVerdict::ask(Risk::Critical, "it deletes a whole tree, or a path only known at run time"));
     }
     if is_recursive {
         return Some(LayerVerdict::high("it deletes folders recursively"));

@@ -133,7 +133,7 @@ fn operands<'t>(
     (found.len() <= allowed.operands).then_some(found)
 }
 
-/// Checks `test` and `[`. No word may name a variable with an index, which can be a command.
+/// Checks `test` and `[`. No word may name a variable with an index, because the index can be a command.
 fn tests(texts: &[&str]) -> bool {
     texts.iter().all(|text| {
         let operator = text.len() <= 1 || !text.starts_with('-') || holds(TEST, text);

@@ -449,7 +449,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Any text is read within bounds of its length, and its normal form means the same.
+        /// The number of parsed words is bounded by the length of the text, and the normal form parses to the same
+        /// command.
         #[test]
         fn normal_form_parses_to_the_same_command(text in "[-a-z0-9 '\"\\\\$`(){}<>&|;#!~*?=\n\\[\\]é]{0,40}") {
             let (found, _) = guesses(&text);

@@ -67,7 +67,7 @@ pub(super) struct Redirect {
 /// Source of standard input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stdin {
-    /// Inherited from the shell, which has none.
+    /// Inherited from the shell, which has no input of its own.
     #[default]
     Inherited,
     /// The previous part of a pipeline.

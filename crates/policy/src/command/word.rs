@@ -34,7 +34,8 @@ impl Word {
         Self { text: self.text + "$", varies: true, ..self }
     }
 
-    /// Returns true if the word's value is known before it runs, except for the file names that a glob matches.
+    /// Returns true if the value of the word is known before the command runs, except for the names that a glob
+    /// matches.
     pub(crate) fn is_static(&self) -> bool {
         !self.varies && !self.braces
     }

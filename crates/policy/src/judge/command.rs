@@ -213,7 +213,7 @@ impl Call<'_> {
         let opinion = strictest(against.into_iter().map(|(opinion, _)| opinion));
         let allowed =
             || self.sections().filter(|_| part.is_plain()).find_map(|section| section.allowing(&part.plain(false)));
-        // Without enforcement, no command runs unasked for being read-only.
+        // Without enforcement, no command runs without a question just because it is read-only.
         let is_read_only =
             || self.facts.held && !(is_foreign && read_only::runs_configured_programs(part)) && self.only_looks(part);
         let opinion = opinion.or_else(allowed).unwrap_or_else(|| match (is_read_only(), &start.reading) {

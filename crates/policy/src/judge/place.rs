@@ -175,8 +175,8 @@ impl Call<'_> {
         true
     }
 
-    /// Makes unapproved parts require a question if git records in the same line. They run with the repository closed,
-    /// in which git could not record. Parts with an exact approval can run alongside git.
+    /// Makes unapproved parts require a question if git records in the same line. Unapproved parts run with the
+    /// repository closed, so git could not record. Parts with an exact approval can run alongside git.
     pub(super) fn ask_beside_git(
         &self,
         pipelines: &[Vec<Part>],

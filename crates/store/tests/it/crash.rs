@@ -11,7 +11,7 @@ use agentd_store::SqliteStore;
 
 use crate::{file, new_session, one_session, open};
 
-/// Environment variable with the folder for the child process, which runs this test binary.
+/// Environment variable with the folder for the child process. The child process runs this test binary.
 const CHILD_FOLDER: &str = "STORE_TEST_FOLDER";
 
 /// The child process: appends forever and prints every acknowledged event. Does nothing as a normal test.

@@ -1,4 +1,4 @@
-//! Disk errors, wrong files and locked files, which must cause an error with a hint and lose nothing.
+//! Disk errors, wrong files and locked files. Each must cause an error with a hint, and lose nothing.
 
 use std::{path::Path, time::Duration};
 
@@ -150,7 +150,7 @@ async fn damaged_session_table_is_found_after_unclean_stop() {
     check(&failure(StoreConfig::at(journal(folder.path()))), "damaged", "keep a copy");
 }
 
-/// A page that is both free and in use would be overwritten. Such a file is not changed.
+/// A journal with a page that is both free and in use is not opened, because a write could overwrite the page's data.
 #[tokio::test]
 async fn damaged_free_list_is_found_after_unclean_stop() {
     for full_check_up_to in [0, u64::MAX] {
@@ -235,7 +235,7 @@ async fn journal_is_readable_by_its_owner_only() {
     assert_eq!(mode(&journal(&data)), 0o600);
 }
 
-/// One unreadable stored value loses only itself.
+/// An unreadable stored value affects no other value.
 #[tokio::test]
 async fn unreadable_event_is_skipped_without_quoting_it() {
     let (folder, store, mut script) = one_session().await;

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::{corrupt_page, file, new_session, open, opened, overwritten, rows};
 
-/// A session of twelve megabytes, which is about a hundred pieces.
+/// A session of twelve megabytes, or about a hundred pieces.
 async fn large_session(store: &SqliteStore) -> EventScript {
     let mut script = new_session(store).await;
     let text = "the blue door; ".repeat(2000);

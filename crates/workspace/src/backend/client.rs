@@ -43,7 +43,7 @@ const SAMPLE: u64 = 64 * 1024;
 const MAX_REASON: usize = 300;
 /// Upper bound on the tick of the file system's clock. Two changes within one tick have the same time.
 const TICK: Duration = Duration::from_millis(25);
-/// Attempts at a consistent read of folders that keep changing.
+/// Maximum number of attempts at a consistent read of folders that keep changing.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Client of a turn, for use on a blocking thread.
@@ -113,7 +113,7 @@ impl FileClient {
         Ok(ClientText::Unknown("its folder keeps changing".to_owned()))
     }
 
-    /// Replaces the content of a file opened on the disk by the client's text.
+    /// Replaces the content of a file opened on the disk with the client's text.
     pub(super) fn overlay(&self, jail: &Jail, path: &ToolPath, mut opened: OpenFile) -> Result<OpenFile, Failure> {
         let mut sample = Vec::new();
         let read = (&mut opened.content).take(SAMPLE).read_to_end(&mut sample);
@@ -173,7 +173,7 @@ impl FileClient {
         let text = match self.client_text(jail, path)? {
             ClientText::Text(text) => text,
             ClientText::OnDisk => return Ok(on_disk),
-            // There is no text that could be lost.
+            // The file does not exist, so no text can be lost.
             ClientText::Unknown(_) if content.is_none() => return Ok(on_disk),
             ClientText::Unknown(reason) => {
                 return Err(Failure::tool(format!(
@@ -206,7 +206,7 @@ impl FileClient {
     }
 }
 
-/// Cleans and shortens a client's reason for a model.
+/// Cleans and shortens a client's reason for refusing, for a model.
 fn refusal(text: &str) -> String {
     let (text, _) = text::first_chars(text.lines().next().unwrap_or_default().trim(), MAX_REASON);
     let text = untrusted::plain(text);

@@ -38,7 +38,7 @@ use crate::{
 /// Single tree that models see: `/state` is in the journal, everything else on disk.
 #[derive(Debug, Clone)]
 pub struct Files {
-    /// Access to real folders, for example for the working directory of a command.
+    /// Access to real folders, such as the working directory of a command.
     pub jail: Jail,
     state: Arc<StateBackend>,
     /// Client that has project files open. The client is only asked about single text files that are read or written;
@@ -61,7 +61,7 @@ impl Files {
         self.client.as_ref().filter(|_| path.place() == PathPlace::Project)
     }
 
-    /// Replaces the content of an opened file by the client's text, if it has any.
+    /// Replaces the content of an opened file with the client's text, if the client has any.
     pub fn present(&self, path: &ToolPath, opened: OpenFile) -> Result<OpenFile, Failure> {
         match self.client(path) {
             Some(client) => client.overlay(&self.jail, path, opened),
@@ -114,7 +114,7 @@ impl Files {
         if path.place() == PathPlace::State { Ok(path.clone()) } else { self.jail.follow(path) }
     }
 
-    /// Roots outside the session's own tree and the user's folders that are not empty.
+    /// Roots other than the session's own tree and the user's folders. Empty ones are omitted.
     pub fn beside(&self) -> Vec<ToolPath> {
         let holds = |place: &ToolPath| {
             self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, ListedEntry::Entry(_))))

@@ -1,9 +1,9 @@
 //! Initial state of a call: the trees before it, and the paths that it names.
 //!
 //! Concurrent calls in several sessions may change the same files, as a session and its subagents do. A scan of a whole
-//! tree sees the changes made by all calls. Changes reported by one call when it ended belong to no other. A change
-//! reported while another call is still running may belong to that call, so the change is marked and not reverted
-//! alone.
+//! tree sees the changes made by all calls. A change that one call reported when it ended is not attributed to any
+//! other call. A change reported while another call is still running may belong to that call, so the change is marked,
+//! and is not reverted without the changes of that call.
 
 use std::{collections::HashMap, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::PathBuf, sync::Arc};
 
@@ -46,7 +46,7 @@ pub(super) struct BaseState {
     pub(super) guard: Option<CallGuard>,
     /// States created by users in other sessions since the scan.
     pub(super) external: ExternalStates,
-    /// Guarded paths that the call cannot change, and the reason why more may exist.
+    /// Guarded paths that the call cannot change. `unchecked` is the reason why more may exist.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
     /// Heartbeat of the running call; its last beat follows the last scan.
@@ -145,7 +145,7 @@ pub(super) fn store_texts(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io:
 }
 
 /// Maximum size of all changes made by one call, in bytes. The changes are one journal entry, and one message to
-/// clients, which read at most 16 MiB.
+/// clients. Clients read messages of at most 16 MiB.
 const MAX_BYTES: usize = 8 << 20;
 
 /// Estimated size of a change in addition to its path, in bytes: its states and their hashes.
@@ -205,7 +205,7 @@ pub(super) type ExternalStates = HashMap<PathBuf, Option<FileState>>;
 #[derive(Debug)]
 pub(super) struct OwnChanges {
     pub(super) changes: Vec<FileChange>,
-    /// Changes by other calls from which these continue.
+    /// Changes by other calls that these changes build on.
     pub(super) continued_from: Vec<FileChange>,
 }
 

@@ -51,7 +51,7 @@ pub(super) struct Blobs {
     packs: Mutex<Packs>,
     /// Contents that were added and may not be synced yet.
     unsynced: Mutex<Vec<String>>,
-    /// Held for reading while contents are needed to which nothing on disk refers yet.
+    /// Locked for reading while contents are needed that nothing on disk refers to yet.
     gate: RwLock<()>,
     /// Number of removals. A change to it invalidates cached results about stored contents.
     removals: AtomicU64,

@@ -92,13 +92,13 @@ impl SessionRecord {
         removed
     }
 
-    /// Returns true for a change to a guarded file that makes nothing more run.
+    /// Returns true if a change to a guarded file causes nothing more to run.
     fn may_stay(&self, roots: &[Root], change: &FileChange) -> bool {
         self.is_harmless(change) || self.is_gone_with_its_folder(roots, change)
     }
 
-    /// Returns true for a guarded file that was deleted together with the folder around its guarded name. Nothing obeys
-    /// files there any more, and undo can restore them.
+    /// Returns true for a guarded file that was deleted together with the folder that contained its guarded name.
+    /// Nothing obeys files there any more, and undo can restore them.
     fn is_gone_with_its_folder(&self, roots: &[Root], change: &FileChange) -> bool {
         let Some(safe_path) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
             return false;

@@ -32,7 +32,7 @@ const MAX_NAMES: usize = 20_000;
 /// Maximum number of deleted paths that are listed; the others are only counted.
 const MAX_LISTED: usize = 20;
 
-/// Names in ignored folders, as far as the folders were read.
+/// Names in the ignored folders that were read.
 #[derive(Default)]
 pub(super) struct IgnoredFolders {
     tops: Vec<SafePath>,
@@ -106,7 +106,7 @@ impl IgnoredFolders {
             let (is_top, parent_stays) = (*path == self.tops[top], now.names.contains_key(&parent));
             if !is_top && recorded.iter().any(|tree| tree.place == path.place && tree.entries.contains_key(&path.below))
             {
-                // The recorded trees also have guarded files, which can be restored.
+                // Not counted: the recorded trees also contain guarded files, which can be restored.
                 continue;
             }
             if !is_top && parent_stays && !now.read.contains(&parent) {
@@ -162,7 +162,7 @@ pub(super) fn is_store(known: &Tree, folder: &OwnedFd, path: &[u8], is_plain: bo
                 && (is(b"commondir", Kind::File) || is(b"objects", Kind::Folder) && is(b"refs", Kind::Folder)))
 }
 
-/// Returns true for entries that git stores directly in a repository, except those that decide which programs it runs.
+/// Returns true for entries that git stores directly in a repository, except those that decide which programs git runs.
 /// A new `HEAD` does not count, because it turns the folder into a repository.
 pub(super) fn is_stored(name: &[u8], kind: Kind, is_new: bool) -> bool {
     const FOLDERS: &str = "branches lfs logs modules objects rebase-apply rebase-merge refs sequencer worktrees";
@@ -192,7 +192,7 @@ const OF_CORE: &str =
 const OF_BRANCH: [&str; 3] = ["remote", "merge", "rebase"];
 const OF_REMOTE: [&str; 2] = ["url", "fetch"];
 
-/// Returns true if git runs nothing else with the new configuration than with the old one. The new configuration may
+/// Returns true if the new configuration makes git run nothing that the old one did not. The new configuration may
 /// differ in the upstream branches, or be a first configuration that only states the origin of the repository. Returns
 /// false if a configuration cannot be parsed with certainty.
 pub(super) fn runs_no_more(before: Option<&[u8]>, after: &[u8]) -> bool {

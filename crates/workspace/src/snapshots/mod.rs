@@ -73,7 +73,7 @@ use self::{
 use crate::{backend::client::FileClient, remove::ignore_missing};
 
 /// Number of sessions whose last scans are cached in memory. Other scans are read from disk again. A running call has
-/// its own scan, which is not included.
+/// its own scan, which is not counted.
 const IN_MEMORY: usize = 16;
 
 /// Snapshots of all sessions: shared contents, and `{base}/{session}/` for each session. Tools cannot access them.

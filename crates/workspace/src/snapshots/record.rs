@@ -2,10 +2,10 @@
 //! little-endian, and a file ends with the hash of all preceding bytes.
 //!
 //! A heartbeat during each call helps to recognise later changes after a crash. A call's processes end with the daemon,
-//! so a change after the last beat was made by something else, most likely by the user before the daemon was back. The
-//! heartbeat is the timestamp of a file and is compared with timestamps of other files: the kernel sets both from one
-//! clock, which no program can change for a single file. The heartbeat is not synced, because after a host failure an
-//! older beat only makes more changes doubtful.
+//! so a change after the last beat was made by something else, most likely by the user before the daemon was restarted.
+//! The heartbeat is the timestamp of a file and is compared with timestamps of other files: the kernel sets both from
+//! one clock, which no program can change for a single file. The heartbeat is not synced, because after a host failure
+//! an older beat only makes more changes doubtful.
 
 use std::{
     collections::HashMap,
@@ -207,7 +207,7 @@ impl Reader<'_> {
 const NAME: &str = "kept";
 const RECORD: usize = 40;
 
-/// Appends contents to the manifest, which is durable once this function returns.
+/// Appends contents to the manifest. The manifest is durable once this function returns.
 pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::Result<()> {
     if contents.is_empty() {
         return Ok(());
@@ -306,7 +306,7 @@ impl LastSign {
         if !own.is_ok_and(|changed| self.is_after(changed)) {
             return true;
         }
-        // A different file may have arrived unchanged with a folder that was moved.
+        // A moved folder may have brought a different file, whose own times are older.
         let is_same = |was: &Stamp| (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
         if now.kind != Kind::Folder && difference.was.as_ref().is_some_and(is_same) {
             return false;

@@ -101,7 +101,7 @@ impl Plan<'_> {
                 going.remove(&step.safe_path);
                 step.verdict = match step.goal() {
                     None => Verdict::Leave,
-                    Some(_) => Verdict::Conflict("there is now a folder in its place, which is in use".to_owned()),
+                    Some(_) => Verdict::Conflict("a folder that is in use is now in its place".to_owned()),
                 };
             }
         }
@@ -177,7 +177,7 @@ impl<'a> Plan<'a> {
         match step.safe_path.place {
             PathPlace::Project => match &self.workspace.project {
                 Some(mount) if Some(mount.path.as_path()) != was => {
-                    return Err(format!("it is in another project folder{} than the mounted one", shown()));
+                    return Err(format!("it is in another project folder{}, which is not mounted", shown()));
                 }
                 Some(mount) if !mount.writable => return Err("the project is mounted read-only".to_owned()),
                 Some(_) => {}
@@ -185,7 +185,7 @@ impl<'a> Plan<'a> {
             },
             PathPlace::Folder(name) => match self.workspace.folder(name.as_str()) {
                 Some(folder) if Some(folder.path.as_path()) != was => {
-                    return Err(format!("it is in another folder{} than {} is now", shown(), folder.at));
+                    return Err(format!("it is in another folder{}, which is no longer {}", shown(), folder.at));
                 }
                 Some(folder) if !folder.writable => return Err(format!("{} is mounted read-only", folder.at)),
                 Some(_) => {}

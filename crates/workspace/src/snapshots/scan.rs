@@ -46,7 +46,7 @@ const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
 /// Maximum number of folders searched only for guarded files. Above it, the result is partial.
 const MAX_SEARCHED: usize = 50_000;
-/// List of refs for plain web servers, which git writes together with its data.
+/// List of refs for plain web servers. Git writes the list together with its data.
 const LIST_OF_REFS: &[u8] = b"info/refs";
 
 /// Result of a scan.
@@ -328,7 +328,7 @@ impl Scan<'_> {
             self.seen.guarded.push(path.clone());
         }
         let is_lead = match inner {
-            // A new link may lead into a cache, which no check scans.
+            // A new link may lead into a cache, and no check scans caches.
             Scope::All => {
                 stamp.kind == Kind::Link && self.known.entries.get(path).is_none_or(|known| known.stamp != stamp)
             }

@@ -214,7 +214,7 @@ impl SessionRecord {
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (extension_of(OF_PROJECT, at), extension_of(ENDED_OF_PROJECT, at)));
         for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
-            // A file that is not renamed only retains more contents than necessary.
+            // If a file cannot be renamed, only more contents than necessary are retained.
             let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
         }
         Ok(changes)
@@ -264,7 +264,7 @@ impl SessionRecord {
     ) -> io::Result<(Changes, Vec<FileChange>)> {
         let store = Arc::clone(&self.store);
         let mut roots = Root::all(workspace)?;
-        // For single paths, the notes from before the call are settled by now.
+        // For single paths, the notes from before the call no longer apply.
         let mut notes = if before.scoped { Vec::new() } else { before.notes.clone() };
         let _gate;
         let now = if before.scoped {
@@ -286,13 +286,13 @@ impl SessionRecord {
         };
         if let Some(guard) = &before.guard {
             if let Some(folder) = guard.closed_by_call(&self.guarded) {
-                return Err(io::Error::other(format!("it closed the folder {}", folder.display())));
+                return Err(io::Error::other(format!("the call made the folder {} unreadable", folder.display())));
             }
             let was_seen =
                 |tree: &Tree| before.trees.iter().any(|known| known.place == tree.place && known.unseen.is_none());
             let is_lost = now.iter().any(|tree| tree.unseen.is_some() && was_seen(tree));
             if is_lost || before.unchecked.is_none() && self.guarded.is_partial {
-                return Err(io::Error::other("it left too many files to check"));
+                return Err(io::Error::other("the call left too many files to check"));
             }
         }
         notes.sort();

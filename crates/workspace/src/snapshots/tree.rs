@@ -21,7 +21,7 @@ pub(super) struct Tree {
     pub(super) place: PathPlace,
     /// Path of the root.
     pub(super) path: PathBuf,
-    /// Reason why nothing in the tree is recorded, if so.
+    /// Reason why nothing in the tree is recorded; `None` if the tree is recorded.
     pub(super) unseen: Option<String>,
     /// Entries by path below the root.
     pub(super) entries: HashMap<Vec<u8>, Entry>,

@@ -114,7 +114,7 @@ impl SessionRecord {
             |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unstored(SkipReason::Full));
         self.lacks_space |= is_full(&tree) && !is_full(&known);
         if let Some(reason) = &tree.unseen {
-            notes.push(format!("changes of {place} are not recorded, because {reason}"));
+            notes.push(format!("changes in {place} are not recorded, because {reason}"));
         }
         Ok((tree, changed))
     }

@@ -74,7 +74,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
     assert_eq!(get(&wrong).0, 404);
     has_all(
         &world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string(),
-        &["the browser returned from another login"],
+        &["the redirect belongs to another login"],
     );
     assert!(world.act("").await.contains("agentctl mcp login fake"));
     assert_eq!(get(&back).0, 200);

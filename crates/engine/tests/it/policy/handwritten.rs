@@ -46,7 +46,7 @@ fn ineffective_grants_are_rejected_with_a_suggestion() {
     check(&format!("run_bash_command: {}", "x".repeat(20_000)), "bytes", "approval");
     check("write_flie", "no such tool: \"write_flie\"", "agentctl tools");
     check("*", "no such tool", "agentctl tools");
-    check("cargo test", "no such tool: \"cargo\"", "begin with one");
+    check("cargo test", "no such tool: \"cargo\"", "begin the rule with a tool");
     check("write_file *.md", "all its calls", "`write_file`");
     check("run_bash_command", "anything", "name a command");
     check(r#"run_bash_command {"command":"ls"}"#, "anything", "name a command");

@@ -134,7 +134,7 @@ fn remove(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
                 Ok(Verdict::Leave)
             }
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                Ok(Verdict::Conflict("there is now a folder in its place, which is in use".to_owned()))
+                Ok(Verdict::Conflict("a folder that is in use is now in its place".to_owned()))
             }
             gone => gone.map(|()| Verdict::Do),
         };
