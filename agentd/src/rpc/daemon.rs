@@ -98,7 +98,7 @@ service! { Daemon:
 
     async fn models(&self, request: v1::ModelsRequest) -> v1::ModelsResponse {
         let slots = match request.look_up {
-            true => self.engine.models_looked_up().await,
+            true => self.engine.look_up_models().await,
             false => self.engine.ports().models.list(),
         };
         Ok(v1::ModelsResponse { slots: slots.iter().map(Into::into).collect() })

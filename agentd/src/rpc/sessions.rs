@@ -1,7 +1,7 @@
 //! Sessions, their files and their git worktrees.
 
 use agentd_core::{Timestamp, files::UploadReceipt, item::Item, session::SessionFilter};
-use agentd_engine::{ForkWishes, ForkedSession, SessionHandle};
+use agentd_engine::{ForkOptions, ForkedSession, SessionHandle};
 use agentd_proto::{
     MAX_CHUNK_BYTES, MAX_UPLOAD_BYTES,
     client::{ForkReply, NumberedItem, SessionView},
@@ -74,7 +74,7 @@ service! { Sessions:
     async fn fork(&self, request: v1::ForkSessionRequest) -> v1::ForkSessionResponse {
         let v1::ForkSessionRequest { session, at_turn, title, earlier_files } = request;
         let from = self.session_id(&session).await?;
-        let forked = self.engine.fork_session(from, ForkWishes { at_turn, title, earlier_files }).await?;
+        let forked = self.engine.fork_session(from, ForkOptions { at_turn, title, earlier_files }).await?;
         let ForkedSession { session, turn, files, earlier, .. } = forked;
         let session = view(&session).await?;
         Ok((&ForkReply { session, turn, files, earlier }).into())

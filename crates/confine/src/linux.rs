@@ -18,7 +18,7 @@ const TESTED_ABI: ABI = ABI::V7;
 
 /// System calls for pure computation: memory, threads and synchronisation, reading and writing open files, time, and
 /// exit.
-const ALLOWED: &[i64] = &[
+const ALLOWED_CALLS: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_mmap,
     libc::SYS_munmap,
@@ -58,12 +58,12 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
 ];
 #[cfg(target_arch = "x86_64")]
-const ALLOWED_BY_ARCH: &[i64] = &[libc::SYS_poll];
+const ALLOWED_CALLS_BY_ARCH: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
-const ALLOWED_BY_ARCH: &[i64] = &[];
+const ALLOWED_CALLS_BY_ARCH: &[i64] = &[];
 
 /// Further calls for reading the files in a folder, and for watching changes in it.
-const READING: &[i64] = &[
+const READING_CALLS: &[i64] = &[
     libc::SYS_getdents64,
     libc::SYS_readlinkat,
     libc::SYS_faccessat,
@@ -73,12 +73,12 @@ const READING: &[i64] = &[
     libc::SYS_inotify_rm_watch,
 ];
 #[cfg(target_arch = "x86_64")]
-const READING_BY_ARCH: &[i64] = &[libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
+const READING_CALLS_BY_ARCH: &[i64] = &[libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
 #[cfg(not(target_arch = "x86_64"))]
-const READING_BY_ARCH: &[i64] = &[];
+const READING_CALLS_BY_ARCH: &[i64] = &[];
 
 /// Flags of an open that creates, changes or truncates a file.
-const WRITING: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
+const WRITE_FLAGS: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
 
 /// Blocks all paths except those below the given folder, which can be read.
 pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
@@ -114,7 +114,7 @@ pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
     } else {
         return Ok(false);
     };
-    for program in programs(processor, access).map_err(io::Error::other)? {
+    for program in filter_programs(processor, access).map_err(io::Error::other)? {
         match apply_filter(&program) {
             Ok(()) => {}
             // A kernel without filters. Landlock and the limits still apply.
@@ -131,27 +131,27 @@ pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
 
 /// Filters that allow only the listed calls. Other calls fail with `EPERM`, which programs survive. `clone3` fails with
 /// `ENOSYS`, because its arguments cannot be inspected. Programs then use the older `clone` to start threads.
-fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2], BackendError> {
+fn filter_programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2], BackendError> {
     let errno = |error: i32| SeccompAction::Errno(error.cast_unsigned());
-    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    let unknown = SeccompFilter::new(unknown, SeccompAction::Allow, errno(libc::ENOSYS), processor)?;
+    let clone3_filter = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let clone3_filter = SeccompFilter::new(clone3_filter, SeccompAction::Allow, errno(libc::ENOSYS), processor)?;
     let reading = match access {
         Access::Nothing => [].iter().chain(&[]),
-        Access::Read(_) => READING.iter().chain(READING_BY_ARCH),
+        Access::Read(_) => READING_CALLS.iter().chain(READING_CALLS_BY_ARCH),
     };
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
-        ALLOWED.iter().chain(ALLOWED_BY_ARCH).chain(reading).map(|call| (*call, Vec::new())).collect();
+        ALLOWED_CALLS.iter().chain(ALLOWED_CALLS_BY_ARCH).chain(reading).map(|call| (*call, Vec::new())).collect();
     // A process may end itself, but not signal others.
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-    allowed.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![is(0, own)?])?]);
+    allowed.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![equals(0, own)?])?]);
     if matches!(access, Access::Read(_)) {
         // Older kernels truncate even files that are opened for reading.
-        allowed.insert(libc::SYS_openat, vec![SeccompRule::new(vec![has_none(2, WRITING)?])?]);
+        allowed.insert(libc::SYS_openat, vec![SeccompRule::new(vec![has_none(2, WRITE_FLAGS)?])?]);
         #[cfg(target_arch = "x86_64")]
-        allowed.insert(libc::SYS_open, vec![SeccompRule::new(vec![has_none(1, WRITING)?])?]);
+        allowed.insert(libc::SYS_open, vec![SeccompRule::new(vec![has_none(1, WRITE_FLAGS)?])?]);
         // Descriptors may be inspected and duplicated, but not used to request signals or locks.
         let commands = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
-        let commands = commands.map(|command| SeccompRule::new(vec![is(1, command)?]));
+        let commands = commands.map(|command| SeccompRule::new(vec![equals(1, command)?]));
         allowed.insert(libc::SYS_fcntl, commands.into_iter().collect::<Result<_, _>>()?);
     }
     // The other filter decides on `clone3`. If both filters return an error, the kernel reports that of the newer
@@ -159,10 +159,10 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
     allowed.insert(libc::SYS_clone3, Vec::new());
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
     // Sets the name of a thread.
-    allowed.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![is(0, libc::PR_SET_NAME)?])?]);
+    allowed.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![equals(0, libc::PR_SET_NAME)?])?]);
     let allowed = SeccompFilter::new(allowed, errno(libc::EPERM), SeccompAction::Allow, processor)?;
     // In this order, because applying a filter needs a call that the second filter forbids.
-    Ok([unknown.try_into()?, allowed.try_into()?])
+    Ok([clone3_filter.try_into()?, allowed.try_into()?])
 }
 
 fn has_none(argument: u8, flags: i32) -> Result<SeccompCondition, BackendError> {
@@ -175,6 +175,6 @@ fn has(argument: u8, flag: i32) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)
 }
 
-fn is(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
+fn equals(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value.cast_unsigned()))
 }

@@ -166,7 +166,7 @@ names! {
     }
 }
 
-/// A search hit.
+/// A hit of a search in sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchHit {
     /// Session of the hit.

@@ -19,9 +19,9 @@ const RESULT_TAG: &str = "tool_result";
 /// Source of framed foreign text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UntrustedSource {
-    /// A web page.
+    /// A page of a web site.
     Web,
-    /// An MCP server.
+    /// A result of an MCP server.
     Mcp,
 }
 

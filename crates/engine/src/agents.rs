@@ -164,7 +164,7 @@ impl ActiveAgent {
         let names: Vec<String> = transfers.iter().map(|transfer| transfer.name.clone()).collect();
         let rewrite = |tool: &ToolSpec| {
             let is_shown = self.may_show(tool) && !names.contains(&tool.name);
-            is_shown.then(|| with_agents(tool, &self.offered()))
+            is_shown.then(|| with_agents(tool, &self.offered_agents()))
         };
         may_use.rewritten(rewrite, transfers)
     }
@@ -186,7 +186,7 @@ impl ActiveAgent {
                 let by = ToolOrigin::Conversation;
                 (standing.visible, standing.why) = (false, format!("another tool has the same name ({by})"));
             }
-            standing.tool.spec = with_agents(&standing.tool.spec, &self.offered());
+            standing.tool.spec = with_agents(&standing.tool.spec, &self.offered_agents());
         }
         let label = ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() };
         let transfers = transfers.into_iter().map(|spec| ToolStanding {
@@ -200,7 +200,7 @@ impl ActiveAgent {
     }
 
     /// Agents to which this agent can delegate.
-    fn offered(&self) -> Vec<&AgentCard> {
+    fn offered_agents(&self) -> Vec<&AgentCard> {
         if self.is_subagent() { Vec::new() } else { self.agents.enabled().collect() }
     }
 
@@ -210,7 +210,7 @@ impl ActiveAgent {
         if self.is_subagent() {
             return Vec::new();
         }
-        let mut transfers = transfer_specs(&self.chain(), &self.offered());
+        let mut transfers = transfer_specs(&self.chain(), &self.offered_agents());
         transfers.retain(|tool| self.may_transfer(&tool.name));
         transfers
     }
@@ -225,7 +225,7 @@ impl ActiveAgent {
 }
 
 /// Code of the warning about a project that changed after it was trusted.
-const CHANGED: &str = "project_changed";
+const PROJECT_CHANGED: &str = "project_changed";
 
 /// Agents of a session's project.
 #[derive(Debug, Default)]
@@ -247,15 +247,15 @@ impl ProjectAgents {
     pub(crate) fn update(&mut self, standing: ProjectStanding, configured: &Agents) {
         let was = std::mem::replace(&mut self.trust, standing.trust);
         if was == ProjectTrust::Trusted && standing.trust != ProjectTrust::Trusted {
-            self.warning = Some(trust_lost(standing.trust));
+            self.warning = Some(trust_warning(standing.trust));
         }
-        self.all = standing.agents.map(|agents| merged(configured, &agents));
+        self.all = standing.agents.map(|agents| merge_agents(configured, &agents));
     }
 }
 
 /// Adds the project's agents to the configured ones, without replacing any configured agent. Aliases of tools are
 /// resolved.
-fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
+fn merge_agents(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
     let resolve_aliases = |card: &AgentCard| {
         let mut card = card.clone();
         for name in card.tools.iter_mut().flatten() {
@@ -266,14 +266,14 @@ fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
     Arc::new(configured.and(&Agents::new(of_project.iter().map(resolve_aliases))))
 }
 
-fn trust_lost(trust: ProjectTrust) -> EventKind {
+fn trust_warning(trust: ProjectTrust) -> EventKind {
     let reason = match trust {
         ProjectTrust::Changed => "`.agentd/` of the project has changed since you trusted it",
         ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, was removed",
         ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is no longer trusted",
     };
     let message = format!("{reason}: its content is not used; see `agentctl project show`");
-    EventKind::Warning { code: CHANGED.to_owned(), message }
+    EventKind::Warning { code: PROJECT_CHANGED.to_owned(), message }
 }
 
 /// Number of cached tool sets: enough for the main agent, its subagents and a few turns with mentions.
@@ -354,10 +354,11 @@ pub(crate) fn canonical_name(name: &str) -> &str {
 }
 
 /// Adds the list of agents to the description of `delegate_task`. Returns other tools unchanged.
-fn with_agents(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
+fn with_agents(tool: &ToolSpec, offered_agents: &[&AgentCard]) -> ToolSpec {
     let mut tool = tool.clone();
-    if tool.name == DELEGATE && !offered.is_empty() {
-        let cards: Vec<String> = offered.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
+    if tool.name == DELEGATE && !offered_agents.is_empty() {
+        let cards: Vec<String> =
+            offered_agents.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
         tool.parameters["properties"]["agent"] = json!({
             "type": "string",
             "description": format!("The agent for the task; by default a subagent like you. {}", cards.join(" ")),
@@ -367,12 +368,12 @@ fn with_agents(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
 }
 
 /// Transfer tools of the last agent in the chain.
-fn transfer_specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
+fn transfer_specs(chain: &[&str], offered_agents: &[&AgentCard]) -> Vec<ToolSpec> {
     // Includes agents that are already in the chain, so that the list is the same for all agents. A transfer that would
     // form a cycle fails with an explanation.
     let (first, last) = (chain.first().copied().unwrap_or(MAIN), chain.last().copied());
     let is_other = |card: &&&AgentCard| last != Some(&card.id) && first != card.id;
-    let others = offered.iter().filter(is_other).map(|card| ToolSpec {
+    let others = offered_agents.iter().filter(is_other).map(|card| ToolSpec {
         name: format!("{TRANSFER}{}", card.id),
         description: format!(
             "Transfers the conversation to the agent `{}`, which answers in your place and sees the whole history. {}",

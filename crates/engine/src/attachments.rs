@@ -177,7 +177,7 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
 }
 
 /// Notice about pictures that calls returned.
-pub(crate) fn returned_notice(pictures: Vec<Picture>) -> ItemBody {
+pub(crate) fn returned_pictures_notice(pictures: Vec<Picture>) -> ItemBody {
     let lines = pictures.iter().map(|Picture { path, width, height, .. }| {
         format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
     });
@@ -188,16 +188,16 @@ pub(crate) fn returned_notice(pictures: Vec<Picture>) -> ItemBody {
 }
 
 /// Pictures that calls returned but that no notice shows because the daemon stopped in between.
-pub(crate) fn unshown(history: &[Arc<Item>]) -> Vec<Picture> {
-    let mut unshown: Vec<Picture> = Vec::new();
+pub(crate) fn unshown_pictures(history: &[Arc<Item>]) -> Vec<Picture> {
+    let mut unshown_pictures: Vec<Picture> = Vec::new();
     for item in history {
         match &item.body {
-            ItemBody::ToolResult(result) => unshown.extend(result.pictures.iter().cloned()),
-            ItemBody::Notice { pictures, .. } => unshown.retain(|picture| !pictures.contains(picture)),
+            ItemBody::ToolResult(result) => unshown_pictures.extend(result.pictures.iter().cloned()),
+            ItemBody::Notice { pictures, .. } => unshown_pictures.retain(|picture| !pictures.contains(picture)),
             _ => {}
         }
     }
-    unshown
+    unshown_pictures
 }
 
 /// Text of the notice about one file.

@@ -30,10 +30,10 @@ impl PermanentGrants {
     /// Spawns the task that reads the grants. The list is empty until the first [`Self::reload`]. The task ends when
     /// the last handle is dropped.
     pub(crate) fn spawn(store: Arc<dyn Store>) -> Self {
-        let (changes, mut asked) = mpsc::channel::<oneshot::Sender<Result<(), StoreError>>>(QUEUE);
+        let (changes, mut reload_requests) = mpsc::channel::<oneshot::Sender<Result<(), StoreError>>>(QUEUE);
         let (publish, now) = watch::channel(Arc::from([]));
         tokio::spawn(async move {
-            while let Some(reply) = asked.recv().await {
+            while let Some(reply) = reload_requests.recv().await {
                 let read = store.grants().await;
                 // If the grants cannot be read, none are in force, because a revoked rule must not survive.
                 let grants = read.as_deref().map(Arc::from).unwrap_or_else(|_| Arc::from([]));
@@ -76,7 +76,7 @@ impl SessionPermissions {
     }
 
     /// Returns `settings` with these permissions instead of its own.
-    pub(crate) fn over(&self, settings: &SessionSettings) -> SessionSettings {
+    pub(crate) fn applied_to(&self, settings: &SessionSettings) -> SessionSettings {
         SessionSettings { grants: self.grants.to_vec(), mode: self.mode, ..settings.clone() }
     }
 }

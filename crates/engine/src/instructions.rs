@@ -232,7 +232,7 @@ fn sources(history: &[Arc<Item>]) -> impl Iterator<Item = &NoticeSource> {
 
 /// Paths that calls named or changed when they ran, and files that were read again after a summary. Commands start in
 /// folder `start`.
-pub(crate) fn touched<'a>(
+pub(crate) fn touched_paths<'a>(
     items: impl Iterator<Item = &'a Arc<Item>>,
     start: &str,
     is_command: impl Fn(&str) -> bool,
@@ -506,7 +506,7 @@ mod tests {
         };
         #[track_caller]
         fn check(items: &[Arc<Item>], expected: &[&str]) {
-            assert_eq!(touched(items.iter(), "/project", |name| name == "run"), expected);
+            assert_eq!(touched_paths(items.iter(), "/project", |name| name == "run"), expected);
         }
         let read = call("1", "read_file", json!({"path": "a/b.rs", "limit": 3, "paths": ["c"], "text": "two\nlines"}));
         check(&[Arc::clone(&read), result("1", None)], &["a/b.rs", "c"]);

@@ -63,13 +63,13 @@ fn stored_sentence(stored: &StoredInput, model: &str, window: u64) -> String {
     };
     format!(
         "{} of input do not fit into the window of {model} ({} tokens): stored as {path}; {view}",
-        amount(*bytes),
+        format_size(*bytes),
         grouped(window)
     )
 }
 
 /// Formats a size for users.
-fn amount(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{} bytes", grouped(bytes)),
         10_000..10_000_000 => format!("{} KB", bytes / 1000),
@@ -89,7 +89,7 @@ pub(crate) struct WindowUsage {
     /// Tokens of the notices before the input.
     pub(crate) notices: u64,
     /// Number of tokens that the server counts for a thousand estimated tokens.
-    pub(crate) thousand: u64,
+    pub(crate) tokens_per_thousand: u64,
     /// True for the built-in model.
     pub(crate) embedded: bool,
 }
@@ -109,8 +109,8 @@ impl InputBudget {
     /// Computes the available space. The history may be compacted to fit an input, and the input remains after the
     /// compaction.
     pub(crate) fn of(usage: &WindowUsage, large_result: u64) -> Self {
-        let WindowUsage { window, used, fixed, notices, thousand, embedded } = *usage;
-        let estimated = |tokens: u64| tokens.saturating_mul(1000) / thousand.max(1);
+        let WindowUsage { window, used, fixed, notices, tokens_per_thousand, embedded } = *usage;
+        let estimated = |tokens: u64| tokens.saturating_mul(1000) / tokens_per_thousand.max(1);
         let free = estimated((window / 100 * MAX_FILL_PERCENT).saturating_sub(used)).saturating_sub(notices);
         let after_compaction =
             (estimated(window).saturating_sub(fixed) / 100 * COMPACTED_PERCENT).saturating_sub(notices).max(MIN_TOKENS);
@@ -195,7 +195,7 @@ pub(crate) async fn refusal(text: String, budget: InputBudget, model: &str, wind
 }
 
 /// Beginning of an input that could not be stored, for the record.
-pub(crate) fn truncated(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInput {
+pub(crate) fn truncate(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInput {
     let Excerpt { head, between, .. } = Excerpt::of(text, tokens);
     if between.is_empty() {
         return UserInput::whole(text.to_owned(), typed_bytes);
@@ -258,7 +258,7 @@ fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: O
 }
 
 /// Returns true if an input of this size fits into the window in any case, so that its tokens need not be counted.
-pub(crate) fn surely_fits(bytes: usize, window: u64, embedded: bool) -> bool {
+pub(crate) fn always_fits(bytes: usize, window: u64, embedded: bool) -> bool {
     let bytes = bytes as u64;
     let limit = if embedded { EMBEDDED_LIMITS.0 } else { window / 8 };
     bytes <= MIN_TOKENS.max(limit)
@@ -271,11 +271,11 @@ mod tests {
     use super::*;
 
     fn occupied(window: u64, used: u64, fixed: u64) -> WindowUsage {
-        WindowUsage { window, used, fixed, notices: 0, thousand: 1000, embedded: false }
+        WindowUsage { window, used, fixed, notices: 0, tokens_per_thousand: 1000, embedded: false }
     }
 
     #[test]
-    fn room_counts_free_and_compactable_tokens() {
+    fn input_budget_counts_free_and_compactable_tokens() {
         let check = |occupied: WindowUsage, whole: u64, shown: u64| {
             let budget = InputBudget::of(&occupied, 20_000);
             assert_eq!((budget.whole, budget.shown), (whole, shown), "{occupied:?}");
@@ -287,7 +287,7 @@ mod tests {
         // A full window is compacted.
         check(occupied(100_000, 99_000, 5_000), 33_250, 16_625);
         // A server that counts twice as many tokens has space for half as many.
-        check(WindowUsage { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
+        check(WindowUsage { tokens_per_thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
         check(WindowUsage { notices: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
         check(WindowUsage { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED_LIMITS.0, EMBEDDED_LIMITS.1);
         // A part is shown however much space the tools take.

@@ -51,7 +51,7 @@ pub use error::EngineError;
 pub use front::{
     Engine, ProbedModel,
     archives::{SessionExport, import::SessionImport},
-    fork::{ForkWishes, ForkedSession},
+    fork::{ForkOptions, ForkedSession},
     rules::{DryRunSubject, LookedUp, unknown_tool},
     start::CheckedParts,
 };

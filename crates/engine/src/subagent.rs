@@ -29,7 +29,7 @@ use crate::{
     grants::LiveGrants,
     links::tools::agents,
     recovery::subagents::{
-        self, SubagentOutput, SubagentResult, ended_output, own_worktree, prepare_for_parent, without_changes,
+        self, SubagentOutput, SubagentResult, ended_output, note_removed_worktree, own_worktree, prepare_for_parent,
     },
     session::{
         SessionHandle,
@@ -55,7 +55,7 @@ const MAX_TITLE: usize = 80;
 const SHORT_ANSWER: usize = 200;
 
 /// Prompt for more detail.
-const DETAIL: &str = "The agent that gave you this task sees only your answer. If it is complete, repeat it \
+const DETAIL_PROMPT: &str = "The agent that gave you this task sees only your answer. If it is complete, repeat it \
                       unchanged. Otherwise give it in full: what you found or did, with paths, names and figures, and \
                       what is left to do. Do not call tools unless something is missing.";
 
@@ -186,7 +186,7 @@ impl SessionSubagents {
         let registry = self.0.registry()?;
         let parent = Some(Parent { session: context.ids.session, agent, tools: context.tools.finder.names() });
         let settings =
-            SessionSettings { parent, agent: None, ..context.rules.grants.of_session().over(&context.settings) };
+            SessionSettings { parent, agent: None, ..context.rules.grants.of_session().applied_to(&context.settings) };
         let session = match task.context_id {
             Some(id) => {
                 let session = registry.get(id).await?;
@@ -231,7 +231,7 @@ impl SessionSubagents {
         let context = call.context;
         let has_own_worktree = own_worktree(&context.ports, session.id(), context.ids.session).await.is_some();
         if work.wants_detail(SHORT_ANSWER) {
-            let detail = input(context, DETAIL.to_owned(), max_steps, Some(&name), has_own_worktree);
+            let detail = input(context, DETAIL_PROMPT.to_owned(), max_steps, Some(&name), has_own_worktree);
             // If the subagent cannot be asked, its first answer is final.
             if let Ok(started) = session.start_turn(detail).await {
                 (monitor.turn, monitor.disconnect_reported) = (started.turn_id, false);
@@ -240,7 +240,7 @@ impl SessionSubagents {
         }
         let output = record_effects(call, work.output());
         if has_own_worktree && remove_unchanged(&context.ports, session.id()).await {
-            return Ok(without_changes(output));
+            return Ok(note_removed_worktree(output));
         }
         Ok(prepare_for_parent(&context.ports, session.id(), context.ids.session, output).await)
     }

@@ -145,7 +145,7 @@ impl SessionEdits {
     }
 
     /// Returns true if the end of a turn may wait long for all queried servers.
-    pub(crate) fn deserve_time(&self) -> bool {
+    pub(crate) fn all_may_wait_long(&self) -> bool {
         self.comparisons.iter().filter(|comparison| !comparison.server.may_wait_long()).count() == 0
     }
 

@@ -56,12 +56,12 @@ pub(crate) fn parse(body: &[u8]) -> Option<IncomingMessage> {
 /// Builds a framed request.
 pub(crate) fn request(id: i64, method: &str, params: &Value) -> Vec<u8> {
     let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-    framed(message.to_string().as_bytes())
+    add_headers(message.to_string().as_bytes())
 }
 
 /// Builds a framed notification.
 pub(crate) fn notification(method: &str, params: &Value) -> Vec<u8> {
-    framed(json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string().as_bytes())
+    add_headers(json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string().as_bytes())
 }
 
 /// Builds a framed answer. If `result` is `None`, the answer reports an unknown method.
@@ -71,7 +71,7 @@ pub(crate) fn answer(id: &Value, result: Option<&Value>) -> Vec<u8> {
         Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         None => json!({"jsonrpc": "2.0", "id": id, "error": unknown}),
     };
-    framed(message.to_string().as_bytes())
+    add_headers(message.to_string().as_bytes())
 }
 
 /// Maximum size of a frame's headers in bytes.
@@ -91,7 +91,7 @@ pub(crate) enum FrameError {
 }
 
 /// Adds the headers to a body.
-pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
+pub(crate) fn add_headers(body: &[u8]) -> Vec<u8> {
     let mut frame = format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes();
     frame.extend_from_slice(body);
     frame
@@ -131,14 +131,14 @@ impl FrameDecoder {
     }
 
     fn head(&mut self) -> Result<Option<usize>, FrameError> {
-        let looked_at = &self.buffer[..self.buffer.len().min(MAX_HEAD)];
-        let Some(end) = looked_at.windows(HEADER_END.len()).position(|window| window == HEADER_END) else {
+        let head_bytes = &self.buffer[..self.buffer.len().min(MAX_HEAD)];
+        let Some(end) = head_bytes.windows(HEADER_END.len()).position(|window| window == HEADER_END) else {
             // Reject output early that can never become a frame: every header line has a colon.
-            let whole_lines = looked_at.rsplit(|byte| *byte == b'\n').skip(1);
+            let whole_lines = head_bytes.rsplit(|byte| *byte == b'\n').skip(1);
             let is_head = whole_lines.into_iter().all(|line| line.contains(&b':'));
-            return if looked_at.len() < MAX_HEAD && is_head { Ok(None) } else { Err(FrameError::Nonsense) };
+            return if head_bytes.len() < MAX_HEAD && is_head { Ok(None) } else { Err(FrameError::Nonsense) };
         };
-        let head = std::str::from_utf8(&looked_at[..end]).map_err(|_| FrameError::Nonsense)?;
+        let head = std::str::from_utf8(&head_bytes[..end]).map_err(|_| FrameError::Nonsense)?;
         let mut length = None;
         for line in head.split("\r\n") {
             let (name, value) = line.split_once(':').ok_or(FrameError::Nonsense)?;
@@ -219,7 +219,7 @@ mod tests {
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8),
             cuts in prop::collection::vec(1usize..60, 0..40),
         ) {
-            let stream: Vec<u8> = bodies.iter().flat_map(|body| framed(body)).collect();
+            let stream: Vec<u8> = bodies.iter().flat_map(|body| add_headers(body)).collect();
             let (mut pieces, mut rest) = (Vec::new(), &stream[..]);
             for cut in cuts {
                 let (piece, more) = rest.split_at(cut.min(rest.len()));

@@ -198,7 +198,7 @@ impl LanguagePool {
         let servers = self.servers_of(edits.edited()).await;
         let has_started = edits.begin(&servers);
         let wait = match patience {
-            Patience::End if edits.deserve_time() => limits.wait,
+            Patience::End if edits.all_may_wait_long() => limits.wait,
             // An earlier step already waited for comparisons that were running.
             Patience::Step if !has_started => Duration::ZERO,
             Patience::Step if edits.are_warm() => limits.wait,

@@ -122,10 +122,10 @@ impl Calls {
     }
 
     /// Reports progress to the call with this token.
-    pub(crate) fn progressed(&self, progress: &ProgressNotificationParam) {
+    pub(crate) fn report_progress(&self, progress: &ProgressNotificationParam) {
         let list = self.list();
         if let Some(call) = list.values().find(|call| call.time().token.as_ref() == Some(&progress.progress_token)) {
-            call.progressed(progress);
+            call.report_progress(progress);
         }
     }
 
@@ -190,7 +190,7 @@ impl Call {
         WaitGuard(self)
     }
 
-    fn progressed(&self, progress: &ProgressNotificationParam) {
+    fn report_progress(&self, progress: &ProgressNotificationParam) {
         let (mut time, now) = (self.time(), Instant::now());
         time.last_message = now;
         let is_due = time.last_report.is_none_or(|last| now >= last + REPORT_INTERVAL);

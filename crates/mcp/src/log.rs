@@ -98,7 +98,7 @@ impl Log {
 
     /// Line without terminal sequences and secrets.
     fn shown(&self, line: &str) -> String {
-        self.clean.redact(&harmless(line))
+        self.clean.redact(&strip_terminal_sequences(line))
     }
 
     fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
@@ -117,7 +117,7 @@ impl Ring {
 }
 
 /// Removes terminal sequences as a whole, so that no part of one remains as text.
-fn harmless(line: &str) -> String {
+fn strip_terminal_sequences(line: &str) -> String {
     let mut out = String::with_capacity(line.len().min(MAX_LINE_LENGTH));
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {

@@ -93,9 +93,9 @@ pub struct McpPool {
     /// Notified when a listing has succeeded or failed.
     listed: tokio::sync::Notify,
     /// True once servers may be started without a call. Before that, such a start would delay daemon startup.
-    opened: AtomicBool,
+    is_open: AtomicBool,
     /// True if some servers may never have been listed.
-    unseen: AtomicBool,
+    may_have_unlisted: AtomicBool,
     /// Serialises writes of catalogues.
     write_lock: Mutex<()>,
 }
@@ -152,8 +152,8 @@ impl McpPool {
                 owner,
                 listing_permits: tokio::sync::Semaphore::new(MAX_CONCURRENT_LISTINGS),
                 listed: tokio::sync::Notify::new(),
-                opened: AtomicBool::new(owner == PoolOwner::Session),
-                unseen: AtomicBool::new(true),
+                is_open: AtomicBool::new(owner == PoolOwner::Session),
+                may_have_unlisted: AtomicBool::new(true),
                 write_lock: Mutex::default(),
             }
         })
@@ -167,7 +167,7 @@ impl McpPool {
     /// Allows servers to be started without a call, and starts the eager ones in the background. Until then, no server
     /// is started without a call, so that daemon startup is not delayed.
     pub fn open(self: &Arc<Self>) {
-        self.opened.store(true, Ordering::Release);
+        self.is_open.store(true, Ordering::Release);
         let config = Arc::clone(&self.state().config);
         let can_start = |server: &ServerConfig| server.eager && !server.needs_project();
         let eager = config.enabled().filter(|(_, server)| can_start(server)).map(|(name, _)| name.to_owned());
@@ -283,8 +283,8 @@ impl McpPool {
         let pool = Arc::clone(self);
         tokio::spawn(async move {
             join_all(ended.iter().map(ServerHandle::stop)).await;
-            pool.unseen.store(true, Ordering::Release);
-            if pool.opened.load(Ordering::Acquire) {
+            pool.may_have_unlisted.store(true, Ordering::Release);
+            if pool.is_open.load(Ordering::Acquire) {
                 pool.open();
                 // The next turn should have the tools of newly configured servers.
                 pool.list_missing();

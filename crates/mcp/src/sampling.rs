@@ -132,13 +132,13 @@ fn read(request: CreateMessageRequestParams) -> Result<SampleRequest, Refusal> {
     if request.tools.is_some() || request.tool_choice.is_some() {
         return Err(invalid("tools are not supported in sampling; omit them"));
     }
-    let instructions = visible(request.system_prompt.as_deref().unwrap_or_default());
+    let instructions = visible_text(request.system_prompt.as_deref().unwrap_or_default());
     let instructions = instructions.unwrap_or_else(|| NO_INSTRUCTIONS.to_owned());
     let mut messages = vec![Message::System { text: instructions }];
     for SamplingMessage { role, content, .. } in request.messages {
         let texts: Option<Vec<String>> = content.into_vec().into_iter().map(text).collect();
         let texts = texts.ok_or_else(|| invalid("sampling supports only text: no pictures, sounds or results"))?;
-        messages.extend(visible(&texts.join("\n")).map(|text| match role {
+        messages.extend(visible_text(&texts.join("\n")).map(|text| match role {
             Role::User => Message::User { text },
             Role::Assistant => Message::answer(text, Vec::new()),
         }));
@@ -158,9 +158,10 @@ fn text(block: Block) -> Option<String> {
 
 /// Removes invisible characters and terminal sequences, so that the model reads what the user saw. `None` if nothing is
 /// left.
-fn visible(text: &str) -> Option<String> {
-    let visible = untrusted::plain(text).chars().filter(|letter| !untrusted::is_unseen(*letter)).collect::<String>();
-    Some(visible).filter(|text| !text.trim().is_empty())
+fn visible_text(text: &str) -> Option<String> {
+    let visible_text =
+        untrusted::plain(text).chars().filter(|letter| !untrusted::is_unseen(*letter)).collect::<String>();
+    Some(visible_text).filter(|text| !text.trim().is_empty())
 }
 
 /// Formats the texts of a request for the user. Each line from the server is marked, so that it is not mistaken for

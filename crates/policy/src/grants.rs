@@ -86,7 +86,7 @@ impl<'a> Grants<'a> {
             return None;
         }
         let exact = wanted.exact();
-        if risk <= wanted.highest()
+        if risk <= wanted.highest_covered_risk()
             && let Some(exact) = exact
             && let Some(rule) = self.rules.iter().find(|rule| **rule == exact || wanted.matches_other_name(rule))
         {
@@ -130,7 +130,7 @@ impl NeededText<'_> {
     }
 
     /// The highest risk that an exact rule can cover.
-    pub(super) fn highest(&self) -> Risk {
+    pub(super) fn highest_covered_risk(&self) -> Risk {
         match self {
             Self::Pipeline { .. } | Self::Call(_) => Risk::High,
             Self::Tool(_) | Self::Below(_) => Risk::Medium,

@@ -94,7 +94,7 @@ pub(crate) fn shortened(text: &str) -> String {
 const MAX_LENGTH: usize = 160;
 
 /// Describes the tool by its name, its server and the first line of its description.
-pub(super) fn described(foreign: &ForeignTool, tool: &ToolSpec) -> String {
+pub(super) fn describe_foreign(foreign: &ForeignTool, tool: &ToolSpec) -> String {
     let ForeignTool { tool: name, server, .. } = foreign;
     let about = about(&tool.description);
     let about = if about.is_empty() { String::new() } else { format!(": \"{about}\"") };
@@ -138,7 +138,7 @@ mod tests {
             let foreign =
                 ForeignTool { server: "lab".to_owned(), tool: "weather".to_owned(), ..ForeignTool::default() };
             assert_eq!(
-                described(&foreign, &tool(description)),
+                describe_foreign(&foreign, &tool(description)),
                 format!("tool weather of the MCP server lab{expected}")
             );
         };
@@ -152,7 +152,7 @@ mod tests {
             ..ForeignTool::default()
         };
         assert_eq!(
-            described(&forged, &tool("")),
+            describe_foreign(&forged, &tool("")),
             "tool \"read of the MCP server lab: 'Reads'\" of the MCP server evil"
         );
         check(&"w".repeat(200), &format!(": \"{} […]\"", "w".repeat(160)));

@@ -271,12 +271,12 @@ impl Anchor {
     /// Checks that both files are still at their paths.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let (path, opened) = &self.database;
-        same(path, inode(path), *opened)?;
+        check_inode(path, inode(path), *opened)?;
         if fs::metadata(path)?.len() == 0 {
             return Err(Fault::Gone(format!("{} was emptied", path.display())));
         }
         match (self.log_inode.get(), inode(&self.log)) {
-            (Some(opened), found) => same(&self.log, found, *opened),
+            (Some(opened), found) => check_inode(&self.log, found, *opened),
             (None, Ok(found)) => {
                 let _ = self.log_inode.set(found);
                 Ok(())
@@ -292,7 +292,7 @@ fn inode(path: &Path) -> io::Result<Inode> {
     fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
-fn same(path: &Path, found: io::Result<Inode>, opened: Inode) -> Result<(), Fault> {
+fn check_inode(path: &Path, found: io::Result<Inode>, opened: Inode) -> Result<(), Fault> {
     match found {
         Ok(found) if found == opened => Ok(()),
         Ok(_) => Err(Fault::Gone(format!("{} was replaced by another file", path.display()))),
@@ -357,7 +357,7 @@ impl Reserve {
 mod tests {
     use super::*;
 
-    fn lost(journal: &Path) -> Option<String> {
+    fn reported_loss(journal: &Path) -> Option<String> {
         lost_with(journal, 0)
     }
 
@@ -378,26 +378,26 @@ mod tests {
         let number = || fs::read_to_string(&mark_file).unwrap()[..20].parse::<u64>().unwrap();
         let mut mark = Mark::set(&journal, 0);
         mark.note(|| 0);
-        assert_eq!((number(), lost(&journal)), (0, None), "nothing was stored yet");
+        assert_eq!((number(), reported_loss(&journal)), (0, None), "nothing was stored yet");
         for (bytes, noted) in [(5_000, 5_000), (9_000, 5_000), (10_000, 10_000), (LOG_LIMIT * 2, LOG_LIMIT)] {
             set_log(&journal, bytes);
             mark.note(|| 0);
-            assert_eq!((number(), lost(&journal)), (noted, None));
+            assert_eq!((number(), reported_loss(&journal)), (noted, None));
         }
         mark.clear(0).unwrap();
         assert_eq!(number(), 0);
         set_log(&journal, 0);
-        assert_eq!(lost(&journal), None, "the database has everything");
+        assert_eq!(reported_loss(&journal), None, "the database has everything");
         set_log(&journal, 4_000);
         mark.note(|| 0);
         assert_eq!(Mark::set(&journal, 0).noted, 4_000, "the next process continues from there");
         set_log(&journal, 3_999);
-        assert!(lost(&journal).unwrap().contains("journal.db-wal was shorter"));
+        assert!(reported_loss(&journal).unwrap().contains("journal.db-wal was shorter"));
         Mark::set(&journal, 0).remove();
         assert!(!mark_file.exists());
-        assert!(lost(&journal).is_some(), "a loss is reported until its file is removed");
+        assert!(reported_loss(&journal).is_some(), "a loss is reported until its file is removed");
         fs::remove_file(folder.path().join("journal.db-lost")).unwrap();
-        assert_eq!(lost(&journal), None);
+        assert_eq!(reported_loss(&journal), None);
     }
 
     #[test]
@@ -428,6 +428,6 @@ mod tests {
         mark.clear(0).unwrap();
         mark.remove();
         fs::create_dir_all(folder.path().join("journal.db-lost/x")).unwrap();
-        assert_eq!(lost(&journal), None);
+        assert_eq!(reported_loss(&journal), None);
     }
 }

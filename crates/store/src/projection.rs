@@ -68,7 +68,7 @@ impl Projection {
             }
             EventKind::ItemCompleted { item, .. } => match &item.body {
                 ItemBody::UserMessage { text, typed_bytes, .. } if self.title.is_empty() => {
-                    self.title = title_of(typed(text, *typed_bytes));
+                    self.title = title_of(typed_part(text, *typed_bytes));
                 }
                 // An unfinished compaction replaces nothing.
                 ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
@@ -178,9 +178,9 @@ fn is_use(kind: &EventKind) -> bool {
 }
 
 /// Returns the part of an input that the user typed, or the whole input if nothing was typed.
-fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
-    let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?));
-    typed.filter(|typed| !typed.trim().is_empty()).unwrap_or(text)
+fn typed_part(text: &str, typed_bytes: Option<u64>) -> &str {
+    let typed_part = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?));
+    typed_part.filter(|typed_part| !typed_part.trim().is_empty()).unwrap_or(text)
 }
 
 /// Returns the start of an input on one line, without control characters.
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn titles_use_only_the_typed_text() {
-        let check = |text: &str, typed_bytes, title: &str| assert_eq!(title_of(typed(text, typed_bytes)), title);
+        let check = |text: &str, typed_bytes, title: &str| assert_eq!(title_of(typed_part(text, typed_bytes)), title);
         check("Sum up\n\nUploaded file: a.txt", Some(6), "Sum up");
         check("Sum up\n\nand more", None, "Sum up and more");
         check("piped", Some(0), "piped");

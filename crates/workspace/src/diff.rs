@@ -52,7 +52,7 @@ pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     if old.is_some() && before == new {
         return format!("{path} already has this content");
     }
-    let Some((before, after)) = decoded(before, new) else {
+    let Some((before, after)) = decode_both(before, new) else {
         let header = header(path, old.is_some());
         return format!("{header}(binary content: {} after{})\n", text::size(new.len() as u64), of_version(before));
     };
@@ -62,7 +62,7 @@ pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
 /// Diff to text given by the caller. The text is shown verbatim rather than in a guessed encoding, because it is
 /// written verbatim.
 pub fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
-    match old.map(|old| (old, readable(old))) {
+    match old.map(|old| (old, decode_text(old))) {
         None => of_texts(path, None, new),
         Some((_, Some(before))) => of_texts(path, Some(&before), new),
         Some((old, None)) => {
@@ -94,7 +94,7 @@ pub fn of_texts(path: &str, old: Option<&str>, new: &str) -> String {
 /// Diff of a removed file.
 pub fn removed(path: &str, old: &[u8]) -> String {
     let header = format!("--- a/{}\n+++ /dev/null\n", path.trim_start_matches('/'));
-    match readable(old) {
+    match decode_text(old) {
         Some(before) => header + &hunks(&line_ends(&before).0, ""),
         None => format!("{header}(binary content: {} before{})\n", text::size(old.len() as u64), of_version(old)),
     }
@@ -128,7 +128,7 @@ fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
 }
 
 /// Text of a file: verbatim if it is UTF-8, otherwise decoded with the detected encoding. `None` if it is not text.
-fn readable(content: &[u8]) -> Option<String> {
+fn decode_text(content: &[u8]) -> Option<String> {
     match plain(content) {
         Some(text) => Some(text.to_owned()),
         None => Document::read(content.to_vec()).ok().map(|document| document.text().to_owned()),
@@ -141,7 +141,7 @@ fn plain(content: &[u8]) -> Option<&str> {
 
 /// Decodes both sides. The new content uses the encoding of the old content if possible, because a few changed
 /// characters must not change the guess.
-fn decoded<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
+fn decode_both<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
     if let (Some(before), Some(after)) = (plain(before), plain(new)) {
         return Some((Cow::Borrowed(before), Cow::Borrowed(after)));
     }

@@ -144,7 +144,7 @@ const MAX_LINKS: usize = 40;
 pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
     let mut real = PathBuf::new();
     let mut left = Vec::new();
-    put_before(&mut left, path);
+    prepend_parts(&mut left, path);
     let mut links = 0;
     while let Some(part) = left.pop() {
         let Some(name) = part else {
@@ -163,13 +163,13 @@ pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
             return Err(leads_out());
         }
         real.pop();
-        put_before(&mut left, &target);
+        prepend_parts(&mut left, &target);
     }
     Ok(real)
 }
 
 /// Prepends the parts of a path to `left`, which is in reverse order. `None` is `..`.
-fn put_before(left: &mut Vec<Option<OsString>>, path: &Path) {
+fn prepend_parts(left: &mut Vec<Option<OsString>>, path: &Path) {
     let part = |part: Component<'_>| match part {
         Component::Normal(name) => Some(Some(name.to_owned())),
         Component::ParentDir => Some(None),

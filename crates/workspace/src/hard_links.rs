@@ -105,7 +105,7 @@ struct LinkedFile {
 }
 
 impl LinkedFile {
-    fn is(&self, stat: &Stat) -> bool {
+    fn is_same_file(&self, stat: &Stat) -> bool {
         (self.device, self.inode) == identity(stat)
     }
 }
@@ -224,7 +224,7 @@ fn detach(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> i
 
 /// Renames a draft over a name of the file. If the name belongs to another file by now, only removes the draft.
 fn rename_draft(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Result<()> {
-    let is_it = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is(&stat));
+    let is_it = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is_same_file(&stat));
     let renamed = if is_it { renameat(folder, draft, folder, name) } else { unlinkat(folder, draft, AtFlags::empty()) };
     if renamed.is_err() {
         let _ = unlinkat(folder, draft, AtFlags::empty());
@@ -241,7 +241,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
     for _ in 0..MAX_ATTEMPTS {
         let mut from = File::from(openat(folder, name, reading, Mode::empty())?);
         let (before, read) = (fstat(&from)?, from.metadata()?);
-        if !file.is(&before) {
+        if !file.is_same_file(&before) {
             break;
         }
         let mut to = File::from(openat(folder, draft, writing, Mode::RUSR | Mode::WUSR)?);

@@ -135,7 +135,7 @@ pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], o
         let candidate = if number == 1 { name.to_owned() } else { format!("{stem}-{number}{extension}") };
         let mut file = match folder.open_with(&candidate, OpenOptions::new().write(true).create_new(true)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if once && holds(&folder, &candidate, content)? {
+                if once && has_content(&folder, &candidate, content)? {
                     return Ok(format!("uploads/{candidate}"));
                 }
                 continue;
@@ -155,7 +155,7 @@ pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], o
 }
 
 /// Returns true if a regular file has this content, after syncing it to the disk.
-fn holds(folder: &Dir, name: &str, content: &[u8]) -> io::Result<bool> {
+fn has_content(folder: &Dir, name: &str, content: &[u8]) -> io::Result<bool> {
     // An unreadable file cannot be the same upload.
     let Ok(file) = jail::open_exact(folder, name.as_ref()) else { return Ok(false) };
     let about = file.metadata()?;

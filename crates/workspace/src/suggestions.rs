@@ -13,15 +13,15 @@ use crate::{
 impl Jail {
     /// Error for a missing path, with a suggestion.
     pub(super) fn missing(&self, path: &ToolPath) -> Failure {
-        let alike = self.alike(path);
-        let hint = match &*alike {
+        let lookalikes = self.lookalikes(path);
+        let hint = match &*lookalikes {
             [] => match self.near(path) {
                 Some(near) => format!("did you mean {near}?"),
                 None => "list_workspace_files lists all files".to_owned(),
             },
-            [one] => format!("did you mean {}?", unmistakable(one)),
+            [one] => format!("did you mean {}?", spelled_out(one)),
             several => {
-                let several: Vec<String> = several.iter().map(unmistakable).collect();
+                let several: Vec<String> = several.iter().map(spelled_out).collect();
                 format!("several names look like it; use one exactly as shown: {}", several.join(", "))
             }
         };
@@ -29,7 +29,7 @@ impl Jail {
     }
 
     /// Entries whose paths look the same as this one.
-    fn alike(&self, path: &ToolPath) -> Vec<ToolPath> {
+    fn lookalikes(&self, path: &ToolPath) -> Vec<ToolPath> {
         const MAX_FOUND: usize = 8;
         let Ok(root) = self.root(path.place()) else { return Vec::new() };
         path.rest().split('/').fold(vec![ToolPath::root(path.place())], |folders, name| {
@@ -81,7 +81,7 @@ impl Jail {
 }
 
 /// Path with unusual white space characters spelled out.
-fn unmistakable(path: &ToolPath) -> String {
+fn spelled_out(path: &ToolPath) -> String {
     let spelled = spelled(&path.whole()).map(|spelled| format!(" (also read as {spelled})"));
     format!("{path}{}", spelled.unwrap_or_default())
 }

@@ -285,12 +285,12 @@ pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<F
     let mut copy_state = CopyState { done: FilesCopied::default(), folders: 0 };
     // History is copied first, so that other files do not use up its share of the limits.
     if let Some(history) = history
-        && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.as_str())?
+        && let Some((from, to)) = open_in_both(from, to, ArtifactDir::ConversationHistory.as_str())?
     {
         copy_state.file(&from, &to, OsStr::new(&history.name), history.bytes)?;
     }
     for area in [ArtifactDir::LargeToolResults.as_str(), "uploads", "outputs"] {
-        if let Some((from, to)) = both(from, to, area)? {
+        if let Some((from, to)) = open_in_both(from, to, area)? {
             copy_state.folder(&from, &to, 0)?;
         }
     }
@@ -300,7 +300,7 @@ pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<F
 }
 
 /// Opens a folder in both trees. `None` if the source has no such folder.
-fn both(from: &Dir, to: &Dir, name: impl AsRef<Path>) -> io::Result<Option<(Dir, Dir)>> {
+fn open_in_both(from: &Dir, to: &Dir, name: impl AsRef<Path>) -> io::Result<Option<(Dir, Dir)>> {
     let Ok(from) = jail::open_real_folder(from, &name) else { return Ok(None) };
     Ok(Some((from, jail::open_real_folder(to, &name)?)))
 }
@@ -326,7 +326,7 @@ impl CopyState {
                 Ok(kind) if kind.is_dir() && depth < MAX_TREE_DEPTH && self.folders < MAX_TREE_FILES => {
                     self.folders += 1;
                     private::folder_in(to, &name)?;
-                    match both(from, to, &name)? {
+                    match open_in_both(from, to, &name)? {
                         Some((from, to)) => self.folder(&from, &to, depth + 1)?,
                         None => self.done.left_out += 1,
                     }

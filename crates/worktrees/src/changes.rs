@@ -35,7 +35,7 @@ pub(super) struct WorktreeState {
     /// Commit that is checked out.
     pub(super) head: String,
     /// Full name of the branch that is checked out; empty for a detached `HEAD`.
-    pub(super) on: String,
+    pub(super) checked_out: String,
     /// Commit of the worktree's own branch, if it exists.
     pub(super) tip: Option<String>,
     /// Tree of all files in their current state.
@@ -108,7 +108,7 @@ impl Inner {
             refused(message, format!("check out its branch there: git checkout {}", record.branch()))
         })?;
         let tip = git.commit(&place, &record.reference()).await?;
-        let on = git.run(&place, &["symbolic-ref", "--quiet", "HEAD"]).await?.line();
+        let checked_out = git.run(&place, &["symbolic-ref", "--quiet", "HEAD"]).await?.line();
         // The index knows unchanged files. A damaged index is recreated.
         let read = ["read-tree", "-m", &head];
         if git.run(&place, &read).await?.code != 0 {
@@ -119,24 +119,24 @@ impl Inner {
         let tree = git.succeeds(&place, &["write-tree"], "read the files of the worktree").await?.line();
         let of_head = git.succeeds(&place, &["rev-parse", &format!("{head}^{{tree}}")], "read the last commit").await?;
         let is_dirty = of_head.line() != tree;
-        let inner = self.tracked(&place, inner).await?;
+        let inner = self.tracked_repositories(&place, inner).await?;
         let base = self.common_base(record, &place, &head).await?;
-        Ok(WorktreeState { place, head, on, tip, tree, is_dirty, inner, base })
+        Ok(WorktreeState { place, head, checked_out, tip, tree, is_dirty, inner, base })
     }
 
     /// Folders that the index has as repositories, and not as ignored files.
-    async fn tracked(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
-        let mut tracked = Vec::new();
+    async fn tracked_repositories(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+        let mut tracked_repositories = Vec::new();
         for some in folders.chunks(FILES_AT_ONCE) {
             let mut args: Vec<&OsStr> = ["ls-files", "--stage", "-z", "--"].map(OsStr::new).into();
             args.extend(some.iter().map(|folder| folder.as_os_str()));
             let listed = self.git.succeeds(place, &args, "look for repositories in the worktree").await?;
             for entry in listed.parts()? {
                 let named = entry.iter().position(|byte| *byte == b'\t').map(|tab| git::path(&entry[tab + 1..]));
-                tracked.extend(named.filter(|path| entry.starts_with(b"160000 ") && some.contains(path)));
+                tracked_repositories.extend(named.filter(|path| entry.starts_with(b"160000 ") && some.contains(path)));
             }
         }
-        Ok(tracked)
+        Ok(tracked_repositories)
     }
 
     /// Newest common commit of a worktree and its main worktree, unless the commit from which the worktree started is
@@ -161,14 +161,14 @@ impl Inner {
     }
 
     /// Files that differ between two trees or commits.
-    pub(super) async fn between(&self, place: &GitPlace, from: &str, to: &str) -> Result<Vec<PathBuf>> {
+    pub(super) async fn files_between(&self, place: &GitPlace, from: &str, to: &str) -> Result<Vec<PathBuf>> {
         let args = ["diff-tree", "-r", "--name-only", "-z", "--no-renames", "--end-of-options", from, to];
         self.git.succeeds(place, &args, "compare files").await?.paths()
     }
 
     /// Files in a worktree that differ from its base, and repositories inside it.
     async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>> {
-        let mut files = self.between(&state.place, &state.base, &state.tree).await?;
+        let mut files = self.files_between(&state.place, &state.base, &state.tree).await?;
         files.extend(state.inner.iter().cloned());
         files.sort();
         files.dedup();
@@ -189,7 +189,7 @@ impl Inner {
             return Ok(false);
         }
         for commit in [Some(&state.head), state.tip.as_ref()].into_iter().flatten() {
-            if *commit != record.base && !self.has(record, commit).await? {
+            if *commit != record.base && !self.is_in_a_branch(record, commit).await? {
                 return Ok(false);
             }
         }
@@ -198,12 +198,12 @@ impl Inner {
 
     /// Returns true if a commit is in the checked-out branch of the main worktree, or in another branch. A detached
     /// commit would soon be lost. Symbolic names are ignored, and branches of worktrees belong to sessions.
-    async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
+    async fn is_in_a_branch(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
         let repository = &record.repository;
         if repository.tree_exists() {
             let main = GitPlace::main(repository);
-            let on = self.git.run(&main, &["symbolic-ref", "--quiet", "HEAD"]).await?;
-            let is_other = on.code == 0 && on.line() != record.reference();
+            let checked_out = self.git.run(&main, &["symbolic-ref", "--quiet", "HEAD"]).await?;
+            let is_other = checked_out.code == 0 && checked_out.line() != record.reference();
             if is_other && self.git.is_ancestor(&main, commit, "HEAD").await? {
                 return Ok(true);
             }
@@ -352,12 +352,12 @@ impl Inner {
         let args =
             ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];
         let checked = self.git.run(&GitPlace::branches(&record.repository), &args).await?;
-        let complaints = checked.complaints(&REPLACED_MESSAGES);
-        if complaints.is_empty() {
+        let matching_messages = checked.matching_messages(&REPLACED_MESSAGES);
+        if matching_messages.is_empty() {
             return Ok(());
         }
         let common = record.repository.common.display();
-        let message = format!("objects of the repository {common} do not match their names: {complaints}");
+        let message = format!("objects of the repository {common} do not match their names: {matching_messages}");
         Err(conflict(message, "move them away, and fetch them from another clone or a backup: `git fsck` lists them"))
     }
 }

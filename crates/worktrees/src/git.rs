@@ -308,7 +308,7 @@ impl Git {
             if shown.starts_with("includeif.") {
                 return Err(unsafe_settings(&place, &shown));
             }
-            let Some((name, value)) = replaced(&shown) else { continue };
+            let Some((name, value)) = override_for(&shown) else { continue };
             if shown.contains(char::REPLACEMENT_CHARACTER) {
                 return Err(unsafe_settings(&place, &shown));
             }
@@ -319,7 +319,7 @@ impl Git {
 }
 
 /// Override for a setting of this name, if it names a program.
-fn replaced(name: &str) -> Option<(String, &'static str)> {
+fn override_for(name: &str) -> Option<(String, &'static str)> {
     let is_meant = |(start, ends, _): &&(&str, &[&str], &str)| {
         name.starts_with(start) && ends.iter().any(|end| name.ends_with(end)) && name.matches('.').count() > 1
     };
@@ -373,7 +373,7 @@ impl GitOutput {
     }
 
     /// First lines of git's messages that match one of the patterns.
-    pub(super) fn complaints(&self, patterns: &[&str]) -> String {
+    pub(super) fn matching_messages(&self, patterns: &[&str]) -> String {
         let lines = self.stderr.lines().filter(|line| patterns.iter().any(|pattern| line.contains(pattern)));
         lines.take(MAX_LINES).collect::<Vec<_>>().join("; ")
     }
@@ -395,7 +395,7 @@ pub(super) fn path(bytes: &[u8]) -> PathBuf {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileChange {
     pub(super) path: PathBuf,
-    pub(super) had: TreeEntry,
+    pub(super) initial: TreeEntry,
     pub(super) wanted: TreeEntry,
 }
 
@@ -426,9 +426,9 @@ pub(super) fn changes(output: &GitOutput) -> Result<Vec<FileChange>> {
         let about = std::str::from_utf8(about).ok()?.strip_prefix(':')?;
         let mut fields = about.split(' ').map(str::to_owned);
         let (before, after) = (fields.next()?, fields.next()?);
-        let had = TreeEntry { mode: before, object: fields.next()? };
+        let initial = TreeEntry { mode: before, object: fields.next()? };
         let wanted = TreeEntry { mode: after, object: fields.next()? };
-        Some(FileChange { path: path(name), had, wanted })
+        Some(FileChange { path: path(name), initial, wanted })
     };
     parts.chunks(2).map(read).collect::<Option<_>>().ok_or_else(|| {
         WorkspaceError::new(ErrorKind::Internal, "git printed an unknown diff format")
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn git_settings_that_name_programs_are_recognised() {
         let check = |name: &str, expected: Option<(&str, &str)>| {
-            assert_eq!(replaced(name).as_ref().map(|(name, value)| (name.as_str(), *value)), expected, "{name}");
+            assert_eq!(override_for(name).as_ref().map(|(name, value)| (name.as_str(), *value)), expected, "{name}");
         };
         check("filter.evil.smudge", Some(("filter.evil.smudge", "")));
         check("filter.a.b.required", Some(("filter.a.b.required", "false")));
@@ -471,7 +471,7 @@ mod tests {
     fn raw_git_diffs_are_parsed() {
         let found = changes(&output(b":100644 160000 aa bb M\0x y\0:000000 100644 00 cc A\0z\0", false)).unwrap();
         assert_eq!((found[0].path.to_str(), found[0].wanted.is_repository()), (Some("x y"), true));
-        assert_eq!((found[1].had.is_none(), found[1].wanted.object.as_str()), (true, "cc"));
+        assert_eq!((found[1].initial.is_none(), found[1].wanted.object.as_str()), (true, "cc"));
         assert!(changes(&output(b"odd\0", false)).is_err());
     }
 }

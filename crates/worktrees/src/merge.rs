@@ -35,10 +35,10 @@ impl Inner {
         }
         refuse_unfinished(&record.repository.git_dir)?;
         let state = self.state_of(&record, Objects::Stored).await?;
-        if state.on != record.reference() {
-            let on = state.on.trim_start_matches("refs/heads/");
-            let on = if on.is_empty() { "a commit without a branch" } else { on };
-            let message = format!("the worktree {name} has {on} checked out instead of {}", record.branch());
+        if state.checked_out != record.reference() {
+            let checked_out = state.checked_out.trim_start_matches("refs/heads/");
+            let checked_out = if checked_out.is_empty() { "a commit without a branch" } else { checked_out };
+            let message = format!("the worktree {name} has {checked_out} checked out instead of {}", record.branch());
             let hint = format!("run `git checkout -B {}` in {}", record.branch(), self.records.top(name).display());
             return Err(conflict(message, hint));
         }
@@ -58,7 +58,7 @@ impl Inner {
         let mut inner = Vec::new();
         for change in changed.into_iter().filter(|change| change.wanted.is_repository()) {
             let known = repository::of_submodule(&record.repository.top.join(&change.path));
-            let is_known = match known.filter(|_| change.had.is_repository()) {
+            let is_known = match known.filter(|_| change.initial.is_repository()) {
                 Some(known) => {
                     let place = GitPlace::branches(&Repository { common: known, ..record.repository.clone() });
                     self.git.run(&place, &["cat-file", "-e", &change.wanted.object]).await?.code == 0
@@ -88,7 +88,7 @@ impl Inner {
             return Ok(());
         }
         let mut filtered = BTreeSet::new();
-        let files = self.between(&state.place, &state.base, &state.tree).await?;
+        let files = self.files_between(&state.place, &state.base, &state.tree).await?;
         // Checks both the attributes changed by a session and the original attributes.
         for place in [&state.place, &GitPlace::main(&record.repository)] {
             for some in files.chunks(FILES_AT_ONCE) {
@@ -166,7 +166,7 @@ impl Inner {
         } else {
             self.merge_commit(&record, &writing, &from, tip, message).await?
         };
-        let files = self.between(&main, &from, &to).await?;
+        let files = self.files_between(&main, &from, &to).await?;
         let dirty = self.dirty(&main).await?;
         let blocking: Vec<PathBuf> =
             files.iter().filter(|file| dirty.iter().any(|dirty| overlap(file, dirty))).cloned().collect();
@@ -197,7 +197,7 @@ impl Inner {
     /// Fast-forwards the main worktree to a commit. Git checks all files before it changes any of them.
     pub(super) async fn fast_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
         let repository = &record.repository;
-        let place = self.writing_main(main, repository);
+        let place = self.writable_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];
         let alone = ["--commit", "--no-squash", "--no-verify-signatures", to];
         let doing = format!("fast-forward the main worktree {} to the merge", repository.top.display());
@@ -212,7 +212,7 @@ impl Inner {
 
     /// Main worktree with write access. If the main worktree is itself the worktree of a session, a model may have
     /// redirected its index and branch, so other branches and the settings stay read-only.
-    pub(super) fn writing_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
+    pub(super) fn writable_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
         let Repository { top, git_dir, common } = repository;
         let is_of_session = self.records.real_base().is_ok_and(|base| top.starts_with(base));
         if !is_of_session {
@@ -235,7 +235,7 @@ impl Inner {
         let git = &self.git;
         let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", from, tip];
         // A merge driver would write into the current folder.
-        let merged = git.run(&main.clone().apart_in(git.merge_folder(&record.name)?), &args).await?;
+        let merged = git.run(&main.clone().with_separate_folder(git.merge_folder(&record.name)?), &args).await?;
         let mut parts = merged.paths()?;
         if merged.code == CONFLICTS && !parts.is_empty() {
             parts.remove(0);

@@ -237,7 +237,7 @@ impl GitPlace {
     }
 
     /// Uses this folder for git's files instead of the work tree.
-    pub(super) fn apart_in(self, folder: PathBuf) -> Self {
+    pub(super) fn with_separate_folder(self, folder: PathBuf) -> Self {
         Self { work_tree: folder.clone(), ..self }.writing(&[&folder])
     }
 

@@ -32,7 +32,7 @@ impl Inner {
                 format!("other worktrees were created from the worktree {name} and merge into it: {children}");
             return Err(conflict(message, "apply or remove those first"));
         }
-        if !force && !self.is_spare(&record).await? {
+        if !force && !self.can_be_removed(&record).await? {
             let message = format!("the worktree {name} has unmerged changes");
             let hint = format!(
                 "`agentctl worktree diff {name}` shows them, `agentctl worktree apply {name}` merges them, and --force \
@@ -46,7 +46,7 @@ impl Inner {
     /// Removes a worktree if nothing is lost. Returns true if the worktree was removed.
     pub(super) async fn remove_if_merged(&self, name: &str) -> Result<bool> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
-        if !self.children(&record)?.is_empty() || !self.is_spare(&record).await? {
+        if !self.children(&record)?.is_empty() || !self.can_be_removed(&record).await? {
             return Ok(false);
         }
         self.remove_completely(record).await.map(|()| true)
@@ -60,7 +60,7 @@ impl Inner {
     }
 
     /// Returns true if removing a worktree loses nothing.
-    async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool> {
+    async fn can_be_removed(&self, record: &WorktreeRecord) -> Result<bool> {
         let record = self.ready(&record.name)?;
         let found = async {
             let state = self.state_of(&record, Objects::Temporary).await?;
@@ -185,18 +185,18 @@ impl Inner {
             // The target was reached, or the user has moved to another commit since then.
             return ready();
         }
-        let writing = self.writing_main(&main, repository);
+        let writing = self.writable_main(&main, repository);
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options", from, to];
         let changes = git::changes(&self.git.succeeds(&main, &args, "compare files").await?)?;
         let (mut complete, mut incomplete) = (Vec::new(), Vec::new());
-        for (change, object) in self.on_disk(record, &main, changes).await? {
+        for (change, object) in self.objects_on_disk(record, &main, changes).await? {
             let path = repository.top.join(&change.path);
             match progress(&change, object.as_deref()) {
                 Some(FileProgress::Wanted) => complete.push(change.path.into_os_string()),
                 Some(FileProgress::Other) => {}
                 Some(FileProgress::CutOff) => incomplete.push(change.path.into_os_string()),
                 None if self.is_beginning(&main, &path, &change.wanted.object).await? => {
-                    if change.had.is_none() {
+                    if change.initial.is_none() {
                         // A partial file written by git.
                         let _ = fs::remove_file(path);
                     } else {
@@ -215,7 +215,7 @@ impl Inner {
     }
 
     /// Object ID of each changed file in the main worktree. `None` if the file does not exist.
-    async fn on_disk(
+    async fn objects_on_disk(
         &self,
         record: &WorktreeRecord,
         main: &GitPlace,
@@ -225,7 +225,7 @@ impl Inner {
         for change in changes {
             let path = record.repository.top.join(&change.path);
             match fs::symlink_metadata(&path) {
-                _ if change.had.is_repository() || change.wanted.is_repository() => {}
+                _ if change.initial.is_repository() || change.wanted.is_repository() => {}
                 Ok(kind) if kind.is_file() => files.push(change),
                 Ok(kind) if kind.is_symlink() => {
                     // Git stores the target of a link like the content of a file.
@@ -301,14 +301,14 @@ enum FileProgress {
 
 /// State of a file according to its object. `None` if its content has to be checked.
 fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
-    let FileChange { had, wanted, .. } = change;
+    let FileChange { initial, wanted, .. } = change;
     match object {
         None if wanted.is_none() => Some(FileProgress::Wanted),
         // Git removes a file before it writes the new content.
-        None if !had.is_none() => Some(FileProgress::CutOff),
+        None if !initial.is_none() => Some(FileProgress::CutOff),
         None => Some(FileProgress::Other),
         Some(object) if !wanted.is_none() && object == wanted.object => Some(FileProgress::Wanted),
-        Some(object) if !had.is_none() && object == had.object => Some(FileProgress::Other),
+        Some(object) if !initial.is_none() && object == initial.object => Some(FileProgress::Other),
         Some(_) if wanted.is_none() => Some(FileProgress::Other),
         Some(_) => None,
     }
@@ -337,12 +337,12 @@ mod tests {
 
     #[test]
     fn merge_progress_of_a_file_is_known_by_its_object() {
-        let check = |had: &str, wanted: &str, object: Option<&str>, expected: Option<FileProgress>| {
+        let check = |initial: &str, wanted: &str, object: Option<&str>, expected: Option<FileProgress>| {
             let mode = |object: &str| if object.is_empty() { "000000" } else { "100644" };
-            let raw = format!(":{} {} {had} {wanted} M\0a\0", mode(had), mode(wanted));
+            let raw = format!(":{} {} {initial} {wanted} M\0a\0", mode(initial), mode(wanted));
             let output = git::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, stderr: String::new() };
             let change = git::changes(&output).unwrap().remove(0);
-            assert_eq!(progress(&change, object), expected, "{had:?} {wanted:?} {object:?}");
+            assert_eq!(progress(&change, object), expected, "{initial:?} {wanted:?} {object:?}");
         };
         check("old", "new", Some("new"), Some(FileProgress::Wanted));
         check("old", "new", Some("old"), Some(FileProgress::Other));

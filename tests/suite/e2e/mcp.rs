@@ -136,7 +136,7 @@ async fn misbehaving_server_costs_only_its_call() {
         ),
         ("odd", &["The call did not run"]),
         ("pesters", &["E_UNKNOWN_OUTCOME", "exited during this call"]),
-        ("wavers", &["E_TIMEOUT", "was silent for 6 s"]),
+        ("wavers", &["E_TIMEOUT", "sent nothing for 6 s"]),
         ("signals", &["SigBlk:\t0000000000000000"]),
         ("progress", &["done at last"]),
         ("forks", &["acted: now"]),

@@ -47,7 +47,7 @@ pub(crate) struct ToolCatalog {
 impl ToolCatalog {
     /// Combines the tools of a catalogue with those implemented by links.
     pub(crate) fn new(source: Arc<Catalogue>, own: Vec<(ToolSpec, bool)>) -> Self {
-        let mut tools: Vec<CatalogueTool> = own.into_iter().map(|own| labelled(own, &source)).collect();
+        let mut tools: Vec<CatalogueTool> = own.into_iter().map(|own| label_tool(own, &source)).collect();
         tools.extend(source.tools.iter().cloned());
         // Links take precedence over the toolbox, and built-in tools over foreign ones, so that no tool can intercept
         // calls by using another one's name.
@@ -156,9 +156,9 @@ impl ToolCatalog {
     /// Owners of foreign tools, by the tools' names.
     pub(crate) fn owners(&self) -> ForeignTools {
         let of_other = |tool: &CatalogueTool| Some((tool.spec.name.clone(), tool.foreign.clone()?));
-        let calls_mean =
+        let is_callable =
             |tool: &&CatalogueTool| self.get(&tool.spec.name).is_some_and(|first| std::ptr::eq(first, *tool));
-        self.tools.iter().filter(calls_mean).filter_map(of_other).collect()
+        self.tools.iter().filter(is_callable).filter_map(of_other).collect()
     }
 
     /// Returns true if any tool of an MCP server is known.
@@ -208,7 +208,7 @@ fn is_tool_of(tool: &CatalogueTool, server: &str) -> bool {
 }
 
 /// Labels a link's tool. The tool belongs to every session, unless the link lets users disable it.
-fn labelled((spec, can_be_disabled): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
+fn label_tool((spec, can_be_disabled): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
     let entry = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
     // An agent that names its tools can change files only if it names a tool that changes files.
     let always_available = spec.effect != Effect::Write || entry.always_available;
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tool_has_a_reason_for_its_standing() {
+    fn each_tool_has_a_reason_for_its_availability() {
         let (mentioned, scope) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
         let reasons: Vec<String> =
             tools().standings(&mentioned, &scope).into_iter().map(|standing| standing.why).collect();

@@ -58,7 +58,7 @@ impl ToolFinder {
     }
 
     /// Same as [`Self::unlisted`], plus servers that the turn could use if the session had a project.
-    pub(crate) fn unusable(&self) -> impl Iterator<Item = &ServerCard> {
+    pub(crate) fn unlisted_or_unusable(&self) -> impl Iterator<Item = &ServerCard> {
         let otherwise = ToolScope { without_project: false, ..self.scope.clone() };
         let is_unusable =
             move |server: &ServerCard| server.is_unlisted || server.needs_project && self.scope.without_project;
@@ -113,7 +113,7 @@ impl ToolFinder {
 
     /// Allows the model to call these tools. Returns the names of the tools that exceed the limit.
     pub(crate) fn show(&self, found: &[&CatalogueTool]) -> Vec<String> {
-        let mut left = Vec::new();
+        let mut not_loaded = Vec::new();
         self.available.send_modify(|available| {
             let is_new = |tool: &&&CatalogueTool| available.tools.get(&tool.spec.name).is_none();
             let new: Vec<&CatalogueTool> = found.iter().filter(is_new).copied().collect();
@@ -121,9 +121,9 @@ impl ToolFinder {
             let (added, rest) = new.split_at(capacity);
             available.loaded_tools.extend(added.iter().map(|tool| tool.spec.name.clone()));
             available.tools = available.tools.followed_by(added);
-            left = rest.iter().map(|tool| tool.spec.name.clone()).collect();
+            not_loaded = rest.iter().map(|tool| tool.spec.name.clone()).collect();
         });
-        left
+        not_loaded
     }
 
     /// Servers of hidden tools with the number of their tools, sorted by name.

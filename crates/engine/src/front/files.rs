@@ -141,7 +141,7 @@ impl Engine {
 }
 
 /// Name that refers to the last used session.
-const LAST: &str = "last";
+const LAST_SESSION: &str = "last";
 /// Maximum number of digits in a list position. An ID suffix is longer.
 const POSITION_DIGITS: usize = 4;
 /// Maximum number of candidates listed for an ambiguous name.
@@ -191,7 +191,7 @@ fn no_such_session(shown: &str) -> EngineError {
 /// Parses a list position, starting at 1. Session IDs start with a zero, and ID suffixes are longer.
 fn list_position(name: &str) -> Option<usize> {
     let name = name.trim();
-    if name.eq_ignore_ascii_case(LAST) {
+    if name.eq_ignore_ascii_case(LAST_SESSION) {
         return Some(1);
     }
     let is_position =

@@ -31,7 +31,7 @@ use crate::{
     error::EngineError,
     front::Engine,
     recovery::reading,
-    session::{SessionHandle, plain_title, registry::shared::SessionNews},
+    session::{SessionHandle, normalise_title, registry::shared::SessionNews},
     state_changes::FORK_NOTICE,
     turn::recorder::whole,
 };
@@ -41,7 +41,7 @@ const MAX_SOURCE_TITLE: usize = 150;
 
 /// Options of a fork.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ForkWishes {
+pub struct ForkOptions {
     /// Number of the last turn to copy, from 1. `None` copies all turns before an open turn.
     pub at_turn: Option<u64>,
     /// Title of the fork. `None` uses the source session's title with `(fork)`.
@@ -78,13 +78,13 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such session or turn, the turn has not ended, or the journal or the files cannot be written.
-    pub async fn fork_session(&self, from: SessionId, wishes: ForkWishes) -> Result<ForkedSession, EngineError> {
-        let parts = &self.shared.ports;
+    pub async fn fork_session(&self, from: SessionId, wishes: ForkOptions) -> Result<ForkedSession, EngineError> {
+        let ports = &self.shared.ports;
         // Loading the session settles turns left behind by the last stop.
         let stored = self.session(from).await?.show().await?.session;
-        let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, wishes.at_turn)?;
-        let history = history_file(&*parts.store, from, cut.through).await?;
-        let (id, at) = (SessionId::generate(), parts.clock.now());
+        let fork_point = fork_point(&ports.store.turns(from).await?, stored.summary.last_seq, wishes.at_turn)?;
+        let history = history_file(&*ports.store, from, fork_point.through).await?;
+        let (id, at) = (SessionId::generate(), ports.clock.now());
         let files_of = stored.settings.files_of(from);
         if wishes.earlier_files && files_of != from {
             let message = "this session shares the files of another one, so they cannot be restored to its turns";
@@ -95,49 +95,53 @@ impl Engine {
         let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
         let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, mode, ..stored.settings };
         // Only the part of the import before the cut is imported; later events happen here.
-        let before_cut = |origin: &ImportOrigin| ImportOrigin { events: origin.events.min(cut.through), context: None };
+        let before_cut =
+            |origin: &ImportOrigin| ImportOrigin { events: origin.events.min(fork_point.through), context: None };
         let imported = settings.imported.as_deref().map(|origin| Box::new(before_cut(origin)));
         let settings = SessionSettings { imported, ..settings };
         let title = fork_title(wishes.title.as_deref(), &stored.summary.title)?;
         let made = async {
-            let files = parts.workspaces.copy(files_of, id, history).await?;
+            let files = ports.workspaces.copy(files_of, id, history).await?;
             let earlier = match wishes.earlier_files {
-                true => Some(revert_files(parts, from, id, cut.through, cut.turn).await?),
+                true => Some(revert_files(ports, from, id, fork_point.through, fork_point.turn).await?),
                 false => None,
             };
-            let mut changes = vec![StateChange::Forked { from, turn: cut.turn }, StateChange::Settings { settings }];
+            let mut changes =
+                vec![StateChange::Forked { from, turn: fork_point.turn }, StateChange::Settings { settings }];
             changes.extend(title.map(|title| StateChange::Title { title }));
             let mut facts: Vec<EventKind> =
                 changes.into_iter().map(|change| EventKind::StateChanged { change }).collect();
             // A notice must belong to a turn, which is the last copied turn.
-            if let Some(turn_id) = reading::last(&*parts.store, from, 0, cut.through, |event| event.turn_id).await? {
+            if let Some(turn_id) =
+                reading::last(&*ports.store, from, 0, fork_point.through, |event| event.turn_id).await?
+            {
                 let text = format!(
                     "{FORK_NOTICE} everything before this is a copy of another session's history, up to the end of \
                      its turn {}. {} temp/ is empty. Check a file before you rely on it.",
-                    cut.turn,
-                    describe_files(earlier.as_ref(), cut.turn)
+                    fork_point.turn,
+                    describe_files(earlier.as_ref(), fork_point.turn)
                 );
                 facts.extend(whole(Item::new(turn_id, ItemBody::notice(text))));
             }
-            let numbered = facts.into_iter().zip(cut.through + 1..);
+            let numbered = facts.into_iter().zip(fork_point.through + 1..);
             let first = numbered.map(|(kind, seq)| Arc::new(Event { session_id: id, turn_id: None, seq, at, kind }));
-            let fork = NewFork { id, at, from, through: cut.through, first: first.collect() };
-            parts.store.fork_session(fork).await?;
+            let fork = NewFork { id, at, from, through: fork_point.through, first: first.collect() };
+            ports.store.fork_session(fork).await?;
             Ok::<_, EngineError>((files, earlier))
         };
         let made = made.await;
         if made.is_err() {
             // Otherwise, a partial copy, or files without a session, would remain forever.
-            let _ = parts.workspaces.remove(id).await;
+            let _ = ports.workspaces.remove(id).await;
         }
         let (files, earlier) = made?;
         self.shared.news.publish(SessionNews::Created(id));
-        Ok(ForkedSession { session: self.session(id).await?, turn: cut.turn, files, earlier })
+        Ok(ForkedSession { session: self.session(id).await?, turn: fork_point.turn, files, earlier })
     }
 }
 
 /// Finds the point at which the history is cut, which is never inside a turn.
-fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint, EngineError> {
+fn fork_point(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint, EngineError> {
     let is_open = |turn: &TurnSpan, at: u64| turn.began <= at && turn.ended.is_none_or(|ended| ended > at);
     let mut through = match at_turn {
         None => turns.iter().find(|turn| turn.ended.is_none()).map_or(head, |open| open.began - 1),
@@ -149,12 +153,12 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint,
                 EngineError::not_found(message, hint)
             };
             let chosen = chosen.ok_or_else(unknown)?;
-            chosen.ended.ok_or_else(|| not_ended(number))?
+            chosen.ended.ok_or_else(|| turn_not_ended(number))?
         }
     };
     // A queued turn that never ran may be recorded inside another turn.
     while let Some((index, around)) = turns.iter().enumerate().find(|(_, turn)| is_open(turn, through)) {
-        through = around.ended.ok_or_else(|| not_ended(index as u64 + 1))?;
+        through = around.ended.ok_or_else(|| turn_not_ended(index as u64 + 1))?;
     }
     match turns.iter().filter(|turn| turn.began <= through).count() as u64 {
         0 => {
@@ -166,7 +170,7 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint,
     }
 }
 
-fn not_ended(number: u64) -> EngineError {
+fn turn_not_ended(number: u64) -> EngineError {
     let hint =
         "wait for it to end, answer its question, or cancel it; without a number, all turns before it are copied";
     EngineError::busy(format!("turn {number} of this session has not ended"), hint)
@@ -223,7 +227,7 @@ fn describe_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
 fn fork_title(requested: Option<&str>, source: &str) -> Result<Option<String>, EngineError> {
     let default = || format!("{} (fork)", source.chars().take(MAX_SOURCE_TITLE).collect::<String>());
     let name = requested.map(str::to_owned).or_else(|| (!source.is_empty()).then(default));
-    name.map(|name| plain_title(&name)).transpose()
+    name.map(|name| normalise_title(&name)).transpose()
 }
 
 /// Folders in a session's own tree that are copied to a fork.
@@ -328,12 +332,12 @@ mod tests {
     fn check(turns: &[(u64, Option<u64>)], head: u64, at_turn: Option<u64>, expected: Result<(u64, u64), &str>) {
         let turns: Vec<TurnSpan> =
             turns.iter().map(|(began, ended)| TurnSpan { began: *began, ended: *ended }).collect();
-        match (cut(&turns, head, at_turn), expected) {
-            (Ok(cut), Ok(expected)) => assert_eq!((cut.through, cut.turn), expected),
+        match (fork_point(&turns, head, at_turn), expected) {
+            (Ok(fork_point), Ok(expected)) => assert_eq!((fork_point.through, fork_point.turn), expected),
             (Err(error), Err(part)) => {
                 assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
             }
-            (cut, expected) => panic!("{cut:?} instead of {expected:?}"),
+            (fork_point, expected) => panic!("{fork_point:?} instead of {expected:?}"),
         }
     }
 

@@ -119,9 +119,9 @@ impl Engine {
         title: Option<String>,
     ) -> Result<SessionHandle, EngineError> {
         let (id, settings) = self.prepare_session(settings, "").await?;
-        let parts = &self.shared.ports;
-        if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
-            worktree::release_worktrees(parts, id).await;
+        let ports = &self.shared.ports;
+        if let Err(error) = ports.store.create_session(id, ports.clock.now(), settings, Vec::new()).await {
+            worktree::release_worktrees(ports, id).await;
             return Err(error.into());
         }
         self.shared.news.publish(SessionNews::Created(id));
@@ -200,7 +200,7 @@ impl Engine {
     }
 
     /// Lists all model slots, after querying each server for details that are not configured.
-    pub async fn models_looked_up(&self) -> Vec<SlotInfo> {
+    pub async fn look_up_models(&self) -> Vec<SlotInfo> {
         let models = &self.shared.ports.models;
         let all: Vec<_> = Slot::ALL.into_iter().map(|slot| models.get(slot)).collect();
         // Details that do not arrive in time stay unknown.

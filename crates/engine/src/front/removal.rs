@@ -28,13 +28,13 @@ use crate::{
         CleanOrder, SessionCleaned,
         registry::{
             shared::SessionNews,
-            worktree::{FolderClosure, release_worktrees, users, worktrees_port},
+            worktree::{FolderClosure, release_worktrees, sessions_using, worktrees_port},
         },
     },
 };
 
 /// Number of retries if the session is unloaded concurrently.
-const TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 
 impl Engine {
     /// Deletes a session, its subagents and their files for good.
@@ -67,16 +67,16 @@ impl Engine {
         // If this future is cancelled, the hold is dropped and the sessions can be found again.
         let hold = Arc::new(());
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
-        let parts = &self.shared.ports;
-        let summary = parts.store.session(id).await.ok().flatten().map(|stored| stored.summary);
+        let ports = &self.shared.ports;
+        let summary = ports.store.session(id).await.ok().flatten().map(|stored| stored.summary);
         let works_for_another = summary.is_some_and(|summary| summary.parent.is_some());
-        parts.store.delete_session(id).await?;
+        ports.store.delete_session(id).await?;
         for gone in &family {
             let is_child = works_for_another || *gone != id;
             self.shared.news.publish(SessionNews::Deleted { session: *gone, is_child });
-            parts.toolbox.end_session(*gone).await;
+            ports.toolbox.end_session(*gone).await;
         }
-        remove_files(parts, family).await.map_err(|error| {
+        remove_files(ports, family).await.map_err(|error| {
             let message = format!("session {id} was deleted, but some of its files remain: {error}");
             EngineError::new(error.kind(), message).with_hint("`agentctl clean` or the next start removes them")
         })?;
@@ -111,7 +111,7 @@ impl Engine {
         hold: &Arc<()>,
     ) -> Result<bool, EngineError> {
         let mut retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {
                 break;
             }
@@ -130,16 +130,16 @@ impl Engine {
 }
 
 /// Removes the files of hidden sessions and records the removal in the journal. One failure does not stop the others.
-async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
+async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
     let (mut gone, mut failed) = (Vec::new(), None);
     // Subagents first, because their worktrees may be based on the parent's worktree.
     for id in sessions.into_iter().rev() {
         let removed = async {
-            parts.workspaces.remove(id).await?;
-            parts.snapshots.remove(id).await?;
-            parts.exchanges.remove(id).await?;
+            ports.workspaces.remove(id).await?;
+            ports.snapshots.remove(id).await?;
+            ports.exchanges.remove(id).await?;
             // A later cleaning finds a worktree that remains.
-            release_worktrees(parts, id).await;
+            release_worktrees(ports, id).await;
             Ok::<_, WorkspaceError>(())
         };
         match removed.await {
@@ -148,7 +148,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
         }
     }
     if !gone.is_empty()
-        && let Err(error) = parts.store.record_files_removed(gone).await
+        && let Err(error) = ports.store.record_files_removed(gone).await
     {
         // The next cleaning retries these sessions, and will find no files.
         tracing::warn!("could not record the removal of files of deleted sessions: {error}");
@@ -273,8 +273,8 @@ impl Engine {
     /// # Errors
     /// If the worktrees or the journal cannot be read.
     pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
-        let parts = &self.shared.ports;
-        let Some(worktrees) = parts.workspaces.worktrees() else { return Ok(()) };
+        let ports = &self.shared.ports;
+        let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(()) };
         let all = worktrees.known().await?;
         if all.is_empty() {
             return Ok(());
@@ -282,8 +282,8 @@ impl Engine {
         worktrees.clean_up().await?;
         for KnownWorktree { session, .. } in all {
             // A worktree of a session that is being created is not an orphan.
-            if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
-                release_worktrees(parts, session).await;
+            if self.live_session(session).await?.is_none() && ports.store.session(session).await?.is_none() {
+                release_worktrees(ports, session).await;
             }
         }
         Ok(())
@@ -316,8 +316,8 @@ impl Engine {
     async fn close(&self, worktree: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
         // The folders are closed before the check, so that no turn can begin after the check.
         let closed = self.shared.closed.close(folders.clone());
-        let users = users(&self.shared.ports, &folders).await?;
-        for id in users.into_iter().chain([worktree.session]) {
+        let sessions_using = sessions_using(&self.shared.ports, &folders).await?;
+        for id in sessions_using.into_iter().chain([worktree.session]) {
             let Some(live) = self.live_session(id).await? else { continue };
             if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
                 let message = format!(

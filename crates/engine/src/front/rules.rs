@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents, error::EngineError, front::Engine, grants::unknown_grant, links::showable,
-    session::turns::interrupts::denied_edit,
+    agents, error::EngineError, front::Engine, grants::unknown_grant, links::check_preview_size,
+    session::turns::interrupts::denied_edit_error,
 };
 
 /// Maximum length of a stored client name, in characters.
@@ -112,7 +112,7 @@ impl Engine {
     /// If there is no such folder, or it cannot be read.
     pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport, EngineError> {
         let report = self.projects()?.show(project).await?;
-        Ok(self.checked(report))
+        Ok(self.with_agent_problems(report))
     }
 
     /// Trusts a project on behalf of a client, as long as its content has this hash.
@@ -137,7 +137,7 @@ impl Engine {
             self.shared.ports.audit.record(self.entry(None, fact)).await?;
         }
         let report = projects.trust(project, hash, client).await?;
-        Ok(self.checked(report))
+        Ok(self.with_agent_problems(report))
     }
 
     /// Revokes the trust in a project on behalf of a client.
@@ -150,7 +150,7 @@ impl Engine {
         let fact = AuditFact::ProjectDistrusted { project, by: client_of(&client) };
         // A revocation must not wait for a log that cannot be written.
         self.shared.ports.audit.note(self.entry(None, fact)).await;
-        Ok(self.checked(report))
+        Ok(self.with_agent_problems(report))
     }
 
     fn projects(&self) -> Result<&dyn Projects, EngineError> {
@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// Adds problems of the project's agents with the current configuration to a report.
-    fn checked(&self, mut report: ProjectReport) -> ProjectReport {
+    fn with_agent_problems(&self, mut report: ProjectReport) -> ProjectReport {
         let (config, tools) = (self.shared.config(), self.tools());
         let is_tool = |name: &str| tools.iter().any(|tool| tool.name == agents::canonical_name(name));
         let mut problem = |message: String, is_fatal: bool| {
@@ -318,7 +318,7 @@ impl Engine {
         let looked_up = self.look_up_in(&context, &call).await;
         let judged = at.judge(&self.shared.config().policy, &spec, &call.arguments, &looked_up);
         let reason = match &judged.verdict {
-            Verdict::Deny { reason } => return Err(denied_edit(reason)),
+            Verdict::Deny { reason } => return Err(denied_edit_error(reason)),
             Verdict::Ask { reason, .. } => reason.clone(),
             Verdict::Allow => String::new(),
         };
@@ -326,7 +326,7 @@ impl Engine {
         let has_preview = toolbox.specs().iter().any(|known| known.name == spec.name);
         let shown = if has_preview { toolbox.preview(&context, &call).await } else { Ok(None) };
         let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
-        let preview = shown.and_then(showable).map_err(|output| {
+        let preview = shown.and_then(check_preview_size).map_err(|output| {
             EngineError::new(
                 ErrorKind::InvalidInput,
                 format!("the call would fail with these arguments: {}", output.text),

@@ -23,7 +23,7 @@ use crate::{
     session::{
         SessionHandle, StartedTurn,
         registry::worktree,
-        settings::{mode_set, with_checked_model, with_folders},
+        settings::{mode_change_entry, with_checked_model, with_folders},
     },
 };
 
@@ -89,7 +89,7 @@ impl Engine {
         let folders = with_folders(&*parts.workspaces, project, settings.folders.clone()).await?;
         let (id, settings) = (SessionId::generate(), SessionSettings { folders, ..settings });
         if settings.mode != SessionMode::default() {
-            parts.audit.record(mode_set(id, parts.clock.now(), settings.mode, client)).await?;
+            parts.audit.record(mode_change_entry(id, parts.clock.now(), settings.mode, client)).await?;
         }
         Ok((id, worktree::with_worktree(parts, id, settings).await?))
     }

@@ -208,7 +208,8 @@ impl Link for OpenTodos {
             if !state.history.iter().filter(of_turn).any(works) || state.history.iter().any(was_asked) {
                 return Ok(());
             }
-            let message = format!("the turn would end with {} open; asking the model about them", count(open.len()));
+            let message =
+                format!("the turn would end with {} open; asking the model about them", todo_count_text(open.len()));
             context.recorder.warn("open_todos", message).await?;
             context.append_notice(state, ItemBody::advice(asked)).await?;
             // A new answer is appended to the previous one, unless the model continues with calls.
@@ -223,7 +224,7 @@ fn open(todos: &[Todo]) -> Vec<&Todo> {
     todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect()
 }
 
-fn count(open: usize) -> String {
+fn todo_count_text(open: usize) -> String {
     if open == 1 { "1 todo".to_owned() } else { format!("{open} todos") }
 }
 
@@ -238,7 +239,7 @@ fn notice(open: &[&Todo]) -> String {
     format!(
         "{TODOS_NOTICE}: {} open: {}{more}. Do what is left now, and keep the list up to date. If something cannot or should \
          not be done, say why in one sentence. Do not repeat your answer above: the user has it.",
-        count(open.len()),
+        todo_count_text(open.len()),
         named.join("; ")
     )
 }

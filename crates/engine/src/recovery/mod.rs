@@ -32,10 +32,10 @@ use crate::{
 };
 
 /// Reason why everything in progress was interrupted.
-const STOPPED: &str = "the daemon stopped";
+const STOPPED_REASON: &str = "the daemon stopped";
 
 /// Reason for the end of a turn with a damaged event.
-const DAMAGED: &str = "a part of this turn is damaged on disk";
+const DAMAGED_REASON: &str = "a part of this turn is damaged on disk";
 
 /// State of a call's subagent after a stop.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ pub(crate) fn recover(
         ledger.pending.clear();
         ledger.answered.clear();
         ledger.plan_decided = false;
-        facts.extend(waiting.into_iter().map(|asked| withdrawn(asked, DAMAGED)));
+        facts.extend(waiting.into_iter().map(|asked| withdrawal(asked, DAMAGED_REASON)));
     }
     let mut unknown = ledger.closed_with(ToolErrorCode::UnknownOutcome);
     let mut names_never_ran = ledger.closed_with(ToolErrorCode::NotRun);
@@ -193,7 +193,7 @@ pub(crate) fn recover(
     let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
     let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
     let (obsolete, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
-    facts.extend(obsolete.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while its call was running")));
+    facts.extend(obsolete.into_iter().map(|asked| withdrawal(asked, "the daemon stopped while its call was running")));
     let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(&call.call_id)).collect();
     let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
     without_result.extend(never_ran.iter().map(|call| call.name.clone()));
@@ -218,10 +218,10 @@ pub(crate) fn recover(
     if disposition == Disposition::End {
         for call in never_ran {
             let (error, text) = if is_damaged {
-                let text = format!("{DAMAGED}: this may or may not have taken effect; check before retrying");
+                let text = format!("{DAMAGED_REASON}: this may or may not have taken effect; check before retrying");
                 (ToolErrorCode::UnknownOutcome, text)
             } else {
-                (ToolErrorCode::NotRun, not_run_text(STOPPED))
+                (ToolErrorCode::NotRun, not_run_text(STOPPED_REASON))
             };
             facts.extend(placeholder(turn_id, call, error, text));
         }
@@ -267,7 +267,7 @@ fn close_cut_off_items(
                 let is_outcome = matches!(&item.body, ItemBody::ToolResult(result) if is_outcome(result));
                 (item, if is_outcome { ItemStatus::Done } else { ItemStatus::Unknown })
             }
-            None => close_cut_off(&item, STOPPED),
+            None => close_cut_off(&item, STOPPED_REASON),
         };
         match &item.body {
             ItemBody::ToolResult(result) if status == ItemStatus::Done => {
@@ -302,7 +302,7 @@ fn is_outcome(result: &ToolResult) -> bool {
 }
 
 /// Ends a question that was not answered.
-pub(crate) fn withdrawn(interrupt: Interrupt, reason: &str) -> EventKind {
+pub(crate) fn withdrawal(interrupt: Interrupt, reason: &str) -> EventKind {
     EventKind::InterruptResolved {
         interrupt_id: interrupt.id,
         call_id: interrupt.call_id,

@@ -9,7 +9,7 @@ use crate::error::EngineError;
 /// Number of events per read.
 const PAGE: usize = 1000;
 /// Number of events in the first read of a backwards search, whose match is mostly near the end.
-pub(crate) const TAIL: u64 = 64;
+pub(crate) const TAIL_EVENTS: u64 = 64;
 
 /// Calls `each` for every event after `after`, until it returns an error.
 pub(crate) async fn each_after(
@@ -34,7 +34,7 @@ pub(crate) async fn last<T>(
     through: u64,
     found: impl Fn(&Event) -> Option<T>,
 ) -> Result<Option<T>, StoreError> {
-    let (mut before, mut page_size) = (through, TAIL);
+    let (mut before, mut page_size) = (through, TAIL_EVENTS);
     while before > since {
         let after = before.saturating_sub(page_size).max(since);
         let page = store.events(id, after, usize::try_from(before - after).unwrap_or(usize::MAX)).await?;

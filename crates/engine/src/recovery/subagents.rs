@@ -87,10 +87,10 @@ async fn find_status(
     subagents: &dyn Subagents,
     subagent: Subagent,
 ) -> Result<SubagentStatus, EngineError> {
-    let Some(stored) = ports.store.session(subagent.session_id).await? else { return Ok(never_began()) };
+    let Some(stored) = ports.store.session(subagent.session_id).await? else { return Ok(not_started_status()) };
     let events = events_after(ports, subagent.session_id, subagent.after).await?;
     if events.is_empty() {
-        return Ok(never_began());
+        return Ok(not_started_status());
     }
     if let Some((turn, _)) = stored.open_turn
         && (continues(subagent.session_id, turn, &events) || subagents.is_alive(subagent.session_id).await)
@@ -111,7 +111,7 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
             .turns
             .last()
             .is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
-    if is_cut_off && !work.has_answered() { work.cut_off() } else { work.output() }
+    if is_cut_off && !work.has_answered() { work.into_interrupted() } else { work.output() }
 }
 
 /// Output of a subagent that ended before its call could follow it again.
@@ -161,7 +161,7 @@ pub(crate) async fn prepare_for_parent(
 }
 
 /// Prepares the output of a subagent whose worktree was removed because it contained no changes.
-pub(crate) fn without_changes(output: ToolOutput) -> ToolOutput {
+pub(crate) fn note_removed_worktree(output: ToolOutput) -> ToolOutput {
     let note = "it changed nothing, so its worktree was removed: for more work, start a new subagent without \
         context_id";
     with_note(output, note.to_owned())
@@ -189,7 +189,7 @@ async fn adopt_changes(
     })
 }
 
-fn never_began() -> SubagentStatus {
+fn not_started_status() -> SubagentStatus {
     let text = "the daemon stopped before the subagent began: it did nothing; retry if still needed";
     let output = ToolOutput::error(ToolErrorCode::NotRun, text);
     SubagentStatus::Ended(Box::new(SubagentOutput { output, delegated: DelegatedWork::default() }))
@@ -358,7 +358,7 @@ impl SubagentResult {
     }
 
     /// Output for a subagent that was interrupted because the daemon stopped.
-    pub(crate) fn cut_off(self) -> SubagentOutput {
+    pub(crate) fn into_interrupted(self) -> SubagentOutput {
         self.build_output("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {CONTINUE_HINT}"))))
     }
 }

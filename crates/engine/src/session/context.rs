@@ -94,7 +94,7 @@ impl Actor {
             let (bytes, tokens) = (print.bytes, scale(print.tokens));
             let whole = Segment { kind, source: String::new(), bytes, tokens, count };
             let sources = if kind == SegmentKind::Memory { sources.as_slice() } else { &[] };
-            segments.extend(by_source(whole, sources));
+            segments.extend(split_by_source(whole, sources));
         }
         // Add the rounding error to the largest part, so that the parts sum up to the total.
         let rest = tokens.saturating_sub(segments.iter().map(|segment| segment.tokens).sum());
@@ -224,7 +224,7 @@ const RELIEF_TEXT: &str =
     "old tool results are moved to files or, if that is not enough, the older part is replaced by a summary";
 
 /// Splits a segment by source; the remaining text stays in the original segment.
-fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
+fn split_by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     let (tokens, bytes) = (whole.tokens, whole.bytes.max(1));
     let mut parts = Vec::new();
     for (name, size) in sources {

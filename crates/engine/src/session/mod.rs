@@ -36,7 +36,7 @@ pub use crate::session::{
 ///
 /// # Errors
 /// If the title is blank.
-pub(crate) fn plain_title(title: &str) -> Result<String, EngineError> {
+pub(crate) fn normalise_title(title: &str) -> Result<String, EngineError> {
     let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
     if title.is_empty() {
         return Err(EngineError::new(ErrorKind::InvalidInput, "the title of a session cannot be empty"));

@@ -273,7 +273,7 @@ impl Actor {
         let has_vision = pictures && model.info().sees_pictures;
         let window = match fallback {
             Some(_) => self.shared.windows.of(model.info()),
-            None => self.least_window(SlotChoice::by_name(slot)),
+            None => self.smallest_window(SlotChoice::by_name(slot)),
         };
         // The embedded model does not read descriptions.
         let brief = !model.info().embedded && toolset::is_brief_for(window);

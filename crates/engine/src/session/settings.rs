@@ -28,7 +28,7 @@ use crate::{
 const MAX_NAME: usize = 100;
 
 /// Audit log entry for a mode set by a client.
-pub(crate) fn mode_set(id: SessionId, at: Timestamp, mode: SessionMode, client: &str) -> AuditEntry {
+pub(crate) fn mode_change_entry(id: SessionId, at: Timestamp, mode: SessionMode, client: &str) -> AuditEntry {
     let client = if client.is_empty() { "an unnamed client" } else { client };
     let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
     AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by })
@@ -130,7 +130,7 @@ impl Actor {
             let message = "a subagent uses the mode of its parent session";
             return Err(EngineError::invalid(message, "set it in the parent session").into());
         }
-        let entry = mode_set(self.id, self.shared.ports.clock.now(), mode, &client);
+        let entry = mode_change_entry(self.id, self.shared.ports.clock.now(), mode, &client);
         // The mode takes effect only if it is in the audit log.
         self.shared.ports.audit.record(entry).await?;
         self.change_settings(SessionSettings { mode, ..self.state.settings.clone() }).await

@@ -50,10 +50,10 @@ impl Actor {
         };
         let (turn_id, turn) = (past.turn_id, past.number);
         let workspace = self.workspace().await?;
-        let parts = &self.shared.ports;
+        let ports = &self.shared.ports;
         let (on_disk, of_state) = state_changes::split_state(changes);
-        let plan = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, true).await?;
-        let mut undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await?;
+        let plan = RevertPlan::find(&*ports.store, self.id, &of_state, &self.state.files, true).await?;
+        let mut undone = ports.snapshots.undo(self.id, &workspace, on_disk, request.preview).await?;
         undone.files.extend(plan.undone.files);
         undone.changes.extend(plan.undone.changes);
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };

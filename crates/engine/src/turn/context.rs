@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// Minimum extra time for an answer in progress when the turn's time limit is reached.
-const GRACE: Duration = Duration::from_secs(10);
+const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
 /// Fixed state of a running turn. Except for the rules, a configuration reload affects only later turns.
 pub(crate) struct TurnContext {
@@ -248,7 +248,7 @@ impl TurnContext {
     /// includes a grace period, since an answer that is nearly complete is worth more than none.
     pub(crate) fn answer_deadline(&self) -> Option<Duration> {
         let time = self.limits.time?;
-        Some(time.max(self.control.stopwatch.worked()).saturating_add(GRACE.max(time / 4)))
+        Some(time.max(self.control.stopwatch.worked()).saturating_add(ANSWER_GRACE.max(time / 4)))
     }
 
     /// Waits for model output until working time `latest`, or fails when this time is reached or the turn is cancelled.
@@ -347,12 +347,12 @@ impl TurnContext {
     }
 
     /// Live rules for files that are quoted to a model without a request.
-    pub(crate) fn quoting(&self) -> ReadRules {
+    pub(crate) fn quote_rules(&self) -> ReadRules {
         self.rules_of(read_tool(), "{}".to_owned())
     }
 
     fn rules_of(&self, tool: ToolSpec, arguments: String) -> ReadRules {
-        let settings = self.rules.grants.of_session().over(&self.settings);
+        let settings = self.rules.grants.of_session().applied_to(&self.settings);
         let (grants, foreign) = (self.rules.grants.permanent.now(), self.foreign(&tool));
         let workspace = Arc::clone(&self.files.workspace);
         read_rules(self.rules.policy.clone(), settings, grants, workspace, tool, foreign, arguments)

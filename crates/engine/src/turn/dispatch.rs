@@ -35,7 +35,7 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
     calls.sort_by_key(|due| !context.is_in_flight(&due.call));
     let mut rest = calls.as_slice();
     while !rest.is_empty() {
-        let (batch, later) = rest.split_at(leading_concurrent(context, rest));
+        let (batch, later) = rest.split_at(concurrent_prefix_len(context, rest));
         run_batch(context, state, batch).await?;
         if context.control.cancel.is_cancelled() {
             return Err(TurnExit::Finished(StopReason::Cancelled));
@@ -100,7 +100,7 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
 
 /// Number of leading calls that may run concurrently: all calls in flight, or otherwise all calls that only read or run
 /// in a subagent, or otherwise one.
-fn leading_concurrent(context: &TurnContext, calls: &[DueCall]) -> usize {
+fn concurrent_prefix_len(context: &TurnContext, calls: &[DueCall]) -> usize {
     let can_overlap = |DueCall { call, .. }: &&DueCall| {
         context.is_delegation(&call.name)
             || context.tool(&call.name).is_some_and(|tool| match tool.effect {

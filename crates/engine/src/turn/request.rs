@@ -53,7 +53,7 @@ pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelIn
 
 /// Text that is appended if a request would end with the model's own text, because servers do not let a model continue
 /// from there.
-const CONTINUE: &str = "Your answer was incomplete: continue where it stopped.";
+const CONTINUE_PROMPT: &str = "Your answer was incomplete: continue where it stopped.";
 
 /// Appends the reminders that changed, and other messages with which the next request must end.
 pub(crate) async fn append_reminders(
@@ -68,14 +68,15 @@ pub(crate) async fn append_reminders(
         })
         .collect();
     let ends_with_answer = matches!(state.history.last().map(|item| &item.body), Some(ItemBody::AgentMessage { text }) if !text.is_empty());
-    let continuation = (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE));
+    let continuation =
+        (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE_PROMPT));
     for reminder in changed.into_iter().chain(continuation) {
         context.append_notice(state, reminder.notice()).await?;
     }
     Ok(())
 }
 
-/// Returns the current reminder on a topic. If there is no current reminder, `over` retracts the earlier reminder.
+/// Returns the current reminder on a topic. If there is no current reminder, `applied_to` retracts the earlier reminder.
 pub(crate) fn reminder_or_over(
     state: &TurnState,
     topic: NoticeTopic,

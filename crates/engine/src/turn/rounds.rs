@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_rounds_are_noted_then_stopped() {
+    fn repeated_rounds_warn_and_then_end_the_turn() {
         let check = |answers: &str, is_due: bool, is_endless: bool| {
             let rounds = after(answers);
             let repeated = rounds.repeated();

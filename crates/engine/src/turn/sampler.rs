@@ -138,7 +138,7 @@ impl ModelAccess {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(ModelError::new(ErrorKind::Conflict, "the turn was cancelled")),
-            () = self.ended.cancelled() => Err(call_is_over()),
+            () = self.ended.cancelled() => Err(call_ended_error()),
             () = self.stopwatch.reaches(self.time) => {
                 Err(ModelError::new(ErrorKind::Conflict, "the turn's time limit was reached"))
             }
@@ -176,7 +176,7 @@ impl ModelAccess {
     }
 }
 
-fn call_is_over() -> ModelError {
+fn call_ended_error() -> ModelError {
     ModelError::new(ErrorKind::Conflict, "the call has ended")
 }
 
@@ -205,7 +205,7 @@ impl<'a> SamplingCharge<'a> {
             !spent.closed
         });
         if !is_open {
-            return Err(call_is_over());
+            return Err(call_ended_error());
         }
         // From here on, dropping the charge closes it.
         let mut charge = Self {

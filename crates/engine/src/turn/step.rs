@@ -32,14 +32,14 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
     if let Some(reason) = state.unusable.end() {
         return Step::End(reason);
     }
-    match reached(state, limits, worked) {
+    match reached_limit(state, limits, worked) {
         Some(reason) => Step::Finalize(reason),
         None => Step::Sample,
     }
 }
 
 /// Returns the limit that was reached, if any.
-fn reached(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopReason> {
+fn reached_limit(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopReason> {
     let tokens = state.usage.tokens();
     if state.rounds.repeated() >= END_AFTER {
         Some(StopReason::Loop)

@@ -79,7 +79,7 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
             ("allowed-tools" | "allowed_tools" | "tools", value) => front.allowed_tools = list(value),
             ("dependencies" | "requirements", value) => front.dependencies = list(value),
             (other, _) if IGNORED_KEYS.split(' ').any(|key| key == other) => {}
-            (other, _) => front.notes.push(Flaw::new(line(key), format!("unknown key `{}`", cut(other)))),
+            (other, _) => front.notes.push(Flaw::new(line(key), format!("unknown key `{}`", shorten(other)))),
         }
     }
     if front.name.as_ref().is_some_and(String::is_empty) {
@@ -174,7 +174,7 @@ fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String
         let (found, flaw) = match parsed(block, line) {
             Ok(found) => (Some(found), None),
             // Many descriptions contain a colon and are not quoted.
-            Err(flaw) => (parsed(&quoted(block), line).ok(), Some(flaw)),
+            Err(flaw) => (parsed(&quote_values(block), line).ok(), Some(flaw)),
         };
         match (found, flaw) {
             (Some(found), _) if is_used && found.keys().any(|key| fields.contains_key(key)) => return Err(whole),
@@ -216,7 +216,7 @@ fn blocks(yaml: &str) -> Vec<(usize, &str, &str)> {
 }
 
 /// Quotes the values of known keys if they are unquoted and on one line.
-fn quoted(yaml: &str) -> String {
+fn quote_values(yaml: &str) -> String {
     let mut out = String::with_capacity(yaml.len() + 8);
     for line in yaml.split_inclusive('\n') {
         let bare = line.trim_end();
@@ -280,7 +280,7 @@ fn single_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn cut(text: &str) -> &str {
+fn shorten(text: &str) -> &str {
     first_chars(text, 40).0
 }
 

@@ -151,7 +151,7 @@ impl FoundServers {
         };
         let kind = text("type").or_else(|| text("transport")).unwrap_or_default();
         let mut entry = ServerEntry {
-            name: fit_name(name),
+            name: valid_name(name),
             command: text("command").filter(|command| !command.trim().is_empty()),
             args: server.get("args").and_then(Value::as_array).into_iter().flatten().map(plain).collect(),
             env: pairs("env"),
@@ -257,7 +257,7 @@ impl ServerEntry {
     pub(super) fn summary(&self) -> PluginServer {
         let command: Vec<String> = self.command.iter().chain(&self.args).cloned().collect();
         let set = || self.env.iter().chain(&self.headers);
-        let steering = self.env.iter().filter(|(name, value)| steers(name, value));
+        let steering = self.env.iter().filter(|(name, value)| may_decide_what_runs(name, value));
         let cwd = self.cwd.clone().unwrap_or_else(|| DATA.to_owned());
         let mut reads: Vec<String> = self.clone().texts().flat_map(|text| variables(text)).collect();
         reads.sort();
@@ -285,7 +285,7 @@ fn variables(text: &str) -> Vec<String> {
 }
 
 /// Returns true if a variable may decide which program or code runs: by its name, or because its value is a path.
-fn steers(name: &str, value: &str) -> bool {
+fn may_decide_what_runs(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let any = |names: &str, fits: &dyn Fn(&str) -> bool| names.split_ascii_whitespace().any(fits);
     let is_address = value.starts_with("https://") || value.starts_with("http://");
@@ -299,7 +299,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// Converts a name to one that is valid in the configuration.
-fn fit_name(name: &str) -> String {
+fn valid_name(name: &str) -> String {
     let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();
     let fit = fit.trim_start_matches(['-', '_', '.']);

@@ -175,7 +175,7 @@ impl Store {
     /// Current trust in a project, and its usable content.
     pub(crate) fn now(&self, project: &Path, access: DiskAccess) -> Result<ProjectNow, NotCached> {
         let records = self.records(access)?;
-        let cached = match self.unchanged(project, access)? {
+        let cached = match self.cached_if_current(project, access)? {
             Some(cached) => cached,
             None if access == DiskAccess::CachedOnly => {
                 // Most projects have no `.agentd/` folder.
@@ -237,7 +237,7 @@ impl Store {
     }
 
     /// Last known state of a project, if it is still current.
-    fn unchanged(&self, project: &Path, access: DiskAccess) -> Result<Option<Arc<CachedProject>>, NotCached> {
+    fn cached_if_current(&self, project: &Path, access: DiskAccess) -> Result<Option<Arc<CachedProject>>, NotCached> {
         let cached = lock(&self.cached).get(project).cloned();
         match cached {
             Some(cached) if cached.stamps.are_current(access)? => Ok(Some(cached)),

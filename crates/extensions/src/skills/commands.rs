@@ -34,8 +34,8 @@ pub(super) fn may_need(command: &str) -> bool {
 impl SkillStore {
     /// Packages that the command needs and that are not installed.
     pub(super) fn missing_packages(&self, workspace: &Workspace, command: &str) -> Vec<SkillPackages> {
-        let wanted = skills_named(command).into_iter().filter_map(|name| wanted(workspace, name));
-        wanted.filter(|wanted| self.0.environments.ready(&wanted.environment).is_none()).collect()
+        let packages_of = skills_named(command).into_iter().filter_map(|name| packages_of(workspace, name));
+        packages_of.filter(|packages_of| self.0.environments.ready(&packages_of.environment).is_none()).collect()
     }
 
     /// Records the package for a module that a command lacked, for a skill that the command names and that imports the
@@ -57,13 +57,13 @@ impl SkillStore {
     /// packages.
     pub fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
         let mut about: Vec<SkillPackages> =
-            skills_named(command).into_iter().filter_map(|name| wanted(workspace, name)).collect();
+            skills_named(command).into_iter().filter_map(|name| packages_of(workspace, name)).collect();
         if about.is_empty() {
-            let all = link::linked(workspace);
-            about = all.iter().filter_map(|name| wanted(workspace, name)).collect();
+            let all = link::linked_skills(workspace);
+            about = all.iter().filter_map(|name| packages_of(workspace, name)).collect();
             about.truncate(if about.len() == 1 { 1 } else { 0 });
         }
-        let ready = about.iter().filter_map(|wanted| self.0.environments.ready(&wanted.environment));
+        let ready = about.iter().filter_map(|packages_of| self.0.environments.ready(&packages_of.environment));
         let programs = ready.filter_map(|environment| {
             Some(Programs {
                 first: self.0.environments.front(&environment)?,
@@ -76,7 +76,7 @@ impl SkillStore {
 }
 
 /// Packages of a skill in the session.
-fn wanted(workspace: &Workspace, name: &str) -> Option<SkillPackages> {
+fn packages_of(workspace: &Workspace, name: &str) -> Option<SkillPackages> {
     let packages = link::packages(workspace, name).filter(|packages| !packages.is_empty())?;
     let environment = Environments::name(name, &packages);
     Some(SkillPackages { skill: name.to_owned(), packages, environment })

@@ -295,8 +295,8 @@ fn home_of(program: &Path) -> Option<PathBuf> {
     let folder = real.parent()?;
     let home = if folder.ends_with("bin") { folder.parent()? } else { return Some(real) };
     // The user's `~/.local/bin`, and similar shared folders, contain more than the program needs.
-    let is_its_own = home.join("lib").is_dir() && home.components().count() > 2 && !home.ends_with(".local");
-    Some(if is_its_own { home.to_owned() } else { real })
+    let is_own_folder = home.join("lib").is_dir() && home.components().count() > 2 && !home.ends_with(".local");
+    Some(if is_own_folder { home.to_owned() } else { real })
 }
 
 /// Creates an empty folder for an environment, and returns its real path.

@@ -145,7 +145,7 @@ pub(super) fn note_package(workspace: &Workspace, name: &str, package: &str) -> 
 }
 
 /// Skills in a session, sorted by name.
-pub(super) fn linked(workspace: &Workspace) -> Vec<String> {
+pub(super) fn linked_skills(workspace: &Workspace) -> Vec<String> {
     let Ok(entries) = area(workspace).and_then(|area| area.entries()) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> =

@@ -28,13 +28,13 @@ impl PackageIndex {
     pub(super) fn read(variables: &BTreeMap<String, String>) -> Self {
         let mut values = BTreeMap::new();
         for key in KEYS {
-            if let Some(value) = variables.get(&variable(key)).and_then(|value| checked(key, value)) {
+            if let Some(value) = variables.get(&variable(key)).and_then(|value| valid_value(key, value)) {
                 values.insert(key, value);
             }
         }
         for text in files(variables).into_iter().filter_map(|path| text_of(&path)) {
             for (key, value) in settings(&text) {
-                if let Some(value) = checked(key, &value) {
+                if let Some(value) = valid_value(key, &value) {
                     values.entry(key).or_insert(value);
                 }
             }
@@ -64,7 +64,7 @@ impl PackageIndex {
         let mut environment: BTreeMap<OsString, OsString> =
             ours.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let own = ["UV_DEFAULT_INDEX", "UV_INDEX_URL"].into_iter().find_map(|name| variables.get(name));
-        let own = own.and_then(|value| checked("index-url", value));
+        let own = own.and_then(|value| valid_value("index-url", value));
         if let Some(index) = own.as_ref().or_else(|| self.values.get("index-url")) {
             environment.insert("UV_DEFAULT_INDEX".into(), index.into());
         }
@@ -187,7 +187,7 @@ fn settings(text: &str) -> Vec<(&'static str, String)> {
 }
 
 /// Value of a setting, if it is valid.
-fn checked(key: &str, value: &str) -> Option<String> {
+fn valid_value(key: &str, value: &str) -> Option<String> {
     let parts: Vec<&str> = value.split_whitespace().collect();
     let is_location = |word: &&str| {
         ["https://", "http://", "file:///", "/"].iter().any(|begin| word.starts_with(begin))

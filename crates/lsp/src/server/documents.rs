@@ -190,7 +190,7 @@ impl Document {
                     Some(version) => version >= self.version,
                     None => published.at >= self.sent_at,
                 });
-                Some(merged(self.pulled.as_ref()?, published))
+                Some(merge_findings(self.pulled.as_ref()?, published))
             }
         }
     }
@@ -201,7 +201,7 @@ impl Document {
         match sources {
             FindingSources::Published => published.map(|published| Arc::clone(&published.findings)),
             FindingSources::Pulled => self.last_pulled.clone(),
-            FindingSources::All => self.last_pulled.as_ref().map(|pulled| merged(pulled, published)),
+            FindingSources::All => self.last_pulled.as_ref().map(|pulled| merge_findings(pulled, published)),
         }
     }
 
@@ -219,7 +219,7 @@ impl Document {
     }
 }
 
-fn merged(pulled: &Findings, published: Option<&PublishedFindings>) -> Findings {
+fn merge_findings(pulled: &Findings, published: Option<&PublishedFindings>) -> Findings {
     let published = published.into_iter().flat_map(|published| published.findings.iter());
     let mut all: Vec<_> = pulled.iter().chain(published).cloned().collect();
     all.sort();

@@ -67,7 +67,7 @@ impl McpPool {
         let of_plugin = config.plugin.as_ref().map(|plugin| format!("it came with the plugin {plugin}"));
         Some(ServerReport {
             name: server.to_owned(),
-            health: connections.iter().max_by_key(|health| liveliness(health)).cloned().unwrap_or_default(),
+            health: connections.iter().max_by_key(|health| health_rank(health)).cloned().unwrap_or_default(),
             connections: connections.iter().filter(|health| matches!(health, Health::Running(_))).count(),
             says_it_is: known.map(|known| known.says_it_is.clone()).unwrap_or_default(),
             protocol: known.map(|known| known.protocol.clone()).unwrap_or_default(),
@@ -123,7 +123,7 @@ impl McpPool {
     }
 }
 
-fn liveliness(health: &Health) -> u8 {
+fn health_rank(health: &Health) -> u8 {
     match health {
         Health::Stopped => 0,
         Health::Down { .. } => 1,
@@ -153,8 +153,8 @@ impl McpPool {
     /// after a delay; servers that need a variable are retried when a client provides it. Servers are stopped after
     /// listing, unless they are called.
     pub fn list_missing(self: &Arc<Self>) {
-        if self.opened.load(Ordering::Acquire) && self.unseen.swap(false, Ordering::AcqRel) {
-            self.ask(&ToolUser::default(), |_| true);
+        if self.is_open.load(Ordering::Acquire) && self.may_have_unlisted.swap(false, Ordering::AcqRel) {
+            self.start_listings(&ToolUser::default(), |_| true);
         }
     }
 
@@ -162,13 +162,13 @@ impl McpPool {
     /// with the request to each server. Late servers continue in the background, and failed ones are not waited for.
     /// Returns servers whose tools are still unknown, or that cannot be started for this session.
     pub async fn list_servers(self: &Arc<Self>, user: &ToolUser, names: &[String]) -> Vec<UnlistedServer> {
-        self.ask(user, |name| names.iter().any(|wanted| wanted == name));
+        self.start_listings(user, |name| names.iter().any(|wanted| wanted == name));
         loop {
             let listed = self.listed.notified();
             tokio::pin!(listed);
             listed.as_mut().enable();
-            let (unlisted, deadline) = self.unlisted(user, names);
-            let Some(deadline) = deadline else { return unlisted };
+            let (unlisted_servers, deadline) = self.unlisted_servers(user, names);
+            let Some(deadline) = deadline else { return unlisted_servers };
             tokio::select! {
                 () = listed => {}
                 () = sleep_until(deadline.into()) => {}
@@ -177,10 +177,10 @@ impl McpPool {
     }
 
     /// Servers whose tools are unknown or that cannot be started, and the deadline for waiting for any of them.
-    fn unlisted(&self, user: &ToolUser, names: &[String]) -> (Vec<UnlistedServer>, Option<Instant>) {
+    fn unlisted_servers(&self, user: &ToolUser, names: &[String]) -> (Vec<UnlistedServer>, Option<Instant>) {
         let state = self.state();
         let limit = state.config.listing_wait;
-        let (mut unlisted, mut deadline) = (Vec::new(), None::<Instant>);
+        let (mut unlisted_servers, mut deadline) = (Vec::new(), None::<Instant>);
         for card in state.published.servers.iter().filter(|card| names.contains(&card.name)) {
             let Some(server) = state.config.servers.get(&card.name) else { continue };
             let values = self.values(&state, server, user);
@@ -198,13 +198,13 @@ impl McpPool {
             };
             deadline = deadline
                 .max(late.map(|listing| listing.started_at + limit).filter(|deadline| *deadline > Instant::now()));
-            unlisted.push(UnlistedServer { name: card.name.clone(), why: reason, is_late: late.is_some() });
+            unlisted_servers.push(UnlistedServer { name: card.name.clone(), why: reason, is_late: late.is_some() });
         }
-        (unlisted, deadline)
+        (unlisted_servers, deadline)
     }
 
     /// Starts listings of servers that were never reached and are due.
-    fn ask(self: &Arc<Self>, user: &ToolUser, is_wanted: impl Fn(&str) -> bool) {
+    fn start_listings(self: &Arc<Self>, user: &ToolUser, is_wanted: impl Fn(&str) -> bool) {
         let mut state = self.state();
         let config = Arc::clone(&state.config);
         let mut due = Vec::new();
@@ -212,7 +212,7 @@ impl McpPool {
             if !state.is_new(name, server) {
                 continue;
             }
-            self.unseen.store(true, Ordering::Release);
+            self.may_have_unlisted.store(true, Ordering::Release);
             let values = self.values(&state, server, user);
             if server.missing(&values).is_empty() && state.is_due((name.to_owned(), server.fingerprint(), values)) {
                 due.push(name.to_owned());

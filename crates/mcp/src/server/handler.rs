@@ -129,7 +129,7 @@ impl ClientHandler for Handler {
     }
 
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.calls.progressed(&progress);
+        self.calls.report_progress(&progress);
     }
 
     async fn on_logging_message(&self, message: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {

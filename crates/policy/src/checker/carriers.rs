@@ -38,7 +38,7 @@ pub(crate) fn carries(part: &Part) -> bool {
 /// The command without a leading `time`, `timeout` or `env NAME=value`.
 pub(crate) fn without_wrappers(part: &Part) -> Part {
     let mut part = part.clone();
-    while let Some(count) = wrapper(&part.words) {
+    while let Some(count) = wrapper_length(&part.words) {
         part.words.drain(..count);
         let assigns: Vec<_> = part.words.iter().map_while(assignment).collect();
         part.words.drain(..assigns.len());
@@ -48,7 +48,7 @@ pub(crate) fn without_wrappers(part: &Part) -> Part {
 }
 
 /// Number of words in a `time`, `timeout` or `env` prefix, without the assignments after `env`.
-fn wrapper(words: &[Word]) -> Option<usize> {
+fn wrapper_length(words: &[Word]) -> Option<usize> {
     let text = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| word.text.as_str());
     let is_time = |text: &str| text.trim_end_matches(['s', 'm']).bytes().all(|byte| byte.is_ascii_digit());
     match text(0)? {

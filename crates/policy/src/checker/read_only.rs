@@ -56,8 +56,8 @@ fn is_read_only(name: &str, texts: &[&str], is_confined: &impl Fn(&str) -> bool)
         "sleep" => matches!(texts, [time] if time.trim_end_matches(['s', 'm'])
             .bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')),
         "command" => matches!(texts, ["-v" | "-V", name] if !name.starts_with('-')),
-        "test" => tests(texts),
-        "[" => texts.split_last().is_some_and(|(last, texts)| *last == "]" && tests(texts)),
+        "test" => test_only_reads(texts),
+        "[" => texts.split_last().is_some_and(|(last, texts)| *last == "]" && test_only_reads(texts)),
         "find" => texts.iter().all(|text| !text.starts_with('-') || holds(FIND, text)),
         "date" => {
             let allowed = accepts("uR", "d", "utc rfc-email iso-8601? date=");
@@ -75,7 +75,7 @@ fn is_read_only(name: &str, texts: &[&str], is_confined: &impl Fn(&str) -> bool)
             !texts.iter().any(|text| names.iter().any(|name| text.contains(name)))
                 && operands(options, "", texts, is_confined).is_some()
         }
-        "git" => git_looks(texts, is_confined),
+        "git" => git_only_reads(texts, is_confined),
         _ => list_of(name).is_some_and(|allowed| operands(allowed, "", texts, is_confined).is_some()),
     }
 }
@@ -134,7 +134,7 @@ fn operands<'t>(
 }
 
 /// Checks `test` and `[`. No word may name a variable with an index, because the index can be a command.
-fn tests(texts: &[&str]) -> bool {
+fn test_only_reads(texts: &[&str]) -> bool {
     texts.iter().all(|text| {
         let operator = text.len() <= 1 || !text.starts_with('-') || holds(TEST, text);
         let number = text.strip_prefix('-').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
@@ -145,7 +145,7 @@ fn tests(texts: &[&str]) -> bool {
 /// Built-in formats of git.
 const FORMATS: &str = "oneline short medium full fuller reference email mboxrd raw";
 
-fn git_looks(texts: &[&str], is_confined: &impl Fn(&str) -> bool) -> bool {
+fn git_only_reads(texts: &[&str], is_confined: &impl Fn(&str) -> bool) -> bool {
     let globals = texts.iter().take_while(|text| text.starts_with('-')).count();
     let known = |text: &&str| matches!(*text, "--no-pager" | "-P" | "--no-optional-locks" | "--version");
     if !texts[..globals].iter().all(known) {

@@ -44,7 +44,7 @@ pub(super) fn lex(text: &str) -> LexerOutput {
 }
 
 /// Reads a line as bash does, and accepts simple commands in brackets and in command substitutions.
-pub(super) fn lex_folded(text: &str) -> LexerOutput {
+pub(super) fn lex_folding(text: &str) -> LexerOutput {
     Lexer { folds: true, ..Lexer::new(text, true) }.run()
 }
 

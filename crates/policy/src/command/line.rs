@@ -5,7 +5,7 @@ use agentd_core::untrusted::is_unseen;
 
 use super::{
     Assign, Part, Redirect, Stdin,
-    lexer::{Doubt, LexerOutput, Token, lex, lex_folded, lex_unquoted},
+    lexer::{Doubt, LexerOutput, Token, lex, lex_folding, lex_unquoted},
     word::Word,
 };
 use crate::opinion::LayerVerdict;
@@ -57,7 +57,7 @@ pub(crate) fn read(text: &str) -> Line {
     let substituted = text.matches("$(").count() + text.matches('`').count() / 2;
     let unclear = defines
         .then_some("it defines a function, which can redefine commands")
-        .or_else(|| unbalanced(&tokens))
+        .or_else(|| unbalanced_reason(&tokens))
         .or(hides_escapes.then_some("its quotes are ambiguous"))
         .or((substituted > MAX_SUBSTITUTED).then_some("it has too many nested commands to review"));
     let unclear = unclear.map(Doubt::Unclear);
@@ -262,7 +262,7 @@ fn has_keywords(tokens: &[Token]) -> bool {
 }
 
 /// Checks for constructs that are not closed, or that nest too deeply. Constructs are counted, not parsed.
-fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
+fn unbalanced_reason(tokens: &[Token]) -> Option<&'static str> {
     let mut counts = [0_usize; 10];
     let mut count = |token: &str| {
         let pairs = ["(", ")", "if", "fi", "do", "done", "case", "esac", "{", "}"];
@@ -296,12 +296,12 @@ fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
 const MAX_UNFOLDED: usize = 16 << 10;
 
 /// The pipelines of a line, including those in brackets. The pipelines of command substitutions come first.
-pub(crate) fn unfolded(text: &str) -> Option<Vec<Vec<Part>>> {
+pub(crate) fn unfolded_pipelines(text: &str) -> Option<Vec<Vec<Part>>> {
     if text.len() > MAX_UNFOLDED {
         return None;
     }
     check_text(text).ok()?;
-    let LexerOutput { tokens, doubt: None } = lex_folded(text) else { return None };
+    let LexerOutput { tokens, doubt: None } = lex_folding(text) else { return None };
     // A command in a group may read input that the previous command left unread.
     let reads = |token: &Token| match token {
         Token::Redirect(_, name) => name.contains('<'),

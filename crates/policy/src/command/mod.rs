@@ -23,7 +23,7 @@ use super::opinion::LayerVerdict;
 
 pub(super) use self::{
     lexer::{Doubt, unquoted},
-    line::{Line, assignment, guesses, read, unfolded},
+    line::{Line, assignment, guesses, read, unfolded_pipelines},
 };
 
 /// One simple command: a program with its arguments and redirections.

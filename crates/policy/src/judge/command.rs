@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     checker::{bash, carriers, may_be, programs, read_only},
-    command::{Doubt, Line, Part, guesses, read, unfolded, unquoted, word::Word},
+    command::{Doubt, Line, Part, guesses, read, unfolded_pipelines, unquoted, word::Word},
     grants::NeededText,
     opinion::{LayerVerdict, strictest},
     rules::{DenyEntry, Section, ToolSection},
@@ -113,9 +113,9 @@ impl Call<'_> {
 
     /// Judges a line that is more than plain words. The line runs if rules by prefix cover all of its commands.
     fn judge_folded(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> Vec<PartVerdict> {
-        let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, start));
-        let unfolded = unfolded.and_then(|(judged, is_covered)| is_covered.then_some(judged));
-        if let Some(judged) = unfolded.as_ref().filter(|judged| all_run(judged)) {
+        let unfolded_pipelines = unfolded_pipelines(command).map(|pipelines| self.judge_pipelines(&pipelines, start));
+        let unfolded_pipelines = unfolded_pipelines.and_then(|(judged, is_covered)| is_covered.then_some(judged));
+        if let Some(judged) = unfolded_pipelines.as_ref().filter(|judged| all_run(judged)) {
             return judged.clone();
         }
         let mut other = self.judge_other(command, doubt, start);
@@ -123,7 +123,7 @@ impl Call<'_> {
             Verdict::Ask { reason, .. } if part.opinion.layer == Layer::Default => Some(reason.clone()),
             _ => None,
         };
-        let reason = unfolded.and_then(|judged| judged.iter().find_map(reason_of));
+        let reason = unfolded_pipelines.and_then(|judged| judged.iter().find_map(reason_of));
         if let Some(reason) = reason.filter(|_| other.opinion.layer == Layer::Default) {
             other.opinion = other.opinion.because(&reason);
         }
@@ -246,7 +246,7 @@ impl Call<'_> {
             .iter()
             .find(|entry| entry.matches(part.program(), arguments()) || entry.is_among(pieces.clone()));
         let Some(entry) = entry else {
-            return self.mentioned(section, part).or_else(|| may_become_denied(section, part));
+            return self.ask_about_mentioned(section, part).or_else(|| may_become_denied(section, part));
         };
         Some(self.denial(entry))
     }
@@ -259,7 +259,7 @@ impl Call<'_> {
 
     /// Asks about a denied name among the arguments of a program that may run the named program. Only the user can
     /// decide that.
-    fn mentioned(&self, section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
+    fn ask_about_mentioned(&self, section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
         let takes_only_text = programs::takes_only_text(part.program());
         let words = part.arguments().iter().chain(part.assigns.iter().map(|assign| &assign.value));
         let mut pieces = words.filter_map(|word| {

@@ -33,7 +33,7 @@ use super::{
     file::Action,
     grants::{Grants, NeededText, PrefixScope},
     is_shallow,
-    opinion::{LayerVerdict, described, of_both, strictest},
+    opinion::{LayerVerdict, describe_foreign, of_both, strictest},
     rules::{Rules, ToolSection},
 };
 
@@ -321,7 +321,7 @@ impl<'a> Call<'a> {
             Effect::Write => (settings.confirm_write, "confirm_write"),
             Effect::Execute => (settings.confirm_exec, "confirm_exec"),
         };
-        let other = self.facts.foreign.map(|foreign| described(foreign, tool));
+        let other = self.facts.foreign.map(|foreign| describe_foreign(foreign, tool));
         let (risk, reason) = match &other {
             // The effect of a foreign tool is unknown. Being foreign is not a higher risk in itself.
             Some(other) => (Risk::Medium, other.as_str()),

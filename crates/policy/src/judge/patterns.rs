@@ -34,7 +34,7 @@ impl Call<'_> {
             has_no_text = false;
             found.extend(against(text));
             // Commands are parsed elsewhere and are not paths.
-            let Some(plain) = normalized(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
+            let Some(plain) = normalized_path(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
             // In the session's tree, `/outputs/a` is `outputs/a`.
             for form in [plain.as_str(), plain.trim_start_matches('/')] {
                 if form != text {
@@ -85,7 +85,7 @@ impl Call<'_> {
         self.sections().find_map(|section| {
             let allowing = |text: &str| {
                 let opinion = section.allowing(text)?;
-                normalized(text).is_none_or(|plain| section.allowing(&plain).is_some()).then_some(opinion)
+                normalized_path(text).is_none_or(|plain| section.allowing(&plain).is_some()).then_some(opinion)
             };
             subjects().find_map(allowing)
         })
@@ -94,7 +94,7 @@ impl Call<'_> {
 
 /// Normalises a string that is a path: a rule about `outputs/a` also applies to `outputs//./a` and `outputs/x/../a`.
 /// URLs are skipped, because two slashes are significant there.
-fn normalized(text: &str) -> Option<String> {
+fn normalized_path(text: &str) -> Option<String> {
     if text.len() > MAX_PATH || text.contains('\n') || text.contains("://") || !text.contains('/') {
         return None;
     }

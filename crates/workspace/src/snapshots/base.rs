@@ -156,7 +156,7 @@ const BESIDE_PATH: usize = 256;
 /// Undoing a part of a call must not lose data that undoing the whole call would preserve: moving a folder creates a
 /// folder and removes another. Deletions and modifications therefore come first, and creations are recorded only below
 /// the limit. One omitted change is retained without its states, so that undo reports that it is incomplete.
-pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
+pub(super) fn limit_changes(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
     let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
     let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };
     let more = changes.len().checked_sub(limit).filter(|more| *more > 0)?;
@@ -230,7 +230,7 @@ impl Overlaps {
     }
 
     /// Records the states created by the check of an interrupted call.
-    pub(super) fn recovered(&mut self, changes: &[FileChange]) {
+    pub(super) fn note_recovered(&mut self, changes: &[FileChange]) {
         self.set_aside.extend(states(changes));
     }
 
@@ -334,7 +334,7 @@ mod tests {
             FileChange { before: state(), after: state(), ..FileChange::new(letter, kind) }
         };
         let mut changes: Vec<FileChange> = before.chars().map(change).collect();
-        let note = cut(&mut changes, limit);
+        let note = limit_changes(&mut changes, limit);
         let letter = |change: &FileChange| match change.before {
             Some(_) => change.path.clone(),
             None => change.path.to_uppercase(),
@@ -348,7 +348,7 @@ mod tests {
         let path = |number: usize| format!("{}/{number}", "long".repeat(1_000));
         let mut changes: Vec<FileChange> =
             (0..4_000).map(|number| FileChange::new(path(number), FileChangeKind::Created)).collect();
-        assert!(cut(&mut changes, 30_000).is_some());
+        assert!(limit_changes(&mut changes, 30_000).is_some());
         assert!((1_500..2_500).contains(&changes.len()), "{} are left", changes.len());
     }
 

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     config::SnapshotConfig,
-    leads::{GitConfigs, HEAD, Lead, decides, leads_of, leads_to_cache},
+    leads::{GitConfigs, HEAD, Lead, decides_what_runs, leads_of, leads_to_cache},
     record::replace,
     root::{Kind, Root, SafePath},
     scan::{ScanResult, scan_more},
@@ -121,7 +121,7 @@ impl CallGuard {
             let mut parts = tree.path.components();
             let is_part = parts.any(|part| guarded::is_git(part.as_os_str().as_bytes()));
             let is_whole = tree.path.join(HEAD).is_file();
-            (is_part || is_whole) && decides(&parts.as_path().join(OsStr::from_bytes(below)))
+            (is_part || is_whole) && decides_what_runs(&parts.as_path().join(OsStr::from_bytes(below)))
         };
         // Everything in an added folder that is hidden, or in a hidden folder, is guarded.
         let is_hidden = || !self.of_git && matches!(tree.place, PathPlace::Folder(_)) && is_hidden(&tree.path);
@@ -188,7 +188,7 @@ impl GuardedPaths {
         let (mut due, mut configs) = (Vec::new(), GitConfigs::of_user(config));
         let (mut followed, mut known) = (vec![(0, 0); roots.len()], HashSet::new());
         let mut links: BTreeMap<PathBuf, (&Root, Vec<u8>)> = BTreeMap::new();
-        let is_seen = |root: &Root, seen: &ScanResult| root.place.is_mounted() && seen.tree.unseen.is_none();
+        let is_seen = |root: &Root, seen: &ScanResult| root.place.is_mounted() && seen.tree.skip_reason.is_none();
         around.iter().for_each(|folder| configs.add_around(folder, names));
         for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, _)| root.place.is_mounted()) {
             let absolute = |below: &Vec<u8>| root.path.join(OsStr::from_bytes(below));

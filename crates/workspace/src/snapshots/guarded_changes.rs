@@ -73,7 +73,8 @@ impl SessionRecord {
         let max_files = self.config.max_files.saturating_mul(10);
         let (config, mut removed) = (SnapshotConfig { max_files, ..self.config.clone() }, Ok(()));
         let (mut roots, mut now) = (Root::of_commands(Root::all(workspace)?), GuardedPaths::default());
-        let known = |root: &Root| before.trees.iter().find(|tree| tree.place == root.place && tree.unseen.is_none());
+        let known =
+            |root: &Root| before.trees.iter().find(|tree| tree.place == root.place && tree.skip_reason.is_none());
         roots.retain(|root| known(root).is_some());
         let trees: Vec<&Arc<Tree>> = roots.iter().filter_map(known).collect();
         let seen = roots.iter().zip(&trees).map(|(root, tree)| scan(root, tree, max_files, &self.names));

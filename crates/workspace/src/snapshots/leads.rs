@@ -52,7 +52,7 @@ impl Lead {
         match path.strip_prefix(&self.path) {
             Err(_) => false,
             Ok(_) if !self.is_git => self.by_git || !of_git,
-            Ok(below) => decides(below),
+            Ok(below) => decides_what_runs(below),
         }
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn makes_repository(path: &Path, written: &[PathBuf]) -> bool {
 }
 
 /// Returns true if a path below a repository decides what git runs.
-pub(super) fn decides(below: &Path) -> bool {
+pub(super) fn decides_what_runs(below: &Path) -> bool {
     if below.as_os_str().as_bytes().ends_with(SAMPLE) {
         return false;
     }
@@ -216,12 +216,12 @@ impl GitConfigs {
             return;
         }
         let pointer = |file: PathBuf| {
-            let text = String::from_utf8(small(&file)?).ok()?;
+            let text = String::from_utf8(read_small(&file)?).ok()?;
             Some(text.trim_start_matches("gitdir:").trim().to_owned())
         };
         let dot = top.join(".git");
-        let named = if dot.is_dir() { Some(dot) } else { pointer(dot).map(|folder| top.join(folder)) };
-        let git = named.unwrap_or_else(|| top.to_path_buf());
+        let path_of = if dot.is_dir() { Some(dot) } else { pointer(dot).map(|folder| top.join(folder)) };
+        let git = path_of.unwrap_or_else(|| top.to_path_buf());
         let common = pointer(git.join("commondir")).map_or(git.clone(), |folder| git.join(folder));
         let mut names = self.everywhere.clone();
         self.read(common.join("config"), &mut names);
@@ -237,7 +237,7 @@ impl GitConfigs {
         if !names.files.insert(file.clone()) {
             return;
         }
-        let (content, folder) = (small(&real_path(&file)).unwrap_or_default(), file.parent().unwrap_or(&file));
+        let (content, folder) = (read_small(&real_path(&file)).unwrap_or_default(), file.parent().unwrap_or(&file));
         if content.len() as u64 == MAX_POINTER || names.files.len() > MAX_INCLUDED {
             self.lines = MAX_LINES;
         }
@@ -261,7 +261,9 @@ impl GitConfigs {
                     names.hooks.extend(["hooks", "config"].map(|part| format!("{folder}/{part}")))
                 }
                 ("worktree", top) => drop(names.tops.insert(real_path(&folder.join(top)))),
-                ("path", included) if section.starts_with("include") => self.read(self.named(included, folder), names),
+                ("path", included) if section.starts_with("include") => {
+                    self.read(self.path_of(included, folder), names)
+                }
                 (key, _)
                     if section == "alias"
                         || section != "pager" && HARMLESS_KEYS.split(' ').any(|harmless| harmless == key) => {}
@@ -274,9 +276,9 @@ impl GitConfigs {
     }
 
     /// Path named by a configuration, relative to a folder or to the user's home.
-    fn named(&self, named: &str, folder: &Path) -> PathBuf {
-        let of_home = self.home.as_ref().zip(named.strip_prefix("~/"));
-        of_home.map_or_else(|| folder.join(named), |(home, below)| home.join(below))
+    fn path_of(&self, path_of: &str, folder: &Path) -> PathBuf {
+        let of_home = self.home.as_ref().zip(path_of.strip_prefix("~/"));
+        of_home.map_or_else(|| folder.join(path_of), |(home, below)| home.join(below))
     }
 
     /// Named files and folders that are in these trees.
@@ -287,10 +289,10 @@ impl GitConfigs {
         let anywhere = PathBuf::from("/");
         for (top, names) in self.repositories.iter().chain([(&anywhere, &self.everywhere)]) {
             let is_program = |(word, path): &(&String, PathBuf)| word.contains('/') && !path.is_dir() || path.is_file();
-            let programs = names.programs.iter().map(|word| (word, self.named(word, top))).filter(is_program);
+            let programs = names.programs.iter().map(|word| (word, self.path_of(word, top))).filter(is_program);
             let included = names.files.iter().filter(|file| !file.is_dir()).cloned();
             // A hook folder that contains the top folder would guard the whole repository.
-            let hooks = names.hooks.iter().map(|hooks| self.named(hooks, top));
+            let hooks = names.hooks.iter().map(|hooks| self.path_of(hooks, top));
             let hooks = hooks.filter(|hooks| !top.starts_with(real_path(hooks)));
             let paths = programs.map(|(_, program)| program).chain(included).chain(hooks);
             all.extend(paths.flat_map(|path| leads_to(&path, false, true)));
@@ -302,7 +304,7 @@ impl GitConfigs {
 }
 
 /// Reads a small file at any path.
-fn small(path: &Path) -> Option<Vec<u8>> {
+fn read_small(path: &Path) -> Option<Vec<u8>> {
     let folder = open(path.parent()?, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     small_in(&folder, path.file_name()?.as_bytes(), MAX_POINTER)
 }

@@ -268,7 +268,7 @@ impl Snapshots for FileSnapshots {
         self.work(session, "determine the changes of the call", move |record| {
             let states = lock(&overlaps).set_aside.clone();
             let changes = record.unfinished(&workspace, &call, states)?;
-            lock(&overlaps).recovered(&changes.set_aside.changes);
+            lock(&overlaps).note_recovered(&changes.set_aside.changes);
             Ok(changes)
         })
     }

@@ -95,7 +95,7 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
         put_bytes(bytes, name.as_str().as_bytes());
     }
     put_bytes(bytes, tree.path.as_os_str().as_bytes());
-    put_bytes(bytes, tree.unseen.as_deref().unwrap_or_default().as_bytes());
+    put_bytes(bytes, tree.skip_reason.as_deref().unwrap_or_default().as_bytes());
     put_length(bytes, tree.entries.len());
     for (path, Entry { stamp, content, fresh }) in &tree.entries {
         put_bytes(bytes, path);
@@ -146,14 +146,14 @@ impl Reader<'_> {
             _ => return None,
         };
         let path = PathBuf::from(OsString::from_vec(self.bytes()?.to_vec()));
-        let unseen = Some(String::from_utf8_lossy(self.bytes()?).into_owned()).filter(|reason| !reason.is_empty());
+        let skip_reason = Some(String::from_utf8_lossy(self.bytes()?).into_owned()).filter(|reason| !reason.is_empty());
         let count = self.number()?;
         // The capacity is bounded by the remaining bytes, not by the claimed count.
         let mut entries = HashMap::with_capacity(usize::try_from(count).ok()?.min(self.rest.len() / 64));
         for _ in 0..count {
             entries.insert(self.bytes()?.to_vec(), self.entry()?);
         }
-        Some(Tree { unseen, entries, ..Tree::new(place, path) })
+        Some(Tree { skip_reason, entries, ..Tree::new(place, path) })
     }
 
     fn entry(&mut self) -> Option<Entry> {
@@ -344,7 +344,7 @@ mod tests {
         });
         Tree {
             entries: entries.collect(),
-            unseen: Some("too large".into()),
+            skip_reason: Some("too large".into()),
             ..Tree::new(PathPlace::Project, "/a b".into())
         }
     }
@@ -358,7 +358,7 @@ mod tests {
         assert!(record.scoped);
         assert_eq!(record.trees.len(), 2);
         assert_eq!(record.trees[0].entries, tree().entries);
-        assert_eq!((&record.trees[0].path, &record.trees[0].unseen), (&tree().path, &tree().unseen));
+        assert_eq!((&record.trees[0].path, &record.trees[0].skip_reason), (&tree().path, &tree().skip_reason));
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl<'a> Plan<'a> {
     }
 
     fn judge(&mut self, step: &mut Step<'_>, root: &Root) -> io::Result<Verdict> {
-        let (state, stamp) = current(root, &step.safe_path)?;
+        let (state, stamp) = current_state(root, &step.safe_path)?;
         step.stamp = stamp;
         let (goal, expected) = (step.goal().cloned(), step.expected().cloned());
         if state == goal {
@@ -273,7 +273,7 @@ impl<'a> Plan<'a> {
 }
 
 /// Current state of a path. A file is read only to compute its hash.
-fn current(root: &Root, safe_path: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
+fn current_state(root: &Root, safe_path: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
     let Some(stamp) = root.stamp_of(&safe_path.below)? else { return Ok((None, None)) };
     let (kind, hash, size) = match stamp.kind {
         Kind::Folder => (FileKind::Folder, String::new(), 0),

@@ -134,7 +134,7 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
     let top = match root.folder(b"") {
         Ok(top) => top,
         Err(error) => {
-            tree.unseen = Some(format!("the folder cannot be opened: {error}"));
+            tree.skip_reason = Some(format!("the folder cannot be opened: {error}"));
             return Ok(ScanResult::of(tree, 0));
         }
     };
@@ -153,7 +153,7 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
     }
     if count.load(Ordering::Relaxed) > max_files {
         scan.seen.entries.clear();
-        scan.seen.tree.unseen = Some(format!("it has more than {max_files} files"));
+        scan.seen.tree.skip_reason = Some(format!("it has more than {max_files} files"));
     }
     Ok(scan.seen)
 }

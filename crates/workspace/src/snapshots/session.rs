@@ -139,10 +139,10 @@ impl SessionRecord {
             BaseState { notes, ignored, guard, closed, unchecked, ..before }
         };
         if let Some(paths) = paths.filter(|_| is_checked) {
-            before.unchecked = self.obeyed(&Root::all(workspace)?, paths)?;
+            before.unchecked = self.approval_reason(&Root::all(workspace)?, paths)?;
         }
         File::open(self.folder.join("calls"))?.sync_all()?;
-        before.pulse = Some(Heartbeat::start(&self.alive())?);
+        before.pulse = Some(Heartbeat::start(&self.heartbeat_file())?);
         Ok(before)
     }
 
@@ -158,7 +158,7 @@ impl SessionRecord {
     /// Adopts the last scans that any session made of the user's folders.
     fn adopt_project_scans(&mut self, roots: &[Root]) -> io::Result<()> {
         for root in roots.iter().filter(|root| root.place.is_mounted()) {
-            if self.known(root).is_some_and(|known| known.unseen.is_some()) {
+            if self.known(root).is_some_and(|known| known.skip_reason.is_some()) {
                 continue;
             }
             if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
@@ -179,7 +179,7 @@ impl SessionRecord {
         let mounted: Vec<&Arc<Tree>> = self.trees.iter().filter(|tree| tree.place.is_mounted()).collect();
         for (at, tree) in mounted.iter().enumerate() {
             let name = marker.with_extension(extension_of(OF_PROJECT, at));
-            match tree.unseen {
+            match tree.skip_reason {
                 None => self.store.projects.keep(tree, &self.store.blobs, &name)?,
                 Some(_) => record::write(&name, false, [tree.as_ref()])?,
             }
@@ -250,7 +250,7 @@ impl SessionRecord {
         let ignored = IgnoredFolders::unread(&guard.left_out);
         let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
         let before = BaseState { guard, ignored, external, ..BaseState::new(call, record.scoped, trees, &self.names) };
-        let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.alive())))?;
+        let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.heartbeat_file())))?;
         changes.set_aside.changes.extend(earlier);
         Ok(changes)
     }
@@ -279,7 +279,7 @@ impl SessionRecord {
             let (seen, gate) = self.scan_with_space(&store, &roots, &before.trees)?;
             _gate = gate;
             notes.extend(seen);
-            for tree in self.trees.iter().filter(|tree| tree.place.is_mounted() && tree.unseen.is_none()) {
+            for tree in self.trees.iter().filter(|tree| tree.place.is_mounted() && tree.skip_reason.is_none()) {
                 store.projects.note(tree, &store.blobs);
             }
             self.trees.clone()
@@ -289,8 +289,8 @@ impl SessionRecord {
                 return Err(io::Error::other(format!("the call made the folder {} unreadable", folder.display())));
             }
             let was_seen =
-                |tree: &Tree| before.trees.iter().any(|known| known.place == tree.place && known.unseen.is_none());
-            let is_lost = now.iter().any(|tree| tree.unseen.is_some() && was_seen(tree));
+                |tree: &Tree| before.trees.iter().any(|known| known.place == tree.place && known.skip_reason.is_none());
+            let is_lost = now.iter().any(|tree| tree.skip_reason.is_some() && was_seen(tree));
             if is_lost || before.unchecked.is_none() && self.guarded.is_partial {
                 return Err(io::Error::other("the call left too many files to check"));
             }
@@ -333,7 +333,7 @@ impl SessionRecord {
             (state.hash, state.size) = (blobs::text(hash), *size);
             change.before != change.after
         });
-        notes.extend(base::cut(&mut files, self.config.max_changes));
+        notes.extend(base::limit_changes(&mut files, self.config.max_changes));
         let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
         files.extend(deleted);
         notes.extend(counted);
@@ -373,7 +373,7 @@ impl SessionRecord {
         self.folder.join("calls").join(name).with_extension(LOOK)
     }
 
-    fn alive(&self) -> PathBuf {
+    fn heartbeat_file(&self) -> PathBuf {
         self.folder.join("alive")
     }
 

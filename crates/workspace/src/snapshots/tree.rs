@@ -22,7 +22,7 @@ pub(super) struct Tree {
     /// Path of the root.
     pub(super) path: PathBuf,
     /// Reason why nothing in the tree is recorded; `None` if the tree is recorded.
-    pub(super) unseen: Option<String>,
+    pub(super) skip_reason: Option<String>,
     /// Entries by path below the root.
     pub(super) entries: HashMap<Vec<u8>, Entry>,
     /// Digest of the scan, if an equal scan must give the same tree.
@@ -111,7 +111,7 @@ impl Tree {
 
     /// Differences to a later scan, sorted by path.
     pub(super) fn differences(&self, later: &Self) -> Vec<Difference> {
-        if self.unseen.is_some() || later.unseen.is_some() {
+        if self.skip_reason.is_some() || later.skip_reason.is_some() {
             return Vec::new();
         }
         let is_same = |was: &Entry, now: &Entry| match (&was.content, &now.content) {

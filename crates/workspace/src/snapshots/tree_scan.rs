@@ -87,7 +87,7 @@ impl SessionRecord {
     /// again: it rarely shrinks during a session, and scanning it costs more than everything else.
     fn scan_all(&self, roots: &[Root], around: &[PathBuf]) -> io::Result<(Vec<ScanResult>, GuardedPaths)> {
         let seen = roots.iter().map(|root| match self.known(root) {
-            Some(known) if known.unseen.is_some() => Ok(ScanResult::of(Tree::clone(&known), 0)),
+            Some(known) if known.skip_reason.is_some() => Ok(ScanResult::of(Tree::clone(&known), 0)),
             known => scan(root, &known.unwrap_or_else(|| new_tree(root)), self.config.max_files, &self.names),
         });
         let mut seen = seen.collect::<io::Result<Vec<ScanResult>>>()?;
@@ -106,14 +106,14 @@ impl SessionRecord {
             notes.push(format!("very deep files in {place} are not recorded"));
         }
         let known = self.known(root).unwrap_or_else(|| new_tree(root));
-        let (tree, changed) = match known.unseen {
+        let (tree, changed) = match known.skip_reason {
             Some(_) => (Arc::clone(&known), false),
             None => capture(&self.capture_of(root), seen, &known)?,
         };
         let is_full =
             |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unstored(SkipReason::Full));
         self.lacks_space |= is_full(&tree) && !is_full(&known);
-        if let Some(reason) = &tree.unseen {
+        if let Some(reason) = &tree.skip_reason {
             notes.push(format!("changes in {place} are not recorded, because {reason}"));
         }
         Ok((tree, changed))
@@ -121,7 +121,7 @@ impl SessionRecord {
 
     /// Reason why the user must approve writing to these paths: other programs run or obey the files, although their
     /// names do not show it. In a tree too large to scan, only links in the folders above a path are considered.
-    pub(super) fn obeyed(&self, roots: &[Root], paths: &[String]) -> io::Result<Option<String>> {
+    pub(super) fn approval_reason(&self, roots: &[Root], paths: &[String]) -> io::Result<Option<String>> {
         let placed = paths.iter().filter_map(|path| {
             let safe_path = SafePath::read(path)?;
             let root = roots.iter().find(|root| root.place == safe_path.place)?;
@@ -199,11 +199,11 @@ const COARSE_TICK_NANOS: i128 = 2_000_000_000;
 /// Stores the new contents in a scan. Returns the tree, and true if it differs from `known`.
 fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::Result<(Arc<Tree>, bool)> {
     let digest = seen.digest();
-    if seen.tree.unseen.is_none() && known.unseen.is_none() && known.seen == Some(digest) {
+    if seen.tree.skip_reason.is_none() && known.skip_reason.is_none() && known.seen == Some(digest) {
         return Ok((Arc::clone(known), false));
     }
     let ScanResult { entries: paths, mut tree, .. } = seen;
-    let mut changed = tree.unseen != known.unseen || paths.len() != known.entries.len();
+    let mut changed = tree.skip_reason != known.skip_reason || paths.len() != known.entries.len();
     let mut entries: HashMap<Vec<u8>, Entry> = HashMap::with_capacity(paths.len());
     let (mut new, all) = (Vec::new(), paths.len());
     for (path, stamp) in paths {

@@ -170,7 +170,7 @@ const MAX_OPEN: usize = 1000;
 const MAX_BYTES: usize = 64 << 20;
 
 /// Reason given for withdrawn questions.
-const MOVED: &str = "the session was moved in the meantime";
+const MOVED_REASON: &str = "the session was moved in the meantime";
 
 /// Open turns and pending questions in the events read so far.
 #[derive(Default)]
@@ -224,7 +224,8 @@ impl OpenTurns {
     /// Event kinds that end all open turns and questions, each with its turn.
     pub(super) fn endings(self, session_id: SessionId, at: Timestamp) -> Vec<(Option<TurnId>, EventKind)> {
         let asked = self.pending.into_values();
-        let mut facts: Vec<_> = asked.map(|asked| (Some(asked.turn_id), recovery::withdrawn(asked, MOVED))).collect();
+        let mut facts: Vec<_> =
+            asked.map(|asked| (Some(asked.turn_id), recovery::withdrawal(asked, MOVED_REASON))).collect();
         for turn in self.turns.into_iter().rev() {
             let turn_id = Some(turn.result.turn_id);
             facts.extend(turn.ending(session_id, at).into_iter().map(|fact| (turn_id, fact)));

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     links::{
-        gates::audit::{arguments, showable},
+        gates::audit::{arguments, check_preview_size},
         results::undo,
         tools::session_tools,
     },
@@ -95,7 +95,7 @@ impl GatedCall<'_> {
         }
         let are_confined = !is_command || toolbox.can_enforce_read_only().await;
         let contained = is_command && toolbox.can_contain_commands().await;
-        let mut settings = context.rules.grants.of_session().over(&context.settings);
+        let mut settings = context.rules.grants.of_session().applied_to(&context.settings);
         if call.state.phase == Phase::Planning {
             settings.mode = SessionMode::Plan;
         }
@@ -276,7 +276,7 @@ impl GatedCall<'_> {
     async fn run(self) -> Result<ToolOutput, TurnExit> {
         let Self { call, next, followed, .. } = self;
         call.record.entries().passed = true;
-        let unreadable_paths = unreadable(call);
+        let unreadable_paths = unreadable_files(call);
         let Some(FollowedLink { arguments, .. }) = followed else {
             return Ok(withhold(next.run(call).await?, &unreadable_paths));
         };
@@ -288,7 +288,7 @@ impl GatedCall<'_> {
     async fn preview(&self) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
         let (call, context) = (self.call, self.call.context);
         let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
-        let preview = preview.map_err(|failed| withhold(failed, &unreadable(call)));
+        let preview = preview.map_err(|failed| withhold(failed, &unreadable_files(call)));
         let shown = preview.map(|shown| shown.or_else(|| self.followed.as_ref().map(ToString::to_string)));
         let shown = shown.map(|shown| {
             let entries = call.record.entries();
@@ -298,7 +298,7 @@ impl GatedCall<'_> {
             let lines: Vec<String> = installs.chain(entries.irreversible.clone()).chain(shown).collect();
             (!lines.is_empty()).then(|| lines.join("\n"))
         });
-        Ok(shown.and_then(showable))
+        Ok(shown.and_then(check_preview_size))
     }
 }
 
@@ -398,7 +398,7 @@ fn confine(call: &Invocation<'_>) {
 
 /// Files that a call affects without naming them and that may not be read without asking. For files that a call names,
 /// the tool itself decides what it may reveal.
-fn unreadable(call: &Invocation<'_>) -> Vec<String> {
+fn unreadable_files(call: &Invocation<'_>) -> Vec<String> {
     let paths = call.context.tools.chain.affected_paths(call);
     if paths.is_empty() {
         return paths;
@@ -408,13 +408,13 @@ fn unreadable(call: &Invocation<'_>) -> Vec<String> {
 }
 
 /// Removes an error message that could reveal files which no user has allowed the model to read.
-fn withhold(output: ToolOutput, unreadable: &[String]) -> ToolOutput {
-    if output.error.is_none() || unreadable.is_empty() {
+fn withhold(output: ToolOutput, unreadable_files: &[String]) -> ToolOutput {
+    if output.error.is_none() || unreadable_files.is_empty() {
         return output;
     }
     let text = format!(
         "it failed; reading {} requires approval, so the reason is not shown. Ask the user how to proceed",
-        unreadable.join(", ")
+        unreadable_files.join(", ")
     );
     ToolOutput { text, ..output }
 }

@@ -248,7 +248,7 @@ const MAX_PREVIEW_BYTES: usize = 6 * 1024 * 1024;
 const MAX_NAMES: usize = 5;
 
 /// Rule of the question, shown to users and in the audit log.
-const RULE: &str = "a guarded name, written by a command that no user reviewed";
+const GUARDED_RULE: &str = "a guarded name, written by a command that no user reviewed";
 
 /// Asks about the reverted files, applies the answer, and appends the outcome to the output.
 pub(crate) async fn settle_reverted(
@@ -275,7 +275,7 @@ pub(crate) async fn settle_reverted(
         return Ok(());
     }
     let message = format!("the command also wrote {names}, which other programs run or load automatically");
-    let restored = match decide(call, &message, &reverted.changes).await {
+    let restored = match confirm_restore(call, &message, &reverted.changes).await {
         Ok(()) => {
             let restored =
                 context.ports.snapshots.undo(context.ids.session, &context.files.workspace, reverted.changes, false);
@@ -328,7 +328,7 @@ pub(crate) async fn report_unchecked(
 
 /// Lets the user decide, if a user is present and can be shown the whole preview. The error is the reason for restoring
 /// nothing. Nothing is restored without an audit entry.
-async fn decide(call: &Invocation<'_>, message: &str, changes: &[FileChange]) -> Result<(), String> {
+async fn confirm_restore(call: &Invocation<'_>, message: &str, changes: &[FileChange]) -> Result<(), String> {
     let answering = &call.context.rules.answering;
     let args = serde_json::json!({ "paths": changes.iter().map(|file| &file.path).collect::<Vec<_>>() });
     let (by, answer, decided) = match answering.now() {
@@ -345,7 +345,7 @@ async fn decide(call: &Invocation<'_>, message: &str, changes: &[FileChange]) ->
             Err(reason) => (DecidedBy::Daemon, None, Err(reason)),
         },
     };
-    let logged = record_restore(call, args, (message, RULE), decided.is_ok(), by, answer).await;
+    let logged = record_restore(call, args, (message, GUARDED_RULE), decided.is_ok(), by, answer).await;
     logged.map_err(|error| format!("could not write the audit log: {error}")).and(decided)
 }
 
@@ -362,7 +362,7 @@ async fn ask(
         reason: format!("{message}. It was reverted; approving restores it"),
         preview: Some(preview),
         layer: Some(Layer::Checker),
-        rule: Some(RULE.to_owned()),
+        rule: Some(GUARDED_RULE.to_owned()),
         grants: Vec::new(),
         wider: Vec::new(),
         for_good: Vec::new(),
@@ -404,7 +404,7 @@ async fn preview(call: &Invocation<'_>, changes: &[FileChange]) -> Result<String
             None => shown.push(head),
         }
     }
-    let shown = showable(Some(shown.join("\n"))).map_err(|output| output.text)?;
+    let shown = check_preview_size(Some(shown.join("\n"))).map_err(|output| output.text)?;
     Ok(shown.unwrap_or_default())
 }
 
@@ -431,7 +431,7 @@ fn first_names<'a>(paths: impl Iterator<Item = &'a str>) -> String {
 
 /// Returns the preview, or an error if it is too long to be shown in full: content that cannot be seen must not be
 /// approved.
-pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
+pub(crate) fn check_preview_size(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
     match shown.as_deref().map_or(0, str::len) {
         ..=MAX_PREVIEW_BYTES => Ok(shown),
         size => Err(ToolOutput::error(

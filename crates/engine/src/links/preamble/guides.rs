@@ -80,7 +80,7 @@ fn repeat_notice<'a>(
 
 /// Paths that calls have reached since the last check. After a compaction, the whole remaining history is checked,
 /// because guides shown for the replaced part are no longer visible.
-fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
+fn touched_paths(context: &TurnContext, state: &TurnState) -> Vec<String> {
     let compacted = state.compacted_at == Some(state.steps);
     let from = if compacted { 0 } else { state.searched_items.min(state.history.len()) };
     let is_new = |item: &&Arc<Item>| {
@@ -92,7 +92,7 @@ fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
     let here = context.control.environment.folder().filter(is_inside);
     let start = here.and_then(Path::to_str).unwrap_or("/project");
     let is_command = |name: &str| context.tool(name).is_some_and(|tool| tool.effect == Effect::Execute);
-    instructions::touched(state.history[from..].iter().filter(is_new), start, is_command)
+    instructions::touched_paths(state.history[from..].iter().filter(is_new), start, is_command)
 }
 
 /// Shows the guides of folders that calls have reached since the last check. The first check of a turn also covers
@@ -104,7 +104,7 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
         return Ok(());
     }
     let (shown_files, is_first) = (instructions::known_files(&state.history), state.searched_items == 0);
-    let mut paths = touched(context, state);
+    let mut paths = touched_paths(context, state);
     if is_first {
         paths.extend(shown_files.keys().map(|name| (*name).to_owned()));
     }
@@ -115,10 +115,10 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
         let gone: Vec<GuideFile> = gone.map(|name| GuideFile::gone((*name).to_owned())).collect();
         files.extend(gone);
     }
-    let quoting = context.quoting();
+    let quote_rules = context.quote_rules();
     files.retain(|file| {
         let is_news = shown_files.get(file.name.as_str()).is_none_or(|digest| is_first && *digest != file.digest);
-        is_news && quoting.allow(&file.name)
+        is_news && quote_rules.allow(&file.name)
     });
     if let Some(body) = instructions::folder_notice(&state.history, &files, context.smallest_window(), limits) {
         context.append_notice(state, body).await?;
@@ -154,7 +154,7 @@ impl Link for Skills {
     }
 
     fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
-        let text = plain(&call.call.arguments);
+        let text = unescape_slashes(&call.call.arguments);
         let names: Vec<String> = guide::skills_named(&text).into_iter().map(str::to_owned).collect();
         let effect = call.tool().map(|tool| tool.effect);
         if names.is_empty() || !matches!(effect, Some(Effect::Read | Effect::Execute)) {
@@ -186,7 +186,7 @@ impl Link for Skills {
         let has_consent = call.record.answered().is_none_or(|answered| answered.by != DecidedBy::Grant);
         let packages = if has_consent { call.record.entries().packages.clone() } else { Vec::new() };
         let is_command = call.tool().is_some_and(|tool| tool.effect == Effect::Execute);
-        let runs_skill = || is_command && !guide::skills_named(&plain(&call.call.arguments)).is_empty();
+        let runs_skill = || is_command && !guide::skills_named(&unescape_slashes(&call.call.arguments)).is_empty();
         if packages.is_empty() && !runs_skill() {
             return next.run(call);
         }
@@ -206,7 +206,7 @@ impl Link for Skills {
                 }
             }
             let mut output = next.run(call).await?;
-            let command = plain(&call.call.arguments);
+            let command = unescape_slashes(&call.call.arguments);
             let failed = skills.import_failed(&call.context.files.workspace, &command, &output.text);
             // If a script lacked a package, the user is asked to install it with the next call.
             if let Some(package) = call.context.or_cancelled(failed).await? {
@@ -222,7 +222,7 @@ impl Link for Skills {
 }
 
 /// Arguments with unescaped slashes, for finding names of skills. JSON can escape a slash.
-fn plain(arguments: &str) -> String {
+fn unescape_slashes(arguments: &str) -> String {
     arguments.replace("\\/", "/")
 }
 
@@ -279,7 +279,7 @@ impl Link for Files {
             if !state.returned_pictures.is_empty() {
                 // Pictures come after all results of the step, because nothing may come between results.
                 context.or_cancelled(context.models.model.look_up_vision()).await?;
-                let notice = attachments::returned_notice(std::mem::take(&mut state.returned_pictures));
+                let notice = attachments::returned_pictures_notice(std::mem::take(&mut state.returned_pictures));
                 context.append_notice(state, notice).await?;
             }
             if has_vision(context) { load(context, state).await } else { Ok(()) }

@@ -24,11 +24,11 @@ use crate::turn::{
 };
 
 /// Notice after an approval.
-const APPROVED: &str = "The plan is approved. Carry it out now: you may change files and run commands again. Its \
+const PLAN_APPROVED: &str = "The plan is approved. Carry it out now: you may change files and run commands again. Its \
     steps are your todo list; keep it up to date.";
 
 /// Start of the notice after the approval of a modified plan.
-const CHANGED: &str = "The user edited the plan and approved this version. Carry it out now: you may change files and \
+const PLAN_EDITED: &str = "The user edited the plan and approved this version. Carry it out now: you may change files and \
     run commands again. Its steps are your todo list; keep it up to date.";
 
 /// Output for calls that delegate work while planning.
@@ -117,7 +117,7 @@ async fn finish_planning(
     plan: &str,
     changed: Option<&str>,
 ) -> Result<(), TurnExit> {
-    let text = changed.map_or(APPROVED.to_owned(), |changed| format!("{CHANGED}\n\n{}", changed.trim()));
+    let text = changed.map_or(PLAN_APPROVED.to_owned(), |changed| format!("{PLAN_EDITED}\n\n{}", changed.trim()));
     let item = Item::new(context.ids.turn, Reminder::new(NoticeTopic::Planned, text).notice());
     let todos = todos(changed.unwrap_or(plan));
     let change = StateChange::Todos { todos: todos.clone() };

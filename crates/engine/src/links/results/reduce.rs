@@ -16,13 +16,13 @@ use regex::Regex;
 use crate::turn::rounds::fingerprint;
 
 /// Numbers of lines from the start and from the end: those shown first, and those shown later if there is space.
-const FIRST: usize = 6;
-const LAST: usize = 12;
-const MORE_FIRST: usize = 20;
-const MORE_LAST: usize = 60;
+const FIRST_LINES: usize = 6;
+const LAST_LINES: usize = 12;
+const MORE_FIRST_LINES: usize = 20;
+const MORE_LAST_LINES: usize = 60;
 /// Number of characters shown before and after the match in a long line.
-const BEFORE: usize = 120;
-const AFTER: usize = 280;
+const CHARS_BEFORE: usize = 120;
+const CHARS_AFTER: usize = 280;
 /// Maximum number of lines in a text to be reduced. The data stored per line takes more memory than a short line
 /// itself.
 const MAX_LINES: usize = 1_000_000;
@@ -51,8 +51,8 @@ pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, 
     let of_mark = |mark: Mark| marks.iter().filter(move |(_, (found, _))| *found == mark).map(|(at, _)| *at);
     page.force_add(0);
     of_mark(Mark::Wrong).take(1).for_each(|at| page.force_add(at));
-    page.add(lines.len().saturating_sub(LAST)..lines.len());
-    page.add(0..FIRST);
+    page.add(lines.len().saturating_sub(LAST_LINES)..lines.len());
+    page.add(0..FIRST_LINES);
     for (mark, before, after) in [(Mark::Wrong, 1, 6), (Mark::Wanted, 1, 2), (Mark::Doubtful, 1, 2)] {
         for at in of_mark(mark) {
             // The line itself comes first, because it is the most relevant.
@@ -60,8 +60,8 @@ pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, 
             page.add(at.saturating_sub(before)..at);
         }
     }
-    page.add((lines.len().saturating_sub(MORE_LAST)..lines.len()).rev());
-    page.add(0..MORE_FIRST);
+    page.add((lines.len().saturating_sub(MORE_LAST_LINES)..lines.len()).rev());
+    page.add(0..MORE_FIRST_LINES);
     let shown = page.render();
     (shown.len() < text.len()).then_some(shown)
 }
@@ -105,11 +105,12 @@ impl<'a> Page<'a> {
     /// Returns the line, or the relevant part of a long line.
     fn clipped(&self, at: usize) -> Cow<'a, str> {
         let (_, line) = self.lines[at];
-        if line.len() <= BEFORE + AFTER {
+        if line.len() <= CHARS_BEFORE + CHARS_AFTER {
             return Cow::Borrowed(line);
         }
-        let start = line[..self.focus[at]].char_indices().rev().nth(BEFORE).map_or(0, |(start, _)| start);
-        let end = line[start..].char_indices().nth(BEFORE + AFTER).map_or(line.len(), |(end, _)| start + end);
+        let start = line[..self.focus[at]].char_indices().rev().nth(CHARS_BEFORE).map_or(0, |(start, _)| start);
+        let end =
+            line[start..].char_indices().nth(CHARS_BEFORE + CHARS_AFTER).map_or(line.len(), |(end, _)| start + end);
         let mark = |left_out: usize| {
             if left_out > 0 { format!("[… {} bytes …]", grouped(left_out)) } else { String::new() }
         };
@@ -259,7 +260,7 @@ fn keywords<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     for text in texts {
         let end = text.char_indices().nth(MAX_INPUT).map_or(text.len(), |(end, _)| end);
         for word in text[..end].split(|letter: char| !letter.is_alphanumeric() && !"_-.".contains(letter)) {
-            for part in by_script(word) {
+            for part in split_by_script(word) {
                 add_keywords(&mut found, part);
                 if found.len() >= MAX_KEYWORDS {
                     return found;
@@ -292,7 +293,7 @@ fn is_dense(character: char) -> bool {
 }
 
 /// Splits a word into runs of dense script and of other scripts.
-fn by_script(word: &str) -> impl Iterator<Item = &str> {
+fn split_by_script(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {
         let dense = is_dense(rest.chars().next()?);

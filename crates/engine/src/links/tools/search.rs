@@ -183,7 +183,7 @@ impl Link for UnlistedServers {
 }
 
 async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> {
-    let names: Vec<String> = context.tools.finder.unusable().map(|server| server.name.clone()).collect();
+    let names: Vec<String> = context.tools.finder.unlisted_or_unusable().map(|server| server.name.clone()).collect();
     if names.is_empty() {
         return Ok(());
     }

@@ -31,10 +31,10 @@ use crate::{
     },
 };
 
-const WRITE: &str = "todo_write";
+const TODO_WRITE: &str = "todo_write";
 /// Text for an empty list, also used as a reminder when the list became empty.
 const NO_TODOS: &str = "The todo list is empty.";
-const READ: &str = "todo_read";
+const TODO_READ: &str = "todo_read";
 /// Maximum number of entries.
 const MAX_TODOS: usize = 100;
 /// Maximum length of an entry, in characters.
@@ -46,7 +46,7 @@ pub(crate) struct Todos;
 
 impl Link for Todos {
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec::of::<Nothing>(READ, Effect::Read), ToolSpec::of::<TodoList>(WRITE, Effect::State)]
+        vec![ToolSpec::of::<Nothing>(TODO_READ, Effect::Read), ToolSpec::of::<TodoList>(TODO_WRITE, Effect::State)]
     }
 
     fn reminder(&self, _: &TurnContext, state: &TurnState) -> Option<Reminder> {
@@ -55,12 +55,12 @@ impl Link for Todos {
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
         let shown = || read(&call.call.arguments).map(|todos| Some(list(&todos)));
-        (call.call.name == WRITE).then(|| std::future::ready(shown()).boxed())
+        (call.call.name == TODO_WRITE).then(|| std::future::ready(shown()).boxed())
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         let output = match call.call.name.as_str() {
-            WRITE => match read(&call.call.arguments) {
+            TODO_WRITE => match read(&call.call.arguments) {
                 Ok(todos) => {
                     let output = ToolOutput::ok(list(&todos));
                     call.record.entries().effects.todos = Some(todos);
@@ -68,7 +68,7 @@ impl Link for Todos {
                 }
                 Err(output) => output,
             },
-            READ => ToolOutput::ok(list(&call.state.todos)),
+            TODO_READ => ToolOutput::ok(list(&call.state.todos)),
             _ => return next.run(call),
         };
         done(output)
@@ -183,7 +183,7 @@ fn reminder(todos: &[Todo]) -> Option<String> {
     })
 }
 
-const NAME: &str = "ask_human";
+const ASK_HUMAN: &str = "ask_human";
 
 pub(crate) struct Questions;
 
@@ -217,15 +217,15 @@ fn required_by_default() -> bool {
 
 impl Link for Questions {
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec::of::<QuestionArguments>(NAME, Effect::State)]
+        vec![ToolSpec::of::<QuestionArguments>(ASK_HUMAN, Effect::State)]
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
-        (call.call.name == NAME).then(|| std::future::ready(arguments(call).map(|_| None)).boxed())
+        (call.call.name == ASK_HUMAN).then(|| std::future::ready(arguments(call).map(|_| None)).boxed())
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        if call.call.name == NAME { answer(call).boxed() } else { next.run(call) }
+        if call.call.name == ASK_HUMAN { answer(call).boxed() } else { next.run(call) }
     }
 }
 
@@ -245,7 +245,7 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         }),
         OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
             call_id: call.call.call_id.clone(),
-            tool: NAME.to_owned(),
+            tool: ASK_HUMAN.to_owned(),
             reason: format!("a question needs an answer: {}", arguments.question),
         })),
     }
@@ -254,7 +254,7 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 fn arguments(call: &Invocation<'_>) -> Result<QuestionArguments, ToolOutput> {
     let refused = |text: String| ToolOutput::error(ToolErrorCode::InvalidArgs, text);
     let mut arguments: QuestionArguments = serde_json::from_str(&call.call.arguments)
-        .map_err(|error| refused(format!("{NAME} needs {{\"question\": \"…\"}}: {error}")))?;
+        .map_err(|error| refused(format!("{ASK_HUMAN} needs {{\"question\": \"…\"}}: {error}")))?;
     for choice in &mut arguments.choices {
         *choice = choice.trim().to_owned();
     }

@@ -41,7 +41,7 @@ use crate::{
         },
         journal::Journal,
         registry::{
-            handle::{CleanOrder, HoldMark, SessionCleaned, being_deleted},
+            handle::{CleanOrder, HoldMark, SessionCleaned, being_deleted_error},
             shared::EngineState,
         },
     },
@@ -120,7 +120,7 @@ impl Actor {
     /// Last recorded token level. `None` if the level is older than the tail of the journal, in which case it is
     /// reported again with the next answer.
     async fn last_level(&self) -> Result<Option<TokenLevel>, StoreError> {
-        let since = self.journal.head().saturating_sub(reading::TAIL);
+        let since = self.journal.head().saturating_sub(reading::TAIL_EVENTS);
         let reported = self.last(since, |event| match &event.kind {
             EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
             _ => None,
@@ -303,7 +303,7 @@ impl Actor {
         }
         // The mark is set before callers can notice that the channel is closed.
         let _ = hold.set(mark);
-        let _ = end_error.set(being_deleted(self.id));
+        let _ = end_error.set(being_deleted_error(self.id));
         self.commands.close();
         Ok(true)
     }
@@ -383,21 +383,21 @@ impl Actor {
         if self.is_in_use() || self.state.settings.pinned || self.is_used_since(order.last_used).await? {
             return Ok(None);
         }
-        let parts = &self.shared.ports;
+        let ports = &self.shared.ports;
         let CleanOrder { areas, undo, trial, .. } = order;
-        let mut found = parts.workspaces.clean(self.id, areas.clone(), true).await?;
+        let mut found = ports.workspaces.clean(self.id, areas.clone(), true).await?;
         if found.is_empty() && !undo {
             return Ok(Some(SessionCleaned::default()));
         }
         if !trial {
             self.commit(None, notice(&found, undo).into()).await?;
-            let parts = &self.shared.ports;
+            let ports = &self.shared.ports;
             if !found.is_empty() {
                 // New files may have appeared since the trial; these files stay, together with everything next to them.
-                found = parts.workspaces.clean(self.id, areas, false).await?;
+                found = ports.workspaces.clean(self.id, areas, false).await?;
             }
             if undo {
-                parts.snapshots.remove(self.id).await?;
+                ports.snapshots.remove(self.id).await?;
             }
         }
         Ok(Some(SessionCleaned { areas: found, undo }))
@@ -436,7 +436,7 @@ impl Actor {
     }
 
     /// Handles the drain deadline: suspends the turn, or aborts it if it was already suspended.
-    pub(crate) fn drain_due(&mut self) -> NextMove {
+    pub(crate) fn handle_drain_deadline(&mut self) -> NextMove {
         let Some(drain) = &mut self.draining else { return NextMove::Go };
         let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) else { return NextMove::Go };
         if drain.suspended {

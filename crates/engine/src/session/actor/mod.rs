@@ -42,14 +42,14 @@ use crate::{
     session::{
         actor::state::{Interrupts, SessionState},
         journal::{Journal, Subscription},
-        plain_title,
+        normalise_title,
         registry::shared::{EngineState, GaugeGuard, SessionNews},
     },
     turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage, route::SlotChoice},
 };
 
 /// Maximum number of turn messages received at once and stored with one commit.
-const BATCH: usize = 128;
+const MAX_BATCH: usize = 128;
 
 /// The only writer of one session's facts.
 pub(crate) struct Actor {
@@ -309,7 +309,7 @@ impl Actor {
     }
 
     pub(super) async fn rename(&mut self, title: String) -> Result<(), Fault> {
-        self.change(StateChange::Title { title: plain_title(&title)? }).await
+        self.change(StateChange::Title { title: normalise_title(&title)? }).await
     }
 
     pub(super) async fn reset(&mut self) -> Result<(), Fault> {
@@ -431,8 +431,8 @@ impl Actor {
                     let messages = std::mem::take(&mut batch);
                     self.handle_messages(messages).await.map(|()| NextMove::Go).map_err(Fault::into_error)?
                 },
-                () = wait_until(deadline) => Box::pin(self.deadline_passed()).await?,
-                () = wait_until(drain) => self.drain_due(),
+                () = wait_until(deadline) => Box::pin(self.resolve_overdue()).await?,
+                () = wait_until(drain) => self.handle_drain_deadline(),
                 () = wait_until(idle) => self.unload(),
             };
             self.gauge.set(self.open.is_some(), !self.interrupts.is_empty());
@@ -445,7 +445,7 @@ impl Actor {
 
 async fn receive(messages: Option<&mut mpsc::Receiver<TurnMessage>>, batch: &mut Vec<TurnMessage>) -> usize {
     match messages {
-        Some(messages) => messages.recv_many(batch, BATCH).await,
+        Some(messages) => messages.recv_many(batch, MAX_BATCH).await,
         None => std::future::pending().await,
     }
 }

@@ -297,12 +297,14 @@ impl Interrupts {
         self.pending
             .iter()
             .filter(|pending| pending.interrupt.deadline.is_some_and(|deadline| deadline <= now))
-            .map(|pending| (pending.interrupt.id, pending.interrupt.on_deadline.clone().unwrap_or_else(no_answer)))
+            .map(|pending| {
+                (pending.interrupt.id, pending.interrupt.on_deadline.clone().unwrap_or_else(default_rejection))
+            })
             .collect()
     }
 }
 
 /// Answer at a deadline if there is no default, or if the default does not fit the question.
-pub(crate) fn no_answer() -> Answer {
+pub(crate) fn default_rejection() -> Answer {
     Answer::Reject { reason: Some("no answer in time".to_owned()) }
 }

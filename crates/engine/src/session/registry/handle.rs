@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Error returned to other callers while a session is being removed.
-pub(crate) fn being_deleted(id: SessionId) -> EngineError {
+pub(crate) fn being_deleted_error(id: SessionId) -> EngineError {
     EngineError::new(ErrorKind::NotFound, format!("session {id} is being deleted"))
         .with_hint("start a new one; list all with `agentctl sessions list`")
 }
@@ -70,7 +70,7 @@ pub struct SessionCleaned {
 }
 
 /// Capacity of a session's command queue.
-pub(crate) const COMMANDS: usize = 64;
+pub(crate) const COMMAND_QUEUE: usize = 64;
 
 /// Outcome of a command, and the actor's next move.
 type CommandWork<'a, T> = BoxFuture<'a, (Result<T, Fault>, NextMove)>;
@@ -375,7 +375,7 @@ impl SessionHandle {
     /// Handle of a session that is being removed and is not in memory.
     pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
         let (commands, _) = mpsc::channel(1);
-        let end_error = Arc::new(OnceLock::from(being_deleted(id)));
+        let end_error = Arc::new(OnceLock::from(being_deleted_error(id)));
         // The channel is closed, so no caller waits for an answer.
         Self { id, commands, end_error, hold: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
     }
@@ -451,7 +451,7 @@ mod tests {
     use super::*;
 
     fn handle() -> (SessionHandle, mpsc::Receiver<Command>) {
-        let (commands, receiver) = mpsc::channel(COMMANDS);
+        let (commands, receiver) = mpsc::channel(COMMAND_QUEUE);
         let (end_error, hold) = (Arc::default(), Arc::default());
         (
             SessionHandle { id: SessionId::generate(), commands, end_error, hold, ended: CancellationToken::new() },

@@ -23,7 +23,7 @@ use crate::{
     session::{
         actor::{self, Actor, load},
         registry::{
-            handle::{COMMANDS, HoldMark, SessionHandle},
+            handle::{COMMAND_QUEUE, HoldMark, SessionHandle},
             shared::EngineState,
         },
     },
@@ -119,7 +119,7 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
     id: SessionId,
     actor: impl FnOnce(mpsc::Receiver<actor::Command>) -> F,
 ) -> (SessionHandle, JoinHandle<()>) {
-    let (sender, commands) = mpsc::channel(COMMANDS);
+    let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
     let end_error = Arc::new(OnceLock::new());
     let ended = CancellationToken::new();
     let handle = SessionHandle {
@@ -149,13 +149,13 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
 pub(crate) struct RegistryHandle(mpsc::Sender<Command>);
 
 impl RegistryHandle {
-    /// Spawns a registry that receives from `asked`.
+    /// Spawns a registry that receives from `receiver`.
     pub(crate) fn spawn(
         commands: mpsc::Sender<Command>,
-        asked: mpsc::Receiver<Command>,
+        receiver: mpsc::Receiver<Command>,
         shared: Arc<EngineState>,
     ) -> Self {
-        tokio::spawn(Registry { shared, commands: asked, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
+        tokio::spawn(Registry { shared, commands: receiver, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
         Self(commands)
     }
 

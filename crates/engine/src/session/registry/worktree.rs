@@ -52,7 +52,7 @@ pub(crate) fn worktrees_port(ports: &Ports) -> Result<&dyn Worktrees, EngineErro
 }
 
 /// Sessions that could change files in these folders.
-pub(crate) async fn users(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
+pub(crate) async fn sessions_using(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
     let (sessions, folders) = (ports.store.sessions(MAX_SEARCHED).await?, folders.to_vec());
     let is_user =
         move |one: &SessionSummary| folders.iter().any(|folder| can_change(folder, one.project.as_ref(), &one.folders));

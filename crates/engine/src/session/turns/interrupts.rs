@@ -20,10 +20,10 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     error::EngineError,
     grants::{SessionPermissions, unknown_grant},
-    recovery::withdrawn,
+    recovery::withdrawal,
     session::actor::{
         Actor, Fault, NextMove,
-        state::{PendingInterrupt, no_answer},
+        state::{PendingInterrupt, default_rejection},
     },
     turn::recorder::ResolvedInterrupt,
 };
@@ -76,7 +76,7 @@ impl Actor {
     /// Accepts an answer. If no task waits for the answer, because the daemon was restarted after the question, the
     /// turn is resumed.
     pub(crate) async fn answer(&mut self, id: InterruptId, answer: Answer, client: String) -> Result<(), Fault> {
-        let Some(interrupt) = self.interrupts.get(id) else { return Err(self.not_pending(id).await?.into()) };
+        let Some(interrupt) = self.interrupts.get(id) else { return Err(self.not_pending_error(id).await?.into()) };
         if let Some(problem) = answer.misfit(&interrupt.ask) {
             return Err(EngineError::new(ErrorKind::InvalidInput, format!("invalid answer: {problem}")).into());
         }
@@ -156,7 +156,7 @@ impl Actor {
             contained: shared.ports.toolbox.can_contain_commands().await,
         };
         match shared.config().policy.judge(&facts).verdict {
-            Verdict::Deny { reason } => Err(denied_edit(&reason).into()),
+            Verdict::Deny { reason } => Err(denied_edit_error(&reason).into()),
             Verdict::Allow | Verdict::Ask { .. } => Ok(()),
         }
     }
@@ -197,7 +197,7 @@ impl Actor {
 
     /// Replaces the session's grants and mode.
     pub(crate) async fn take_permissions(&mut self, permissions: SessionPermissions) -> Result<(), Fault> {
-        self.change_settings(permissions.over(&self.state.settings)).await
+        self.change_settings(permissions.applied_to(&self.state.settings)).await
     }
 
     /// Settings change that adds these grants, or `None` if the session already has all of them.
@@ -239,7 +239,7 @@ impl Actor {
     }
 
     /// Resolves interrupts whose deadline has passed with their defaults.
-    pub(crate) async fn deadline_passed(&mut self) -> Result<NextMove, EngineError> {
+    pub(crate) async fn resolve_overdue(&mut self) -> Result<NextMove, EngineError> {
         for (id, answer) in self.interrupts.overdue(self.shared.ports.clock.now()) {
             match self.resolve(id, answer, AnsweredBy::Deadline).await {
                 Ok(()) => {}
@@ -258,7 +258,7 @@ impl Actor {
         if asked.is_empty() {
             return Ok(());
         }
-        let facts = asked.into_iter().map(|interrupt| withdrawn(interrupt, "the question is no longer pending"));
+        let facts = asked.into_iter().map(|interrupt| withdrawal(interrupt, "the question is no longer pending"));
         self.commit(Some(turn_id), facts.collect()).await
     }
 
@@ -273,7 +273,7 @@ impl Actor {
         covered.then(|| ResolvedInterrupt { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
     }
 
-    async fn not_pending(&self, id: InterruptId) -> Result<EngineError, EngineError> {
+    async fn not_pending_error(&self, id: InterruptId) -> Result<EngineError, EngineError> {
         let stored = self.shared.ports.store.interrupt(id).await?;
         let was_answered = stored.is_some_and(|one| one.interrupt.session_id == self.id && one.answer.is_some());
         let (kind, message) = match was_answered {
@@ -285,7 +285,7 @@ impl Actor {
 }
 
 /// Error for edited arguments that the rules deny.
-pub(crate) fn denied_edit(reason: &str) -> EngineError {
+pub(crate) fn denied_edit_error(reason: &str) -> EngineError {
     EngineError::new(ErrorKind::InvalidInput, format!("the edited arguments are denied: {reason}"))
         .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
 }
@@ -296,5 +296,5 @@ fn default_answer(ask: &Ask, default: Answer) -> Answer {
         Ask::Question { default: Some(text), .. } => Answer::Text { text: text.clone() },
         _ => default,
     };
-    if answer.misfit(ask).is_none() { answer } else { no_answer() }
+    if answer.misfit(ask).is_none() { answer } else { default_rejection() }
 }

@@ -200,7 +200,7 @@ impl Actor {
     }
 
     /// Tools offered by the client of a new turn, or a warning if the client has already disconnected.
-    pub(crate) fn offered(
+    pub(crate) fn offer_client_tools(
         &mut self,
         turn: TurnId,
         tools: &[ClientTool],
@@ -226,7 +226,7 @@ impl Actor {
         let history = self.state.visible_history();
         TurnState {
             rounds: CallRounds::before(self.open.as_ref().map(|open| open.turn_id), &history, self.state.last_stop),
-            returned_pictures: attachments::unshown(&history),
+            returned_pictures: attachments::unshown_pictures(&history),
             history,
             todos: self.state.todos.clone(),
             meter: self.state.meter.clone(),

@@ -26,7 +26,7 @@ use crate::{
     recovery,
     session::{
         actor::{Actor, Fault, NextMove, OpenTurn, StartedTurn},
-        turns::queue::{CONTINUED, InputContext, added_tokens, interruption},
+        turns::queue::{CONTINUED_NOTICE, InputContext, added_tokens, interruption},
     },
     turn::{
         TurnOutcome,
@@ -170,7 +170,7 @@ impl Actor {
         if start.text.is_some() {
             notices.extend(self.map(model.info()).await?);
         } else if has_input && self.state.last_stop == Some(StopReason::Cancelled) {
-            notices.push(interruption(CONTINUED));
+            notices.push(interruption(CONTINUED_NOTICE));
         }
         let user_input = match start.text.take() {
             Some(text) => {
@@ -178,7 +178,7 @@ impl Actor {
                 let (mentions, added_tokens) = (&mentions.tools, added_tokens(&start));
                 let input_context =
                     InputContext { choice, mentions, attached: &attached, notices: &notices, added_tokens };
-                Some(self.fit(input, start.whole, input_context).await?)
+                Some(self.fit_input(input, start.whole, input_context).await?)
             }
             None => None,
         };
@@ -187,7 +187,7 @@ impl Actor {
         let loading = self.newly_loaded(&mentions, &attached, slot);
         let (fallback, fallback_event) = self.immediate_fallback(slot).unzip();
         let answer_schema = form.as_ref().map(|form| form.schema.clone());
-        let (client_tools, client_warning) = self.offered(turn_id, &start.tools)?;
+        let (client_tools, client_warning) = self.offer_client_tools(turn_id, &start.tools)?;
         let attached: Vec<_> = attached.into_iter().filter(|file| file.selected.is_none()).collect();
         let handed_over = attached.iter().map(|file| file.path.clone()).collect();
         let of_file = |file: Attachment| StateChange::HandedOver { path: file.path, picture: file.picture };
@@ -262,7 +262,7 @@ impl Actor {
         facts.extend(stored);
         // Warning for the user about the project, sent once.
         facts.extend(self.project.warning.take());
-        facts.extend(was_queued.then(|| self.left_queue()));
+        facts.extend(was_queued.then(|| self.dequeued_fact()));
         // In the meantime, the turn already calls its model.
         self.commit(Some(turn_id), facts).await?;
         self.new_surroundings = None;
@@ -391,7 +391,7 @@ impl Actor {
         // A turn with unread added input did more than compact.
         let unread = !open.steers.is_empty() && !is_withdrawn;
         let asked = self.interrupts.pending().into_iter();
-        let mut facts: Vec<_> = asked.map(|interrupt| recovery::withdrawn(interrupt, "the turn ended")).collect();
+        let mut facts: Vec<_> = asked.map(|interrupt| recovery::withdrawal(interrupt, "the turn ended")).collect();
         let mut cut_off = self.journal.close_open();
         facts.extend(recovery::unstarted_results(open.turn_id, &outcome.without_result, &cut_off));
         self.add_file_changes(open.first_seq, &mut cut_off).await;

@@ -51,7 +51,7 @@ impl Actor {
 
     /// Fact that a turn has left the queue. This fact is stored with the turn's start, so that a crash neither loses
     /// the turn nor runs it twice.
-    pub(crate) fn left_queue(&self) -> EventKind {
+    pub(crate) fn dequeued_fact(&self) -> EventKind {
         EventKind::StateChanged { change: StateChange::Queue { length: self.queue_length(), added: None } }
     }
 
@@ -108,8 +108,8 @@ impl Actor {
                     notices: &[],
                     added_tokens: 0,
                 };
-                match self.fit(UserInput::whole(text.clone(), start.typed_bytes), false, input_context).await {
-                    Err(Fault::Request(_)) => Some(large_input::truncated(text, start.typed_bytes, MAX_UNRUN_TOKENS)),
+                match self.fit_input(UserInput::whole(text.clone(), start.typed_bytes), false, input_context).await {
+                    Err(Fault::Request(_)) => Some(large_input::truncate(text, start.typed_bytes, MAX_UNRUN_TOKENS)),
                     fitted => Some(fitted?),
                 }
             }
@@ -117,9 +117,9 @@ impl Actor {
         };
         facts.extend(user_input.into_iter().flat_map(|user_input| whole(Item::new(turn_id, user_input.body(false)))));
         if stop_reason == StopReason::Cancelled {
-            facts.extend(withdrawn((self.journal.head() + 1..).zip(&facts)));
+            facts.extend(withdrawal((self.journal.head() + 1..).zip(&facts)));
         }
-        facts.push(self.left_queue());
+        facts.push(self.dequeued_fact());
         // The next turn announces the files.
         facts.extend(start.attached.into_iter().filter_map(|part| match part {
             AttachedPart::File { path, picture } => {
@@ -149,7 +149,7 @@ impl Actor {
         let mentions = open.and_then(|open| open.mentions.clone()).unwrap_or_default();
         let input_context =
             InputContext { choice, mentions: &mentions.tools, attached: &[], notices: &[], added_tokens: 0 };
-        let input = self.fit(input, whole, input_context).await?;
+        let input = self.fit_input(input, whole, input_context).await?;
         let stored = self.stored_warning(&input, choice);
         let item = Item::new(turn_id, input.body(true));
         // The item is on disk before the input is acknowledged, and completed when the model receives it.
@@ -172,9 +172,9 @@ impl Actor {
 }
 
 /// Notice for the model in a turn that was cancelled after the answer had started.
-const INTERRUPTED: &str = "The user interrupted here. Do not continue this unless they ask.";
+const INTERRUPTED_NOTICE: &str = "The user interrupted here. Do not continue this unless they ask.";
 /// Notice for the model when the user continues such a turn.
-pub(super) const CONTINUED: &str = "The user asks to continue what was interrupted.";
+pub(super) const CONTINUED_NOTICE: &str = "The user asks to continue what was interrupted.";
 
 impl Actor {
     /// Facts that withdraw input from a turn cancelled by the user, stored directly after `ending`. Only the journal
@@ -189,19 +189,19 @@ impl Actor {
         let is_answered = events.iter().any(|event| is_answer(event));
         let stored = events.iter().map(|event| (event.seq, &event.kind)).filter(|_| !is_answered);
         let unread = (self.journal.head() + 1..).zip(ending);
-        let mut facts: Vec<EventKind> = withdrawn(stored.chain(unread)).into_iter().collect();
+        let mut facts: Vec<EventKind> = withdrawal(stored.chain(unread)).into_iter().collect();
         if !is_answered {
             // The next turn announces the files.
             facts.extend(open.handed_over.iter().cloned().map(|change| EventKind::StateChanged { change }));
         } else if !only_compacted {
-            facts.extend(whole(Item::new(open.turn_id, interruption(INTERRUPTED))));
+            facts.extend(whole(Item::new(open.turn_id, interruption(INTERRUPTED_NOTICE))));
         }
         Ok(facts)
     }
 }
 
 /// Fact that withdraws the inputs among these numbered facts, together with their notices.
-pub(crate) fn withdrawn<'a>(numbered: impl Iterator<Item = (u64, &'a EventKind)>) -> Option<EventKind> {
+pub(crate) fn withdrawal<'a>(numbered: impl Iterator<Item = (u64, &'a EventKind)>) -> Option<EventKind> {
     let (mut items, mut input, mut added) = (Vec::new(), None, Vec::new());
     for (seq, kind) in numbered {
         let EventKind::ItemCompleted { item, .. } = kind else { continue };
@@ -259,7 +259,7 @@ impl Actor {
     ///
     /// # Errors
     /// If the input must be whole and does not fit, or the file cannot be written.
-    pub(crate) async fn fit(
+    pub(crate) async fn fit_input(
         &mut self,
         input: UserInput,
         must_be_whole: bool,
@@ -267,12 +267,13 @@ impl Actor {
     ) -> Result<UserInput, Fault> {
         let slot = input_context.choice.slot;
         let model = self.model(slot);
-        if large_input::surely_fits(input.text.len(), self.least_window(input_context.choice), model.info().embedded) {
+        if large_input::always_fits(input.text.len(), self.smallest_window(input_context.choice), model.info().embedded)
+        {
             return Ok(input);
         }
         self.look_up(input_context.choice).await;
-        let (info, window) = (model.info(), self.least_window(input_context.choice));
-        if large_input::surely_fits(input.text.len(), window, info.embedded) {
+        let (info, window) = (model.info(), self.smallest_window(input_context.choice));
+        if large_input::always_fits(input.text.len(), window, info.embedded) {
             return Ok(input);
         }
         let pictures = self.has_pictures(input_context.attached);
@@ -303,18 +304,18 @@ impl Actor {
         let mentions = &MentionedTools::new();
         let input_context =
             InputContext { choice, mentions, attached: &[], notices: &[], added_tokens: added_tokens(start) };
-        let fitted = self.fit(input, start.whole, input_context).await;
+        let fitted = self.fit_input(input, start.whole, input_context).await;
         self.options = open_options;
         fitted.map(drop)
     }
 
     /// Warning for the user if only a part of the input is shown to the model.
     pub(crate) fn stored_warning(&self, input: &UserInput, choice: SlotChoice) -> Option<EventKind> {
-        input.warning(&self.model(choice.slot).info().id, self.least_window(choice))
+        input.warning(&self.model(choice.slot).info().id, self.smallest_window(choice))
     }
 
     /// Smallest window of the models that a turn may call, since another model may write the last answer.
-    pub(crate) fn least_window(&self, choice: SlotChoice) -> u64 {
+    pub(crate) fn smallest_window(&self, choice: SlotChoice) -> u64 {
         let (windows, (_, chat)) = (&self.shared.windows, self.chat(choice));
         windows.of(self.model(choice.slot).info()).min(windows.of(chat.info()))
     }
@@ -353,7 +354,7 @@ impl Actor {
             used: used + added_tokens,
             fixed,
             notices: notices.sum(),
-            thousand: shared.calibration.apply(&info.id, 1000),
+            tokens_per_thousand: shared.calibration.apply(&info.id, 1000),
             embedded: info.embedded,
         };
         Ok(InputBudget::of(&usage, config.large_result_tokens))

@@ -23,7 +23,7 @@ use crate::turn::{
 /// Tool with which a model requests a compaction. The tool is part of every request, although it has an effect only
 /// once a reminder announces it. Tools come first in a request: adding one when the window fills up would invalidate
 /// the server's prompt cache just when it is largest.
-const TOOL: &str = "compact_context";
+const COMPACT_TOOL: &str = "compact_context";
 
 pub(crate) struct Compaction;
 
@@ -39,7 +39,7 @@ struct Arguments {
 
 impl Link for Compaction {
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec::of::<Arguments>(TOOL, Effect::State)]
+        vec![ToolSpec::of::<Arguments>(COMPACT_TOOL, Effect::State)]
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
@@ -68,7 +68,7 @@ impl Link for Compaction {
         (TokenLevel::of(tokens, window) >= TokenLevel::Warning).then(|| {
             // A user who undid a compaction wants to keep the whole history. The final request allows no calls.
             let may_ask = state.visible_at_undo == 0 && state.phase != Phase::Finalizing;
-            let call = if may_ask { format!(" Call {TOOL} when a task is done.") } else { String::new() };
+            let call = if may_ask { format!(" Call {COMPACT_TOOL} when a task is done.") } else { String::new() };
             // The text has no exact number, since a number would change before each request.
             let text = format!(
                 "More than 75 % of the context window is used. Be brief; do not read what you do not need.{call}"
@@ -78,7 +78,7 @@ impl Link for Compaction {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        if call.call.name != TOOL {
+        if call.call.name != COMPACT_TOOL {
             return next.run(call);
         }
         let arguments = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
@@ -103,7 +103,7 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
         return Some("already requested; it is done before your next message".to_owned());
     }
     let steps_since = state.compacted_at.map(|step| state.steps - step);
-    if let Some(steps) = steps_since.filter(|steps| *steps < PAUSE) {
+    if let Some(steps) = steps_since.filter(|steps| *steps < PAUSE_STEPS) {
         return Some(format!("the history was compacted {steps} answers ago; continue the work"));
     }
     let window = call.context.window();
@@ -123,7 +123,7 @@ fn max_messages(context: &TurnContext) -> usize {
 }
 
 /// Number of steps after a compaction in which no model writes another summary.
-const PAUSE: u32 = 3;
+const PAUSE_STEPS: u32 = 3;
 
 /// Returns the compaction that is due now, if any. There is always a model call between two compactions, because
 /// another compaction does not help if the window is full again at once.
@@ -149,7 +149,7 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
         return None;
     }
     let mut wanted = auto(CompactionCause::Critical);
-    if steps_since.is_some_and(|steps| steps < PAUSE) {
+    if steps_since.is_some_and(|steps| steps < PAUSE_STEPS) {
         wanted.strategy = CompactionStrategy::Truncate;
     }
     Some(wanted)
