@@ -55,7 +55,7 @@ async fn client_tool_answers_reach_the_model() {
     sender.answer_tool("call_of_another", Ok("x".to_owned()), None).await.unwrap();
     let broken = PictureData { media_type: "image/png".to_owned(), content: vec![1, 2], name: None };
     sender.answer_tool(&asked.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
-    for phrase in ["no pending call", "its bytes are not"] {
+    for phrase in ["no pending call", "its content is not a picture"] {
         let warning = stream.stored_until(|kind| matches!(kind, EventKind::Warning { .. })).await.pop().unwrap();
         let EventKind::Warning { code, message } = warning.kind else { panic!() };
         assert_eq!(code, "command_refused");

@@ -105,7 +105,7 @@ async fn invalid_parts_are_refused_with_a_hint() {
         assert_eq!(error.answered(), Some(ErrorKind::InvalidInput), "{error}");
         assert!(error.message.contains(phrase) && error.hint.is_some(), "{error} {:?}", error.hint);
     };
-    check(vec![picture("image/png", b"no picture")], "its bytes are not").await;
+    check(vec![picture("image/png", b"no picture")], "its content is not a picture").await;
     check(vec![picture("image/png", &RED[..60])], "unreadable picture").await;
     check(vec![picture("image/svg+xml", b"<svg/>")], "which models do not accept").await;
     check(vec![picture("image/png", b"")], "empty").await;
