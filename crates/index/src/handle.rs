@@ -22,7 +22,7 @@ use crate::{
         writer::{self, CLOSE_TIMEOUT, Command, Writer},
     },
     recognition::RecognitionStamp,
-    search::{self, Answer, Query, Request, Stop},
+    search::{self, Answer, Query, Request, StopConditions},
 };
 
 /// Number of concurrent lookups. A query takes about a millisecond, so more lookups would only contend with each other.
@@ -157,7 +157,7 @@ impl IndexHandle {
             if !files_exist(snapshot.path.as_deref()) {
                 return Err(IndexError::Lost("its folder was deleted".to_owned()));
             }
-            let stop = Stop { deadline: Instant::now() + request.within, cancel };
+            let stop = StopConditions { deadline: Instant::now() + request.within, cancel };
             catch_damage(|| search::search(&snapshot, &shared.dictionary, &request, &stop))
         });
         let found = found.await.map_err(|_| IndexError::Closed)?;

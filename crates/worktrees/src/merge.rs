@@ -28,7 +28,7 @@ use crate::{
 impl Inner {
     pub(super) async fn apply(&self, name: &str, message: &str) -> Result<WorktreeApplied> {
         let record = self.ready(name)?;
-        if !record.repository.is_whole() {
+        if !record.repository.tree_exists() {
             let message = format!("the main worktree {} of {name} is gone", record.repository.top.display());
             let hint = format!("commit in {}, and merge {} by hand", self.records.top(name).display(), record.branch());
             return Err(missing(message, hint));

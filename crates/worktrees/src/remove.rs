@@ -175,7 +175,7 @@ impl Inner {
     async fn finish_applying(&self, record: &WorktreeRecord, from: &str, to: &str, at: i64) -> Result<()> {
         let ready = || self.records.change(&record.name, |record| record.stage = Stage::Ready);
         let repository = &record.repository;
-        if !repository.is_whole() {
+        if !repository.tree_exists() {
             return ready();
         }
         let main = self.git.override_programs(GitPlace::main(repository)).await?;

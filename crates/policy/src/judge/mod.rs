@@ -401,7 +401,7 @@ impl<'a> Call<'a> {
             let opinion = LayerVerdict::granted(rule.clone());
             return PartVerdict { opinion, granted_by: Some(rule), ..none };
         }
-        let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest();
+        let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest_covered_risk();
         let grant = wanted.iter().find(possible).and_then(NeededText::exact);
         // Wider rules for commands come from `by_prefix` or are written by hand. Our other tools have no rule between
         // one call and all calls.

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    apply_patch::{Step, apply_steps, revised, shown},
+    apply_patch::{Step, apply_steps, combined_diff, revised},
     call::{Call, Names, PlannedRename, Tool},
 };
 
@@ -233,7 +233,7 @@ impl Tool for RenameSymbol {
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         let planned = self.plan_rename(call).await?;
         let plan_of = planned.clone();
-        let shown = call.work(move |job| plan(job, &plan_of).map(|steps| shown(&steps))).await?;
+        let shown = call.work(move |job| plan(job, &plan_of).map(|steps| combined_diff(&steps))).await?;
         call.services.renames.store(call.context, call.call, planned);
         Ok(Some(shown))
     }

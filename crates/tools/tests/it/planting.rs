@@ -164,6 +164,12 @@ fn next_call(bench: &Bench) -> ToolContext {
     ToolContext { call_id: CallId::generate(), ..bench.context.clone() }
 }
 
+async fn call_of_new_session(bench: &Bench) -> ToolContext {
+    let session_id = SessionId::generate();
+    let workspace = bench.folders.open(session_id, bench.workspace().mounts()).await.unwrap();
+    ToolContext { session_id, workspace: Arc::new(workspace), ..next_call(bench) }
+}
+
 /// Runs `script` as a script of the project, as a turn would. Returns the paths of reverted files, and the output.
 async fn run_script(bench: &mut Bench, snapshots: &FileSnapshots, script: &str) -> (Vec<String>, String) {
     bench.put("/project/run.sh", format!("{script}printf over > /project/over.txt\n"));
@@ -273,6 +279,29 @@ async fn command_that_swaps_a_folder_and_a_link_leaves_no_planted_file() {
     assert_eq!(tree(&away), before);
 }
 
+/// The check of a later call restores a file that an earlier call planted before and deleted afterwards. The check of the
+/// earlier call does not take this file for one that was there.
+#[tokio::test]
+async fn file_restored_by_the_check_of_a_later_call_is_removed_by_the_check_of_the_planting_call() {
+    let (bench, snapshots) = unreviewed().await;
+    let own = bench.real("/project/own.code-workspace");
+    fs::write(&own, "of the user").unwrap();
+    let earlier = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
+    let planted = bench.real("/project/planted.code-workspace");
+    fs::write(&planted, "planted").unwrap();
+    let later = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
+    let last = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
+    fs::remove_file(&planted).unwrap();
+    fs::remove_file(&own).unwrap();
+    later.after.await.unwrap();
+    assert!(planted.exists() && own.exists());
+    earlier.after.await.unwrap();
+    assert!(!planted.exists() && own.exists());
+    // The last call takes the removal as it is, too.
+    last.after.await.unwrap();
+    assert!(!planted.exists() && own.exists());
+}
+
 /// Another program swaps folder and link while the calls of one session are checked. The check of a concurrent call
 /// finds the files that these checks have missed.
 #[tokio::test]
@@ -280,10 +309,7 @@ async fn swap_during_checks_leaves_no_planted_file_after_the_last_one() {
     let (bench, snapshots) = unreviewed().await;
     let away = away_beside_folder(&bench);
     let before = tree(&away);
-    let session_id = SessionId::generate();
-    let workspace = bench.folders.open(session_id, bench.workspace().mounts()).await.unwrap();
-    let other = ToolContext { session_id, workspace: Arc::new(workspace), ..next_call(&bench) };
-    let of_other = snapshots.before(&other, None).await.unwrap();
+    let of_other = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
     let (path, link) = (bench.real("/project/folder"), bench.real("/project/link"));
     let folder = cap_std::fs::Dir::open_ambient_dir(&path, cap_std::ambient_authority()).unwrap();
     let plant = || {

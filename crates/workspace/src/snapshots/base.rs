@@ -5,7 +5,9 @@
 //! other call. A change reported while another call is still running may belong to that call, so the change is marked,
 //! and is not reverted without the changes of that call.
 
-use std::{collections::HashMap, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::PathBuf, sync::Arc, time::SystemTime,
+};
 
 use agentd_core::{
     guarded::GuardedNames,
@@ -180,8 +182,10 @@ pub(super) fn limit_changes(changes: &mut Vec<FileChange>, limit: usize) -> Opti
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     calls: Vec<RunningCalls>,
-    /// States created by the daemon since its start, for calls interrupted by a crash.
-    pub(super) set_aside: ExternalStates,
+    /// Number of calls whose first scan has ended.
+    scanned: u64,
+    /// States created by the checks of interrupted calls, each with the end of the call's first scan.
+    recovered: Vec<(Option<SystemTime>, ExternalStates)>,
 }
 
 #[derive(Debug)]
@@ -192,9 +196,11 @@ struct RunningCalls {
     root: PathBuf,
     /// True if the call may change anything, rather than only the paths that it names.
     anywhere: bool,
+    /// Position in the order in which first scans have ended, or `u64::MAX` until then.
+    order: u64,
     /// Changes recorded by other calls meanwhile, in order.
     of_others: Vec<FileChange>,
-    /// States created by users in other sessions meanwhile.
+    /// States created in other sessions meanwhile, by users and by checks of earlier calls.
     external: ExternalStates,
 }
 
@@ -218,25 +224,54 @@ impl Overlaps {
             call,
             root,
             anywhere,
+            order: u64::MAX,
             of_others: Vec::new(),
             external: ExternalStates::new(),
         });
     }
 
-    /// States created by users in other sessions since a call began.
-    pub(super) fn external_states(&self, session: SessionId, call: &CallId) -> ExternalStates {
-        let running = self.calls.iter().find(|running| running.session == session && running.call == *call);
-        running.map(|running| running.external.clone()).unwrap_or_default()
+    /// Records that the first scan of a call has ended. Its command starts afterwards.
+    pub(super) fn scanned(&mut self, session: SessionId, call: &CallId) {
+        self.scanned += 1;
+        let order = self.scanned;
+        if let Some(running) = self.running(session, call) {
+            running.order = order;
+        }
     }
 
-    /// Records the states created by the check of an interrupted call.
-    pub(super) fn note_recovered(&mut self, changes: &[FileChange]) {
-        self.set_aside.extend(states(changes));
+    fn running(&mut self, session: SessionId, call: &CallId) -> Option<&mut RunningCalls> {
+        self.calls.iter_mut().find(|running| running.session == session && running.call == *call)
     }
 
-    /// Records the states created in a session by a user, or by the check of a call.
+    /// States created in other sessions since a call began, by users and by checks of earlier calls.
+    pub(super) fn external_states(&mut self, session: SessionId, call: &CallId) -> ExternalStates {
+        self.running(session, call).map(|running| running.external.clone()).unwrap_or_default()
+    }
+
+    /// Records the states created by the check of an interrupted call, whose first scan ended at `scanned`.
+    pub(super) fn note_recovered(&mut self, scanned: Option<SystemTime>, changes: &[FileChange]) {
+        self.recovered.push((scanned, states(changes).collect()));
+    }
+
+    /// States created by the checks of interrupted calls that were earlier than a call, as in [`Self::note_check`].
+    pub(super) fn recovered(&self, scanned: Option<SystemTime>) -> ExternalStates {
+        let earlier = self.recovered.iter().filter(|(other, _)| scanned.is_none() || *other <= scanned);
+        earlier.flat_map(|(_, states)| states.clone()).collect()
+    }
+
+    /// Records the states created in a session by a user.
     pub(super) fn note(&mut self, session: SessionId, changes: &[FileChange]) {
         for other in self.calls.iter_mut().filter(|other| other.session != session) {
+            other.external.extend(states(changes));
+        }
+    }
+
+    /// Records the states created by the check of a call, for calls scanned later only. The first scan of an earlier
+    /// call is older than all that both calls have written. This check may have restored a file that the earlier call
+    /// had planted before this call began, and has deleted since.
+    pub(super) fn note_check(&mut self, session: SessionId, call: &CallId, changes: &[FileChange]) {
+        let order = self.running(session, call).map_or(0, |running| running.order);
+        for other in self.calls.iter_mut().filter(|other| other.session != session && other.order > order) {
             other.external.extend(states(changes));
         }
     }

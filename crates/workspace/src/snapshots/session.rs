@@ -21,6 +21,7 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use agentd_core::{
@@ -218,6 +219,11 @@ impl SessionRecord {
             let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
         }
         Ok(changes)
+    }
+
+    /// Time when the first scan of a checked call ended.
+    pub(super) fn scanned_at(&self, call: &CallId) -> Option<SystemTime> {
+        fs::metadata(self.marker(call).with_extension(GUARD)).and_then(|found| found.modified()).ok()
     }
 
     /// Changes made by a call that a crash interrupted. Changes that someone else may have made are marked as late.

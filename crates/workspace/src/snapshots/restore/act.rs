@@ -18,7 +18,7 @@ use std::{
 use agentd_core::tool::{FileKind, FileState, SharedFile};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, symlinkat, unlinkat};
 
-use super::{Step, Verdict, current};
+use super::{Step, Verdict, current_state};
 use crate::{
     drafts::Draft,
     exact::{is_missing, split},
@@ -246,7 +246,7 @@ fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> 
     // Removing one of a file's names changes the times of the others.
     let without_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
     Ok(Some(without_times(now)) == step.stamp.map(without_times)
-        && current(root, &step.safe_path)?.0.as_ref() == step.expected())
+        && current_state(root, &step.safe_path)?.0.as_ref() == step.expected())
 }
 
 fn stamp_if_there(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<Stamp>> {
