@@ -231,8 +231,8 @@ mod tests {
         check(2, symbol(""), Err("not in line"));
         check(2, LinePosition::Column(3), Ok(2));
         check(2, LinePosition::Column(0), Ok(0));
-        check(3, LinePosition::Column(1), Err("has 2 lines"));
-        check(0, LinePosition::Column(1), Err("has 2 lines"));
+        check(3, LinePosition::Column(1), Err("has lines 1 to 2"));
+        check(0, LinePosition::Column(1), Err("has lines 1 to 2"));
     }
 
     #[test]

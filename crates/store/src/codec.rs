@@ -335,7 +335,7 @@ mod tests {
         check(ffi::SQLITE_IOERR_FSYNC, "disk I/O error", "check the disk");
         check(ffi::SQLITE_READONLY_DIRECTORY, "readonly", "make /data writable");
         check(ffi::SQLITE_CANTOPEN, "unable to open", "make /data writable");
-        check(ffi::SQLITE_NOTADB, "not a journal", "move /data/journal.db");
+        check(ffi::SQLITE_NOTADB, "not a journal", "move away /data/journal.db");
         check(ffi::SQLITE_CORRUPT, "damaged", "keep a copy of /data/journal.db");
         check(ffi::SQLITE_BUSY, "locked", "another process");
     }

@@ -151,7 +151,7 @@ async fn invalid_folders_are_refused_with_a_hint() {
     many.iter().for_each(|path| fs::create_dir_all(path).unwrap());
     let args = many.iter().flat_map(|path| ["--add-dir", path]);
     let args: Vec<&str> = ["run", "Go.", "-C", &project].into_iter().chain(args).collect();
-    world.agentctl(args).await.says(&["at most 16 added folders", "hint:"]);
+    world.agentctl(args).await.says(&["at most 16", "hint:"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

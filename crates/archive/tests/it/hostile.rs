@@ -122,7 +122,7 @@ fn foreign_files_and_newer_versions_are_distinguished() {
     refused(&only("manifest.json", b"{\"name\": \"a theme\"}"), "it was written by another program");
     refused(&only("manifest.json", b"hello"), "its manifest is not from agentd");
     let later = json!({"archive": "agentd-session", "format": 2, "sessions": "another form"}).to_string();
-    refused(&only("manifest.json", later.as_bytes()), "has format 2");
+    refused(&only("manifest.json", later.as_bytes()), "has format version 2");
     assert!(matches!(read(&only("manifest.json", later.as_bytes())), Err(ArchiveError::Newer(2))));
     let empty = json!({"archive": "agentd-session", "format": 1, "made_by": "", "made_at": "2026-01-01T00:00:00Z",
         "title": "", "sessions": []});

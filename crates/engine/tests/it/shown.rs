@@ -152,7 +152,7 @@ async fn denied_edit_is_reported_before_it_is_submitted() {
     let (mut started, interrupt) = asked(&session).await;
     for (args, part) in [
         (json!({"path": "forbidden", "content": "x"}), "the edited arguments are denied: "),
-        (json!(["a"]), "must be a JSON object"),
+        (json!(["a"]), "are not a JSON object"),
         (json!({"path": "a", "content": "x".repeat(7 << 20)}), "the call would fail with these arguments: "),
     ] {
         let refused = world.engine.foresee(interrupt.id, args).await.unwrap_err();

@@ -60,7 +60,7 @@ fn failing(folder: &Path, failure_command: &str, times: u32) -> Extractor {
 async fn document_of_a_killed_reader_is_read_by_the_next_search() {
     let no_memory = "echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$";
     for (failure_command, code) in
-        [("kill -KILL $$", "was killed"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")]
+        [("kill -KILL $$", "was killed"), (no_memory, "of memory"), ("kill -XCPU $$", "took longer")]
     {
         let folder = tempfile::tempdir().unwrap();
         let extractor = failing(folder.path(), failure_command, 1);

@@ -264,7 +264,7 @@ async fn code_tools_query_servers_and_a_rename_can_be_undone() {
     assert!(results[1].contains("/project/a.fk:2:5: say foo"), "{results:?}");
     assert!(results[2].contains("/project/other.fk:2:1: error: this is broken"), "{results:?}");
     assert!(results[3].contains("/project/a.fk (2 places); /project/other.fk (1 place)"), "{results:?}");
-    assert!(results[4].contains("E_TOOL") && results[4].contains("has 2 lines"), "{results:?}");
+    assert!(results[4].contains("E_TOOL") && results[4].contains("has lines 1 to 2"), "{results:?}");
     assert!(results[5].contains("no language server"), "{results:?}");
     assert_eq!(world.read("project/a.fk"), "bar = 1\nsay bar\n");
     assert_eq!(world.read("project/other.fk"), "bar?\nBROKEN\n");
