@@ -121,7 +121,8 @@ impl Mounts {
             Err(WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint.to_owned()))
         };
         if self.folders.len() > MAX_FOLDERS {
-            let message = format!("too many added folders ({}); a session can have at most {MAX_FOLDERS}", self.folders.len());
+            let message =
+                format!("too many added folders ({}); a session can have at most {MAX_FOLDERS}", self.folders.len());
             return refused(message, "add a common parent folder, or remove all with `--add-dir none`");
         }
         for (at, folder) in self.folders.iter().enumerate() {
