@@ -126,7 +126,7 @@ async fn test_folder_reports_passes_and_failures() {
             "ok     a/notes",
             "FAILED fails",
             "expected a call to grep",
-            "no call of read_file",
+            "no call to read_file",
             "at most 1 calls",
             "at most 2 steps",
             "to match",
@@ -155,9 +155,9 @@ async fn live_test_is_limited_by_the_command_line() {
         world.agentctl(args).await
     };
     for (project, permitted, phrase) in [
-        ("fixture", &[][..], "--approve permits that"),
-        ("fixture", &["--approve"], "--writable permits that"),
-        ("fixture", &["--writable"], "--approve permits that"),
+        ("fixture", &[][..], "requires --approve"),
+        ("fixture", &["--approve"], "requires --writable"),
+        ("fixture", &["--writable"], "requires --approve"),
         ("../project", &["--approve", "--writable"], "outside of the folder of tests"),
         ("linked", &["--approve", "--writable"], "outside of the folder of tests"),
         (&project(&world), &["--approve", "--writable"], "outside of the folder of tests"),

@@ -139,7 +139,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert_eq!(left.lines().map(str::trim).collect::<Vec<_>>(), ["M b.txt", "?? new-of-mine.txt"]);
     assert!(world.worktrees().await.iter().all(|one| one["is_merged"] == true));
     // The second time, there is nothing left to apply.
-    world.worktree(&["apply", "two"]).await.exits(0).says(&["already has all changes of the worktree two"]);
+    world.worktree(&["apply", "two"]).await.exits(0).says(&["already has all changes of worktree two"]);
 
     for name in ["one", "two"] {
         world.worktree(&["remove", name]).await.exits(0);

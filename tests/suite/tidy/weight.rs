@@ -9,19 +9,19 @@ use super::{Source, assert_none, files, product, root};
 /// Maximum lines and tokens of each crate. When a crate shrinks, its maximum is lowered; a commit that raises a maximum
 /// states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 25_780, 280_000),
+    ("agentctl", 25_800, 280_000),
     ("agentd", 10_560, 112_250),
     ("crates/archive", 1_140, 11_850),
     ("crates/audit", 1_520, 14_950),
     ("crates/code", 3_220, 33_550),
     ("crates/confine", 251, 2_815),
-    ("crates/context", 1_990, 22_650),
+    ("crates/context", 2_000, 22_650),
     ("crates/core", 7_060, 59_300),
     ("crates/engine", 17_440, 191_000),
     ("crates/exchange", 860, 8_750),
     ("crates/extensions", 4_650, 52_250),
     ("crates/http", 28, 285),
-    ("crates/index", 11_980, 137_900),
+    ("crates/index", 12_000, 137_900),
     ("crates/local", 2_320, 27_800),
     ("crates/lsp", 2_600, 27_650),
     ("crates/mcp", 5_700, 58_550),
@@ -35,7 +35,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/tools", 5_570, 61_350),
     ("crates/trace", 990, 10_350),
     ("crates/web", 1_080, 11_850),
-    ("crates/workspace", 7_890, 91_600),
+    ("crates/workspace", 7_930, 91_600),
     ("crates/worktrees", 1_650, 19_000),
     ("proto", 3_630, 38_400),
 ];

@@ -78,8 +78,7 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     rows.into_iter().map(|(_, _, row)| row).collect()
 }
 
-/// Returns the maximum distance between a character and a line of a different size. Much smaller characters get a
-/// separate line.
+/// Returns the maximum distance between a character and a line of a different size. Much smaller ones are separate.
 fn max_baseline_offset(one: f32, other: f32) -> f32 {
     const MAX_SIZE_RATIO: f32 = 2.5;
     MAX_BASELINE_OFFSET * one.max(other).min(MAX_SIZE_RATIO * one.min(other))
@@ -230,26 +229,26 @@ pub(super) fn with_merged_accents(row: Vec<Letter>) -> Vec<Letter> {
     if !row.iter().any(|letter| mark(letter.letter).is_some()) {
         return row;
     }
-    let mut with_merged_accents: Vec<Letter> = Vec::with_capacity(row.len());
+    let mut merged: Vec<Letter> = Vec::with_capacity(row.len());
     let mut row = row.into_iter().peekable();
     while let Some(letter) = row.next() {
         let Some(mark) = mark(letter.letter) else {
-            with_merged_accents.push(letter);
+            merged.push(letter);
             continue;
         };
         if let Some(next) = row.peek_mut()
             && let Some(composed) = accented_letter(&letter, next, mark)
         {
             next.letter = composed;
-        } else if let Some(last) = with_merged_accents.last_mut()
+        } else if let Some(last) = merged.last_mut()
             && let Some(composed) = accented_letter(&letter, last, mark)
         {
             last.letter = composed;
         } else {
-            with_merged_accents.push(letter);
+            merged.push(letter);
         }
     }
-    with_merged_accents
+    merged
 }
 
 /// Returns the accented letter if the accent overlaps the letter.
