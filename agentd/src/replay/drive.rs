@@ -124,10 +124,10 @@ impl ReplayRun<'_> {
                 return Answer::Approve;
             }
             let about = match &interrupt.ask {
-                Ask::Approval { tool, .. } => format!("for approval of a call to {tool} that is not in the recording"),
-                Ask::Question { .. } => "a question that is not in the recording".to_owned(),
+                Ask::Approval { tool, .. } => format!("approval of an unrecorded call to {tool}"),
+                Ask::Question { .. } => "an answer to an unrecorded question".to_owned(),
             };
-            self.script.note(format!("the turn asks {about}"));
+            self.script.note(format!("the turn asks for {about}"));
             if ran {
                 return Answer::Approve;
             }

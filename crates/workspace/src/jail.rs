@@ -152,9 +152,7 @@ impl Jail {
         let root = self.root(path.place())?;
         let real = exact::follow(&root, path.below_place()).map_err(|error| self.failure(path, &error))?;
         ToolPath::found(path.place(), &real).ok_or_else(|| {
-            Failure::path(format!(
-                "{path} leads through a link that is not followed, because the name of its target is not plain text"
-            ))
+            Failure::path(format!("cannot follow a link in {path}: the name of its target is not plain text"))
         })
     }
 

@@ -7,7 +7,7 @@ const FORMS: [(&str, &str); 6] = [
     ("keywords", "four words of the sentence"),
     ("question3", "a question with three of its words"),
     ("question4", "a question with four of its words"),
-    ("extra", "four of its words, and one that is not on the page"),
+    ("extra", "four of its words and a word missing on the page"),
     ("typo", "four of its words, one with a typo"),
     ("endings", "four of its words, with other endings"),
 ];
