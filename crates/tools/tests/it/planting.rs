@@ -279,27 +279,65 @@ async fn command_that_swaps_a_folder_and_a_link_leaves_no_planted_file() {
     assert_eq!(tree(&away), before);
 }
 
-/// The check of a later call restores a file that an earlier call planted before and deleted afterwards. The check of the
-/// earlier call does not take this file for one that was there.
+/// Calls of three sessions overlap. The first one has changed guarded files before the others start, and changes them back
+/// meanwhile. No check takes the files that it saw for files of the user, in any order of the checks, after a crash, and
+/// if the project of the second call is a folder of the others.
 #[tokio::test]
-async fn file_restored_by_the_check_of_a_later_call_is_removed_by_the_check_of_the_planting_call() {
-    let (bench, snapshots) = unreviewed().await;
-    let own = bench.real("/project/own.code-workspace");
-    fs::write(&own, "of the user").unwrap();
-    let earlier = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
-    let planted = bench.real("/project/planted.code-workspace");
-    fs::write(&planted, "planted").unwrap();
-    let later = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
-    let last = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
-    fs::remove_file(&planted).unwrap();
-    fs::remove_file(&own).unwrap();
-    later.after.await.unwrap();
-    assert!(planted.exists() && own.exists());
-    earlier.after.await.unwrap();
-    assert!(!planted.exists() && own.exists());
-    // The last call takes the removal as it is, too.
-    last.after.await.unwrap();
-    assert!(!planted.exists() && own.exists());
+async fn files_planted_by_an_earlier_call_are_not_restored_by_the_checks_of_later_calls() {
+    for (order, crash, nested) in [
+        ([0, 1, 2], false, false),
+        ([1, 0, 2], false, false),
+        ([2, 1, 0], false, true),
+        ([0, 2, 1], false, true),
+        ([0, 1, 2], true, true),
+        ([1, 0, 2], true, false),
+        ([2, 1, 0], true, false),
+    ] {
+        let (bench, mut snapshots) = unreviewed().await;
+        let path = |name: &str| bench.real(&format!("/project/sub/{name}.code-workspace"));
+        fs::create_dir(bench.real("/project/sub")).unwrap();
+        let (own, changed, planted, left) = (path("own"), path("changed"), path("planted"), path("left"));
+        fs::write(&own, "of the user").unwrap();
+        fs::write(&changed, "of the user").unwrap();
+        let mut calls = Vec::new();
+        for _ in 0..3 {
+            calls.push(call_of_new_session(&bench).await);
+        }
+        if nested {
+            let project = Some(Mount { path: bench.real("/project/sub"), writable: true });
+            let mounts = Mounts { project, ..Mounts::default() };
+            let workspace = bench.folders.open(calls[1].session_id, mounts).await.unwrap();
+            calls[1].workspace = Arc::new(workspace);
+        }
+        let mut checks = vec![Some(snapshots.before(&calls[0], None).await.unwrap().after)];
+        fs::write(&planted, "planted").unwrap();
+        fs::write(&left, "planted").unwrap();
+        fs::write(&changed, "planted").unwrap();
+        fs::remove_file(&own).unwrap();
+        for call in &calls[1..] {
+            checks.push(Some(snapshots.before(call, None).await.unwrap().after));
+        }
+        fs::remove_file(&planted).unwrap();
+        fs::write(&changed, "of the user").unwrap();
+        fs::write(&own, "of the user").unwrap();
+        if crash {
+            checks.clear();
+            snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
+        }
+        for index in order {
+            match checks.get_mut(index).and_then(Option::take) {
+                Some(check) => check.await.unwrap(),
+                None => {
+                    let call = &calls[index];
+                    snapshots.unfinished(call.session_id, &call.workspace, &call.call_id).await.unwrap()
+                }
+            };
+        }
+        assert!(!planted.exists() && !left.exists(), "{order:?}, {crash}, {nested}");
+        for path in [&own, &changed] {
+            assert_eq!(fs::read_to_string(path).unwrap_or_default(), "of the user", "{order:?}, {crash}, {nested}");
+        }
+    }
 }
 
 /// Another program swaps folder and link while the calls of one session are checked. The check of a concurrent call

@@ -5,9 +5,7 @@
 //! other call. A change reported while another call is still running may belong to that call, so the change is marked,
 //! and is not reverted without the changes of that call.
 
-use std::{
-    collections::HashMap, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::PathBuf, sync::Arc, time::SystemTime,
-};
+use std::{collections::HashMap, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::PathBuf, sync::Arc};
 
 use agentd_core::{
     guarded::GuardedNames,
@@ -18,7 +16,7 @@ use agentd_core::{
 
 use super::{
     blobs::{Blobs, Hash},
-    guard::CallGuard,
+    guard::{CallGuard, GuardedPaths},
     ignored_folders::IgnoredFolders,
     record::Heartbeat,
     root::{Kind, Root, SafePath},
@@ -41,12 +39,13 @@ pub(super) struct BaseState {
     /// Unsaved texts of files that the call may change.
     pub(super) unsaved: UnsavedContents,
     /// Entry names in folders that git ignores.
-    pub(super) ignored: IgnoredFolders,
+    pub(super) ignored: Arc<IgnoredFolders>,
     /// Guarded names at the time of the scan.
     pub(super) names: GuardedNames,
     /// Guard for a call that is checked when it ends.
     pub(super) guard: Option<CallGuard>,
-    /// States created by users in other sessions since the scan.
+    /// States created in other sessions since the scan, by users and by checks of calls, and the states before earlier
+    /// calls of guarded files that such a call had changed by then.
     pub(super) external: ExternalStates,
     /// Guarded paths that the call cannot change. `unchecked` is the reason why more may exist.
     pub(super) closed: Vec<PathBuf>,
@@ -75,6 +74,31 @@ impl BaseState {
             || !self.ignored.may_have_held(&SafePath { place: tree.place, below: below.to_vec() })
     }
 
+    /// Guarded files that an earlier call has changed before this scan, as changes back to the state before that call.
+    /// The earlier call is still to be checked, so this call must neither restore such a file nor accept it.
+    fn changes_of_earlier(&self, earlier: &Baseline, guarded: &GuardedPaths) -> Vec<FileChange> {
+        let is_recorded = |tree: &&Arc<Tree>| tree.place.is_mounted() && tree.skip_reason.is_none();
+        let (Some(guard), mut changes) = (&self.guard, Vec::new()) else { return Vec::new() };
+        for tree in self.trees.iter().filter(is_recorded) {
+            for was in earlier.trees.iter().filter(is_recorded).filter(|was| !Arc::ptr_eq(tree, was)) {
+                let Some(moved) = was.below(&tree.path) else { continue };
+                for found in tree.differences(&moved) {
+                    let real = tree.path.join(OsStr::from_bytes(&found.below));
+                    let below =
+                        real.strip_prefix(&was.path).map_or(b"".as_slice(), |below| below.as_os_str().as_bytes());
+                    let was_known = match found.now {
+                        Some(_) => found.change.is_recorded(),
+                        None => !below.is_empty() && earlier.is_new(was, below),
+                    };
+                    if was_known && guard.covers(tree, &found.below, &self.names, guarded) {
+                        changes.push(found.change);
+                    }
+                }
+            }
+        }
+        changes
+    }
+
     /// Sorted paths whose contents are not stored.
     pub(super) fn unstored(&self) -> Vec<String> {
         let mut paths: Vec<String> = self.ignored.shown().chain(self.unstored_files().map(|(_, path)| path)).collect();
@@ -90,6 +114,30 @@ impl BaseState {
             Content::Unstored(reason) => Some((reason, SafePath { place, below: below.clone() }.shown(false))),
             _ => None,
         })
+    }
+}
+
+/// State before a running call that is checked when it ends.
+#[derive(Debug)]
+struct Baseline {
+    trees: Vec<Arc<Tree>>,
+    ignored: Arc<IgnoredFolders>,
+    names: GuardedNames,
+    guard: CallGuard,
+}
+
+impl Baseline {
+    /// `None` for a call that is not checked: its changes are allowed.
+    fn of(before: &BaseState) -> Option<Arc<Self>> {
+        let guard = before.guard.clone()?;
+        let (trees, ignored, names) = (before.trees.clone(), Arc::clone(&before.ignored), before.names.clone());
+        Some(Arc::new(Self { trees, ignored, names, guard }))
+    }
+
+    /// Returns true if a path that is missing in a tree did not exist before the call.
+    fn is_new(&self, tree: &Tree, below: &[u8]) -> bool {
+        self.guard.has_seen(tree, below, &self.names)
+            || !self.ignored.may_have_held(&SafePath { place: tree.place, below: below.to_vec() })
     }
 }
 
@@ -182,10 +230,8 @@ pub(super) fn limit_changes(changes: &mut Vec<FileChange>, limit: usize) -> Opti
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     calls: Vec<RunningCalls>,
-    /// Number of calls whose first scan has ended.
-    scanned: u64,
-    /// States created by the checks of interrupted calls, each with the end of the call's first scan.
-    recovered: Vec<(Option<SystemTime>, ExternalStates)>,
+    /// States created by the daemon since its start, for calls interrupted by a crash.
+    pub(super) set_aside: ExternalStates,
 }
 
 #[derive(Debug)]
@@ -196,12 +242,14 @@ struct RunningCalls {
     root: PathBuf,
     /// True if the call may change anything, rather than only the paths that it names.
     anywhere: bool,
-    /// Position in the order in which first scans have ended, or `u64::MAX` until then.
-    order: u64,
     /// Changes recorded by other calls meanwhile, in order.
     of_others: Vec<FileChange>,
-    /// States created in other sessions meanwhile, by users and by checks of earlier calls.
+    /// See [`BaseState::external`].
     external: ExternalStates,
+    /// State found by the first scan. `None` until the scan has ended, and for a call that is not checked.
+    baseline: Option<Arc<Baseline>>,
+    /// Calls that ended during the first scan, which may have seen their changes. `None` once the scan has ended.
+    ended: Option<Vec<(Arc<Baseline>, ExternalStates)>>,
 }
 
 /// States created outside of calls, by undo or a user's answer, or by the check of a call. The keys are real paths.
@@ -224,54 +272,57 @@ impl Overlaps {
             call,
             root,
             anywhere,
-            order: u64::MAX,
             of_others: Vec::new(),
             external: ExternalStates::new(),
+            baseline: None,
+            ended: Some(Vec::new()),
         });
     }
 
-    /// Records that the first scan of a call has ended. Its command starts afterwards.
-    pub(super) fn scanned(&mut self, session: SessionId, call: &CallId) {
-        self.scanned += 1;
-        let order = self.scanned;
-        if let Some(running) = self.running(session, call) {
-            running.order = order;
+    /// Records the state found by the first scan of a call, before its command starts. Returns the guarded files that
+    /// earlier calls had changed by then, as changes back to the states before these calls.
+    pub(super) fn scanned(
+        &mut self,
+        session: SessionId,
+        before: &BaseState,
+        guarded: &GuardedPaths,
+    ) -> Vec<FileChange> {
+        let others = self.calls.iter().filter(|other| other.session != session);
+        let others = others.filter_map(|other| Some((Arc::clone(other.baseline.as_ref()?), other.external.clone())));
+        let mut earlier: Vec<_> = others.collect();
+        let own = self.calls.iter_mut().find(|running| running.session == session && running.call == before.call);
+        let Some(own) = own else { return Vec::new() };
+        earlier.extend(own.ended.take().into_iter().flatten());
+        let mut inherited = Vec::new();
+        for (baseline, external) in &earlier {
+            let changes = before.changes_of_earlier(baseline, guarded);
+            // The user may have allowed a change since.
+            inherited.extend(changes.into_iter().map(|mut change| {
+                if let Some(state) = real_path(&change).and_then(|path| external.get(&path)) {
+                    change.after.clone_from(state);
+                }
+                change
+            }));
         }
+        own.external.extend(states(&inherited));
+        own.baseline = Baseline::of(before);
+        inherited
     }
 
-    fn running(&mut self, session: SessionId, call: &CallId) -> Option<&mut RunningCalls> {
-        self.calls.iter_mut().find(|running| running.session == session && running.call == *call)
+    /// States created by users in other sessions since a call began.
+    pub(super) fn external_states(&self, session: SessionId, call: &CallId) -> ExternalStates {
+        let running = self.calls.iter().find(|running| running.session == session && running.call == *call);
+        running.map(|running| running.external.clone()).unwrap_or_default()
     }
 
-    /// States created in other sessions since a call began, by users and by checks of earlier calls.
-    pub(super) fn external_states(&mut self, session: SessionId, call: &CallId) -> ExternalStates {
-        self.running(session, call).map(|running| running.external.clone()).unwrap_or_default()
+    /// Records the states created by the check of an interrupted call.
+    pub(super) fn note_recovered(&mut self, changes: &[FileChange]) {
+        self.set_aside.extend(states(changes));
     }
 
-    /// Records the states created by the check of an interrupted call, whose first scan ended at `scanned`.
-    pub(super) fn note_recovered(&mut self, scanned: Option<SystemTime>, changes: &[FileChange]) {
-        self.recovered.push((scanned, states(changes).collect()));
-    }
-
-    /// States created by the checks of interrupted calls that were earlier than a call, as in [`Self::note_check`].
-    pub(super) fn recovered(&self, scanned: Option<SystemTime>) -> ExternalStates {
-        let earlier = self.recovered.iter().filter(|(other, _)| scanned.is_none() || *other <= scanned);
-        earlier.flat_map(|(_, states)| states.clone()).collect()
-    }
-
-    /// Records the states created in a session by a user.
+    /// Records the states created in a session by a user, or by the check of a call.
     pub(super) fn note(&mut self, session: SessionId, changes: &[FileChange]) {
         for other in self.calls.iter_mut().filter(|other| other.session != session) {
-            other.external.extend(states(changes));
-        }
-    }
-
-    /// Records the states created by the check of a call, for calls scanned later only. The first scan of an earlier
-    /// call is older than all that both calls have written. This check may have restored a file that the earlier call
-    /// had planted before this call began, and has deleted since.
-    pub(super) fn note_check(&mut self, session: SessionId, call: &CallId, changes: &[FileChange]) {
-        let order = self.running(session, call).map_or(0, |running| running.order);
-        for other in self.calls.iter_mut().filter(|other| other.session != session && other.order > order) {
             other.external.extend(states(changes));
         }
     }
@@ -287,6 +338,11 @@ impl Overlaps {
         for other in self.calls.iter_mut().filter(|other| other.root == ended.root) {
             other.of_others.extend(own_changes.changes.iter().cloned());
             may_be_anothers |= ended.anywhere && other.anywhere;
+        }
+        if let Some(baseline) = ended.baseline {
+            for during_scan in self.calls.iter_mut().filter_map(|other| other.ended.as_mut()) {
+                during_scan.push((Arc::clone(&baseline), ended.external.clone()));
+            }
         }
         for change in &mut own_changes.changes {
             change.late |= may_be_anothers;
@@ -343,7 +399,8 @@ fn kind_between(change: &FileChange) -> Option<FileChangeKind> {
     }
 }
 
-fn states(changes: &[FileChange]) -> impl Iterator<Item = (PathBuf, Option<FileState>)> {
+/// Paths and states after the changes.
+pub(super) fn states(changes: &[FileChange]) -> impl Iterator<Item = (PathBuf, Option<FileState>)> {
     changes.iter().filter_map(|change| Some((real_path(change)?, change.after.clone())))
 }
 

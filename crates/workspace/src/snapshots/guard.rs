@@ -54,6 +54,9 @@ pub(super) struct CallGuard {
     /// Folders that git ignored before the call.
     #[serde(default)]
     pub(super) left_out: Vec<String>,
+    /// Changes back to the states before earlier calls, for guarded files that those calls had changed before this one.
+    #[serde(default)]
+    pub(super) inherited: Vec<FileChange>,
     /// Changes that restore the files that were set aside, once the call has ended.
     pub(super) set_aside: Vec<FileChange>,
 }

@@ -33,7 +33,7 @@ const MAX_NAMES: usize = 20_000;
 const MAX_LISTED: usize = 20;
 
 /// Names in the ignored folders that were read.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct IgnoredFolders {
     tops: Vec<SafePath>,
     /// Names in the folders, with true for folders. Includes the ignored folders themselves.

@@ -185,7 +185,7 @@ impl FileSnapshots {
             let _alone = before.guard.is_some().then(|| lock(&checks));
             before.external = lock(&running.overlaps).external_states(running.session, &running.call);
             let Changes { files, notes, set_aside } = record.after(&workspace, before)?;
-            lock(&running.overlaps).note_check(running.session, &running.call, &set_aside.changes);
+            lock(&running.overlaps).note(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);
             // Only other sessions saw the initial state of these changes.
             record.adopt(own.continued_from)?;
@@ -247,7 +247,8 @@ impl Snapshots for FileSnapshots {
                 lock(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
                 let running = CallInProgress { session, call: call_id.clone(), overlaps };
                 let before = record.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?;
-                lock(&running.overlaps).scanned(session, &call_id);
+                let inherited = lock(&running.overlaps).scanned(session, &before, &record.guarded);
+                record.store_inherited(&before, inherited)?;
                 Ok((before, running))
             });
             let (mut before, running) = recording.await?;
@@ -268,10 +269,9 @@ impl Snapshots for FileSnapshots {
         let (workspace, call) = (workspace.clone(), call.clone());
         let overlaps = Arc::clone(&self.overlaps);
         self.work(session, "determine the changes of the call", move |record| {
-            let scanned = record.scanned_at(&call);
-            let states = lock(&overlaps).recovered(scanned);
+            let states = lock(&overlaps).set_aside.clone();
             let changes = record.unfinished(&workspace, &call, states)?;
-            lock(&overlaps).note_recovered(scanned, &changes.set_aside.changes);
+            lock(&overlaps).note_recovered(&changes.set_aside.changes);
             Ok(changes)
         })
     }

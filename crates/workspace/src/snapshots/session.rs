@@ -21,7 +21,6 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
 };
 
 use agentd_core::{
@@ -134,7 +133,7 @@ impl SessionRecord {
             guard.write(&marker.with_extension(GUARD))?;
             let guard = Some(guard).filter(CallGuard::is_due);
             self.mark(&marker)?;
-            let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out));
+            let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out)).into();
             let (closed, unchecked) = if guard.is_some() { self.guarded.found() } else { (Vec::new(), None) };
             let before = BaseState::new(call, false, self.trees.clone(), &self.names);
             BaseState { notes, ignored, guard, closed, unchecked, ..before }
@@ -145,6 +144,13 @@ impl SessionRecord {
         File::open(self.folder.join("calls"))?.sync_all()?;
         before.pulse = Some(Heartbeat::start(&self.heartbeat_file())?);
         Ok(before)
+    }
+
+    /// Stores the states before earlier calls, for the check that a crash prevents.
+    pub(super) fn store_inherited(&self, before: &BaseState, inherited: Vec<FileChange>) -> io::Result<()> {
+        let Some(guard) = before.guard.as_ref().filter(|_| !inherited.is_empty()) else { return Ok(()) };
+        record::add_to_manifest(&self.folder, &record::contents_of(&inherited))?;
+        CallGuard { inherited, ..guard.clone() }.write(&self.marker(&before.call).with_extension(GUARD))
     }
 
     /// Note about files for which there is no space, even after old contents were removed.
@@ -221,11 +227,6 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// Time when the first scan of a checked call ended.
-    pub(super) fn scanned_at(&self, call: &CallId) -> Option<SystemTime> {
-        fs::metadata(self.marker(call).with_extension(GUARD)).and_then(|found| found.modified()).ok()
-    }
-
     /// Changes made by a call that a crash interrupted. Changes that someone else may have made are marked as late.
     pub(super) fn unfinished(
         &mut self,
@@ -253,7 +254,8 @@ impl SessionRecord {
         let guard = CallGuard::read(&marker.with_extension(GUARD))?;
         self.names = guard.names();
         let earlier = guard.set_aside.clone();
-        let ignored = IgnoredFolders::unread(&guard.left_out);
+        let external = base::states(&guard.inherited).chain(external).collect();
+        let ignored = IgnoredFolders::unread(&guard.left_out).into();
         let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
         let before = BaseState { guard, ignored, external, ..BaseState::new(call, record.scoped, trees, &self.names) };
         let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.heartbeat_file())))?;

@@ -1,8 +1,11 @@
 //! State of one tree in a scan, and the differences between two scans.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
-    path::PathBuf,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -132,6 +135,22 @@ impl Tree {
         }
         differences.sort_by(|left, right| left.change.path.cmp(&right.change.path));
         differences
+    }
+
+    /// The part of the tree that is also below `path`, with paths below `path`. `None` if there is none.
+    pub(super) fn below(&self, path: &Path) -> Option<Cow<'_, Self>> {
+        if self.path == path {
+            return Some(Cow::Borrowed(self));
+        }
+        let is_related = self.path.starts_with(path) || path.starts_with(&self.path);
+        let moved = |(below, entry): (&Vec<u8>, &Entry)| {
+            let real = self.path.join(OsStr::from_bytes(below));
+            Some((real.strip_prefix(path).ok()?.as_os_str().as_bytes().to_vec(), entry.clone()))
+        };
+        is_related.then(|| {
+            let entries = self.entries.iter().filter_map(moved).filter(|(below, _)| !below.is_empty()).collect();
+            Cow::Owned(Self { entries, ..Self::new(self.place, path.to_owned()) })
+        })
     }
 
     fn present(&self) -> impl Iterator<Item = (&Vec<u8>, &Entry)> {
