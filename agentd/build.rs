@@ -13,14 +13,14 @@ const MIN_GLIBC: (u32, u32) = (2, 36);
 /// Folder of the bundled skills, relative to this crate.
 const SKILLS: &str = "../skills";
 
-/// Names of files that tools leave in a checkout. They are not bundled.
+/// Names of files that tools leave in a checkout. These files are not bundled.
 const SKIPPED_NAMES: [&str; 4] = ["__pycache__", ".pytest_cache", ".venv", ".DS_Store"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // Every pointer to code or text in the program's constants has a relocation entry of 24 bytes. The entries are read
-    // at startup and stay in memory. Packed relocations are two orders of magnitude smaller, which saves a sixteenth of
-    // the idle memory.
+    // at startup and stay in memory. Packed relocations are two orders of magnitude smaller, which reduces the idle
+    // memory by a sixteenth.
     if is_native() && glibc().is_some_and(|version| version >= MIN_GLIBC) {
         println!("cargo::rustc-link-arg-bin=agentd=-Wl,-z,pack-relative-relocs");
     }
@@ -79,7 +79,7 @@ fn is_native() -> bool {
     is_gnu && std::env::var_os("HOST") == std::env::var_os("TARGET")
 }
 
-/// Version of the host's C library, from the output of `getconf`: `glibc 2.36`.
+/// Returns the version of the host's C library, from the output of `getconf`: `glibc 2.36`.
 fn glibc() -> Option<(u32, u32)> {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
     let output = String::from_utf8(output.stdout).ok()?;

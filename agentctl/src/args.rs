@@ -1,5 +1,6 @@
-//! The command line: shared handling and the table of commands. The arguments of each command are next to its code in
-//! [`crate::cmd`]. An invalid command line prints clap's message; programs that requested JSON also get a result.
+//! The command line: shared handling and the table of commands. The arguments of each command are defined next to its
+//! code in [`crate::cmd`]. For an invalid command line, clap's message is printed; if a program requested JSON, a JSON
+//! result is printed as well.
 
 use std::ffi::OsString;
 
@@ -183,7 +184,7 @@ pub(crate) fn command() -> clap::Command {
 }
 
 fn with_json_flag(mut command: clap::Command, path: &str) -> clap::Command {
-    // A command that only groups others prints nothing, and some commands define `json` with a help text of their own.
+    // A command with subcommands prints nothing itself, and some commands define `json` with a help text of their own.
     let has_json = command.get_arguments().any(|arg| arg.get_id() == "json");
     if !command.is_subcommand_required_set() && !has_json && !WITHOUT_JSON.contains(&path) {
         command = command.arg(Arg::new("json").long("json").help("Print JSON").action(ArgAction::SetTrue));
@@ -209,10 +210,10 @@ fn with_completions(arg: Arg) -> Arg {
 }
 
 impl Cli {
-    /// Parses the arguments of a command line, the first of which is the program's name.
+    /// Parses a command line. The first item is the program's name.
     ///
     /// # Errors
-    /// If the arguments are invalid, or ask for help.
+    /// If the arguments are invalid, or request help.
     pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let matches = command().try_get_matches_from(args)?;
         let mut cli = Self::from_arg_matches(&matches)?;
@@ -226,14 +227,14 @@ impl Cli {
 pub(crate) fn end(error: &Error) -> ! {
     if error.use_stderr() && wants_result(std::env::args_os().skip(1)) {
         let failure = Failure::new(ErrorKind::InvalidInput, first_line(error)).hint("agentctl run --help");
-        // With standard output closed, the exit code is still reported.
+        // If standard output is closed, the exit code still reports the failure.
         let _ = report::json_line(&report::no_result(None, None, &failure, 0));
     }
     error.exit()
 }
 
-/// Returns true if a program runs a turn and expects a JSON result. The arguments are checked one by one, because they
-/// could not be parsed as a whole.
+/// Returns true if a program runs a turn and expects a JSON result. Checks each argument on its own, because parsing
+/// the whole command line has failed.
 fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
     let args: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
     let is_json = |value: &str| matches!(value, "json" | "stream-json");
@@ -242,7 +243,7 @@ fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
     args.iter().any(|word| word == "run") && (apart || joined)
 }
 
-/// First line of the error, without the usage.
+/// Returns the first line of the error, without the usage.
 fn first_line(error: &Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
@@ -269,7 +270,7 @@ mod tests {
         cli.get_subcommands().for_each(check);
     }
 
-    /// Example lines are exempt, because they are commands to copy.
+    /// Example lines may be long, because they are copied as commands.
     #[test]
     fn help_paragraphs_wrap_to_the_terminal() {
         fn check(command: clap::Command, columns: usize) {
@@ -286,8 +287,7 @@ mod tests {
             }
             let rest: Vec<&str> = help.lines().collect();
             for pair in rest.windows(2) {
-                // A line that ends early must be the last of its paragraph: clap wraps help, and nothing is wrapped by
-                // hand.
+                // Help is wrapped by clap, not by hand, so a short line must be the last of its paragraph.
                 let is_text = |line: &str| line.starts_with(char::is_alphabetic) && line.contains(' ');
                 if is_text(pair[0]) && is_text(pair[1]) && !pair[0].ends_with(':') {
                     let next = pair[1].split(' ').next().unwrap_or_default().chars().count();

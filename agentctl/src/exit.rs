@@ -1,4 +1,4 @@
-//! Exit codes, which scripts rely on, and the only place that maps outcomes to codes.
+//! Exit codes, which scripts rely on. Outcomes are mapped to codes only in this module.
 
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ pub(crate) enum Exit {
     /// The work was postponed and can be retried later: rate limit, another open turn in the session, or a daemon that
     /// stopped.
     Postponed = 75,
-    /// The wait timed out while the turn still runs; the same code as `timeout` of coreutils.
+    /// The wait timed out while the turn was still running; the same code as `timeout` of coreutils.
     StillRunning = 124,
     /// The terminal was closed.
     HungUp = 129,
@@ -39,12 +39,12 @@ pub(crate) enum Exit {
     Terminated = 143,
 }
 
-/// Presence of a user who could answer while the turn ran. Decides how a denial affects the exit code.
+/// Availability of a user to answer while the turn ran. Determines how a denial affects the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interactivity {
     /// The user of this client was asked, so a denial was intended.
     Attended,
-    /// A rule or another client answered, so the script must learn about denials.
+    /// A rule or another client answered, so the exit code reports denials to the script.
     Unattended,
 }
 
@@ -66,7 +66,7 @@ impl Exit {
         (Self::Terminated, "received SIGTERM; the turn is cancelled"),
     ];
 
-    /// The code as a number.
+    /// Returns the code as a number.
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
@@ -91,7 +91,7 @@ impl Exit {
                 Some(ErrorKind::RateLimited | ErrorKind::ShuttingDown) => Self::Postponed,
                 Some(ErrorKind::QuotaExceeded) => Self::Limit,
                 Some(ErrorKind::Configuration | ErrorKind::InvalidInput) => Self::Usage,
-                // In a turn, `Unreachable` refers to the model, not to the daemon.
+                // In a turn, `Unreachable` refers to the model's server, not to the daemon.
                 _ => Self::Failed,
             },
         }
@@ -102,12 +102,12 @@ impl Exit {
         match kind {
             ErrorKind::Auth => Self::Auth,
             ErrorKind::RateLimited | ErrorKind::Busy => Self::Postponed,
-            // Client and daemon do not understand each other, or the daemon is stopping.
+            // Client and daemon use incompatible protocols, or the daemon is stopping.
             ErrorKind::Protocol | ErrorKind::ShuttingDown => Self::Unreachable,
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Configuration => Self::Usage,
-            // The input exceeds the window, or no money is left.
+            // The input exceeds the window, or the budget is used up.
             ErrorKind::ContextOverflow | ErrorKind::QuotaExceeded => Self::Limit,
-            // The daemon answered, so it is the model's server that does not answer.
+            // The daemon responded, so the model's server is the one that is unreachable.
             ErrorKind::Unreachable
             | ErrorKind::CutStream
             | ErrorKind::Timeout

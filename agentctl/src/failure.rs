@@ -25,22 +25,22 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure with the exit code of its kind.
+    /// Creates a failure with the exit code of its kind.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { exit: Exit::of_kind(kind), kind, message: message.into(), hint: None }
     }
 
-    /// A failure caused by an invalid command line.
+    /// Creates a failure caused by an invalid command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// A failure to reach the daemon.
+    /// Creates a failure to reach the daemon.
     pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self { exit: Exit::Unreachable, ..Self::new(ErrorKind::Unreachable, message) }
     }
 
-    /// Failure to read or write a file.
+    /// Returns a function that wraps an error of reading or writing a file.
     pub(crate) fn of_file(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.display().to_string();
         move |error| Self::usage(format!("could not {action} {path}: {error}"))

@@ -16,7 +16,7 @@ pub(crate) type CommandLine = fn(Global, Vec<String>) -> BoxFuture<'static, anyh
 /// One value of a flag: its name, its description and the value.
 pub(crate) type Choice<T> = (&'static str, &'static str, T);
 
-/// Parser for a flag that takes one of these values.
+/// Returns a parser for a flag with these values.
 pub(crate) fn one_of<T: Copy + Send + Sync>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T> {
     let names = choices.iter().map(|(name, meaning, _)| PossibleValue::new(*name).help(*meaning));
     PossibleValuesParser::new(names).try_map(|given| {

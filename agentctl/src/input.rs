@@ -1,4 +1,4 @@
-//! The prompt, from the command line and standard input.
+//! Reads the prompt from the command line and standard input.
 
 use std::{
     io::{self, IsTerminal as _, Read, Write as _},
@@ -13,20 +13,20 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::{exit::Exit, failure::Failure};
 
-/// Maximum size of a prompt in bytes. Longer texts belong in files; no model reads them in one piece.
+/// Maximum size of a prompt in bytes. Longer texts belong in files, because no model accepts them as a single prompt.
 pub(crate) const MAX_PROMPT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Time that an open pipe may be silent before a notice is printed.
+/// Time after which a notice is printed if an open pipe sends no data.
 const SILENCE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Prints a notice on standard error if standard input stays open and silent. Dropping it cancels the notice.
+/// Prints a notice on standard error if standard input stays open without data. Dropping this value cancels the notice.
 #[derive(Debug)]
 pub(crate) struct SilenceNotice(
     #[expect(dead_code, reason = "dropping it ends the wait of the thread")] mpsc::SyncSender<()>,
 );
 
 impl SilenceNotice {
-    /// Starts watching while `what` is read. Returns `None` if standard input is a terminal.
+    /// Starts to watch standard input while `what` is read. Returns `None` if standard input is a terminal.
     pub(crate) fn watch(what: &'static str) -> Option<Self> {
         if io::stdin().is_terminal() {
             return None;
@@ -36,7 +36,7 @@ impl SilenceNotice {
             while ended.recv_timeout(SILENCE_LIMIT) == Err(RecvTimeoutError::Timeout) {
                 let stdin = io::stdin();
                 if poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0) {
-                    let _ = writeln!(io::stderr(), "waiting for {what} on standard input, which is open");
+                    let _ = writeln!(io::stderr(), "waiting for {what} on standard input");
                     return;
                 }
             }
@@ -45,8 +45,8 @@ impl SilenceNotice {
     }
 }
 
-/// Returns the prompt among positional arguments, if any, and true if a dash requests standard input even if it is a
-/// terminal.
+/// Returns the prompt among positional arguments, if any. The second value is true if a dash requests standard input
+/// even if it is a terminal.
 ///
 /// # Errors
 /// If there is more than one prompt.
@@ -62,18 +62,18 @@ pub(crate) fn split_prompt(args: &[String]) -> Result<(Option<String>, bool), Fa
     }
 }
 
-/// Reads standard input. Returns `None` if it is a terminal or empty. Call it before installing signal handlers, so
-/// that signals end the process.
+/// Reads standard input. Returns `None` if it is a terminal or empty. Must be called before signal handlers are
+/// installed, so that signals end the process.
 ///
 /// # Errors
-/// If it cannot be read, is not UTF-8, is longer than [`MAX_PROMPT_BYTES`], or has not ended within `limit`.
+/// If standard input cannot be read, is not UTF-8, is longer than [`MAX_PROMPT_BYTES`], or does not end within `limit`.
 pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() && !dash {
         return Ok(None);
     }
     let _notice = SilenceNotice::watch("the prompt (use </dev/null without input)");
     let (done, reading) = mpsc::sync_channel(1);
-    // Read on a thread, because a blocking read of a pipe that is never closed cannot have a timeout.
+    // A blocking read of a pipe that is never closed cannot time out, so another thread reads.
     thread::spawn(move || done.send(read_text(io::stdin().lock(), MAX_PROMPT_BYTES)));
     let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
         let late = Failure::new(ErrorKind::Timeout, "standard input did not end within --timeout");
@@ -132,7 +132,7 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
             let typed = prompt.trim_end();
             Some(Prompt { typed_bytes: Some(typed.len() as u64), text: format!("{typed}\n\n{piped}") })
         }
-        // Piped text alone is the request itself, as scripts send it.
+        // Piped text alone is the prompt; scripts use it this way.
         (prompt, piped) => prompt.or(piped).map(|text| Prompt { text, typed_bytes: None }),
     };
     match whole {

@@ -4,11 +4,11 @@
 //! - [`daemon`]: connects to the daemon and starts it if none runs.
 //! - [`session`], [`mount`], [`input`]: session, folders and prompt of a turn; [`project`]: the project's `.agentd/`
 //!   folder and the session's worktree.
-//! - [`keyboard`]: key presses while the client works.
-//! - [`turn`]: follows one turn, for `run`, `attach` and [`repl`], the chat in a terminal.
-//! - [`acp`]: the same for editors, over the Agent Client Protocol.
+//! - [`keyboard`]: reads key presses while the client works.
+//! - [`turn`]: follows one turn, for `run`, `attach` and the chat in a terminal ([`repl`]).
+//! - [`acp`]: follows turns for editors, over the Agent Client Protocol.
 //! - [`render`]: output of a turn for people and programs; [`report`]: all other output.
-//! - [`failure`] and [`exit`]: how commands end.
+//! - [`failure`] and [`exit`]: errors and exit codes of commands.
 
 mod acp;
 mod args;
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use crate::{args::Cli, exit::Exit, failure::Failure};
 
 fn main() -> ExitCode {
-    // Must come first: a shell that requests completions must not run anything else.
+    // Must come first, so that a shell's request for completions runs nothing else.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.len() == 1 && terminal::is_attended() {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     };
     match run(cli) {
         Ok(exit) => exit.into(),
-        // The reader of our output closed the pipe, which is not a failure.
+        // The reader of standard output closed the pipe, which is not a failure.
         Err(error) if failure::is_broken_pipe(&error) => Exit::Done.into(),
         Err(error) => {
             let failure = Failure::from_any(&error);
@@ -59,11 +59,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command on a single thread: the client mostly waits, and starts faster this way.
+/// Runs the command on a single thread. The client mostly waits, and a single thread starts faster.
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(cli.handle());
-    // A thread may still block on the keyboard; do not wait for it.
+    // A thread may still be blocked in a read of the keyboard, so the shutdown does not wait for it.
     runtime.shutdown_background();
     outcome
 }
@@ -81,7 +81,7 @@ mod samples {
     };
     use serde_json::Value;
 
-    /// An interrupt without a deadline.
+    /// Returns an interrupt without a deadline.
     pub(crate) fn interrupt(ask: Ask) -> Interrupt {
         Interrupt {
             id: InterruptId::generate(),
@@ -96,7 +96,7 @@ mod samples {
         }
     }
 
-    /// An approval request for a call with high risk.
+    /// Returns an approval request for a call with high risk.
     pub(crate) fn approval(tool: &str, args: Value, preview: Option<&str>, grants: &[&str]) -> Ask {
         Ask::Approval {
             tool: tool.to_owned(),
@@ -113,7 +113,7 @@ mod samples {
         }
     }
 
-    /// A question that requires an answer.
+    /// Returns a question that requires an answer.
     pub(crate) fn question(question: &str, choices: &[&str]) -> Ask {
         Ask::Question {
             secret: false,
@@ -125,7 +125,7 @@ mod samples {
         }
     }
 
-    /// Result of a turn with one step and no text.
+    /// Returns the result of a turn with one step and no text.
     pub(crate) fn result(stop_reason: StopReason) -> TurnResult {
         TurnResult {
             turn_id: TurnId::generate(),

@@ -1,4 +1,4 @@
-//! Model names as users write them: a slot, a model that the server of a slot lists, or the configured default.
+//! Model names as typed by users: a slot, a model listed by a slot's server, or the configured default.
 
 use std::str::FromStr;
 
@@ -20,7 +20,7 @@ pub(crate) enum ModelName {
     Default,
     /// The model of a slot.
     Slot(Slot),
-    /// A listed model of the server: its id, or a unique part of it.
+    /// A model listed by the server, named by its id or a unique part of the id.
     Listed(String),
     /// Exactly this id, even if the server does not list it.
     Exactly(String),
@@ -29,7 +29,7 @@ pub(crate) enum ModelName {
 /// The model of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ModelChoice {
-    /// Slot of the model; `None` leaves it to the configuration.
+    /// Slot of the model; `None` for the configured slot.
     pub(crate) slot: Option<Slot>,
     /// Id of a model on the slot's server; `None` for the slot's own model.
     pub(crate) id: Option<String>,
@@ -53,11 +53,11 @@ impl FromStr for ModelName {
 }
 
 impl ModelName {
-    /// Resolves the name; `slot` is the session's current one. The server's list is only requested for a name that is
+    /// Resolves the name; `slot` is the session's current slot. The server's list is only requested if the name is
     /// neither a slot nor an exact id.
     ///
     /// # Errors
-    /// If the server lists no such model, or the list cannot be loaded.
+    /// If the server lists no such model, or its list cannot be loaded.
     pub(crate) async fn resolve(&self, client: &Client, slot: Slot) -> Result<ModelChoice, Failure> {
         let of_server = |id: String| ModelChoice { slot: Some(slot), id: Some(id) };
         Ok(match self {
@@ -92,12 +92,12 @@ fn find(listed: &[ListedModel], name: &str, slot: Slot) -> Result<String, Failur
             let shown: Vec<String> = several.iter().take(MAX_SHOWN).map(|id| clean_line(id)).collect();
             let more = if several.len() > MAX_SHOWN { ", …" } else { "" };
             Err(Failure::usage(format!("{name:?} matches several models"))
-                .hint(format!("write more of the id: {}{more}", shown.join(", "))))
+                .hint(format!("use a longer part of the id: {}{more}", shown.join(", "))))
         }
     }
 }
 
-/// Returns the most similar id, if one is similar enough. Also compares the last path segment and its beginning.
+/// Returns the most similar id, if one is similar enough. The last path segment and its beginning are compared as well.
 fn nearest<'a>(ids: impl Iterator<Item = &'a str>, wanted: &str) -> Option<&'a str> {
     let length = wanted.chars().count();
     let distance = |id: &str| {
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(found("openai/gpt-5"), Ok("openai/gpt-5".to_owned()));
         assert_eq!(found("mini"), Ok("openai/gpt-5-mini".to_owned()));
         assert_eq!(found("llama"), Ok("meta/Llama-4".to_owned()));
-        assert_eq!(found("gpt"), Err("write more of the id: openai/gpt-5, openai/gpt-5-mini".to_owned()));
+        assert_eq!(found("gpt"), Err("use a longer part of the id: openai/gpt-5, openai/gpt-5-mini".to_owned()));
         assert_eq!(found("gbt"), Err("did you mean openai/gpt-5? (=gbt uses it anyway)".to_owned()));
         assert_eq!(found("lama-5"), Err("did you mean meta/Llama-4? (=lama-5 uses it anyway)".to_owned()));
         assert_eq!(

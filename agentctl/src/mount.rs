@@ -1,4 +1,4 @@
-//! Folders of a session: `-C DIR[:ro|:rw]` or its default, and `--add-dir DIR[:ro|:rw]`.
+//! Folders of a session: `-C DIR[:ro|:rw]` or the default folder, and `--add-dir DIR[:ro|:rw]`.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ use agentd_core::{
 
 use crate::{failure::Failure, terminal::sanitize::clean_line};
 
-/// A folder to show, or none.
+/// A folder to mount, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProjectChoice {
     /// No folder: `-C none`.
@@ -43,10 +43,10 @@ impl ProjectChoice {
     }
 }
 
-/// Changes by `--add-dir` to the folders of a session besides its project.
+/// Changes by `--add-dir` to the session's folders other than its project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FolderChanges {
-    /// True if all other folders are removed, because of `--add-dir none`.
+    /// True if `--add-dir none` removes all other folders.
     pub(crate) only_these: bool,
     /// Added folders, with absolute paths.
     pub(crate) added: Vec<Mount>,
@@ -82,22 +82,22 @@ impl FolderChanges {
     }
 }
 
-/// The current folder, read-only: the default project of a new session. `None` if it is or contains the home folder or
-/// one of `of_daemon`, because that is more than a question needs.
+/// Returns the current folder, read-only, as the default project of a new session. Returns `None` if the folder is or
+/// contains the home folder or one of `of_daemon`: that would expose too much.
 pub(crate) fn current_folder(of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let path = env::current_dir().and_then(fs::canonicalize).ok()?;
     editor_folder(&path, of_daemon).map(|mount| Mount { writable: false, ..mount })
 }
 
-/// The folder of an editor, writable. `None` in the same cases as for [`current_folder`].
+/// Returns the folder of an editor, writable. Returns `None` in the same cases as [`current_folder`].
 pub(crate) fn editor_folder(path: &Path, of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let home = env::var_os("HOME").map(PathBuf::from);
     let excluded = home.into_iter().chain(of_daemon);
     is_project(path, excluded).then(|| Mount { path: path.to_owned(), writable: true })
 }
 
-/// A further folder named by an editor. It is writable if no part of its path is hidden and it is in the home folder
-/// or under `beside`.
+/// Returns an additional folder named by an editor. It is writable if no part of its path is hidden and it is in the
+/// home folder or under `beside`.
 pub(crate) fn further_folder(
     path: &Path,
     beside: Option<&Path>,
@@ -115,20 +115,20 @@ fn is_project(path: &Path, mut excluded: impl Iterator<Item = PathBuf>) -> bool 
     path.to_str().is_some() && path.parent().is_some() && !excluded.any(holds)
 }
 
-/// Short description of a visible folder.
+/// Returns a short description of a mounted folder.
 pub(crate) fn shown_mount(mount: &Mount) -> String {
     let name = mount.path.file_name().unwrap_or(mount.path.as_os_str()).to_string_lossy();
     format!("{}/ ({})", clean_line(&name), if mount.writable { "writable" } else { "read-only" })
 }
 
-/// Short description of all visible folders.
+/// Returns a short description of all mounted folders.
 pub(crate) fn shown_mounts(mounts: &Mounts) -> Option<String> {
     let folders = mounts.folders.iter().map(AddedFolder::mount);
     let shown: Vec<String> = mounts.project.iter().cloned().chain(folders).map(|mount| shown_mount(&mount)).collect();
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// A folder argument. Read-only unless marked `:rw`, because naming a folder is easy and restoring one is hard.
+/// A folder argument. The folder is read-only unless marked `:rw`, because lost files are hard to restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MountArg {
     path: PathBuf,

@@ -17,13 +17,13 @@ use crate::{
 
 /// Loads the report on a project. Returns `None` if it has no such folder or the daemon does not report it.
 pub(crate) async fn load_report(client: &Client, project: &Path) -> Option<ProjectReport> {
-    // Most projects have no such folder, so the request can be skipped.
+    // Most projects have no such folder, so a request is usually unnecessary.
     project.join(PROJECT_FOLDER).symlink_metadata().ok()?;
     client.project(project.to_str()?).await.ok()
 }
 
-/// Resolves a folder to its real path, because the daemon runs in another folder. A missing folder keeps its absolute
-/// path.
+/// Resolves a folder to its real path, because the daemon has another working folder. If the folder does not exist,
+/// returns its absolute path.
 ///
 /// # Errors
 /// If the path is not valid UTF-8.
@@ -35,7 +35,7 @@ pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
     path.map_err(|path| Failure::usage(format!("the path {} is not valid UTF-8", path.display())))
 }
 
-/// Notice about a project that is not trusted. `None` if there is nothing to report.
+/// Returns a notice if the project is not trusted. Returns `None` if there is nothing to report.
 pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
     let state = match report.trust {
         ProjectTrust::Empty | ProjectTrust::Trusted => return None,
@@ -48,23 +48,23 @@ pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
     Some(format!("{state}: none of it is used"))
 }
 
-/// Hint on how to inspect and trust the project.
+/// Returns a hint for inspecting and trusting the project.
 pub(crate) fn trust_hint(report: &ProjectReport) -> String {
     format!("{}, agentctl project trust {} uses it", show_hint(report), folder(report))
 }
 
-/// Hint on how to inspect the project.
+/// Returns a hint for inspecting the project.
 pub(crate) fn show_hint(report: &ProjectReport) -> String {
     format!("agentctl project show {} lists it", folder(report))
 }
 
-/// The folder, quoted for a shell.
+/// Returns the folder, quoted for a shell.
 fn folder(report: &ProjectReport) -> String {
     let folder = clean_line(&report.path.display().to_string());
     report::shell_word(&folder, |letter| letter.is_ascii_alphanumeric() || "/._-+".contains(letter))
 }
 
-/// Short summary of the parts of the folder.
+/// Returns a short summary of the folder's parts.
 pub(crate) fn parts(report: &ProjectReport) -> String {
     let mut parts = Vec::from_iter(report.instructions.then(|| "instructions".to_owned()));
     let counted = [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
@@ -72,12 +72,12 @@ pub(crate) fn parts(report: &ProjectReport) -> String {
     if parts.is_empty() { count(report.files.len(), "file") } else { parts.join(", ") }
 }
 
-/// Formats each count with its noun, without zeros.
+/// Formats each count with its noun, and omits zero counts.
 pub(crate) fn counts(counted: &[(usize, &str)]) -> Vec<String> {
     counted.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number, noun)).collect()
 }
 
-/// One-line description of an agent.
+/// Describes an agent in one line.
 pub(crate) fn about(card: &AgentCard) -> String {
     let tools = match &card.tools {
         None => "all tools of the main agent".to_owned(),
@@ -87,7 +87,7 @@ pub(crate) fn about(card: &AgentCard) -> String {
     format!("{}: {} ({tools})", card.id, card.description)
 }
 
-/// One-line description of a file change.
+/// Describes a file change in one line.
 pub(crate) fn change(change: &ProjectChange) -> String {
     let sign = match change.kind {
         ProjectChangeKind::Added => '+',
@@ -97,13 +97,13 @@ pub(crate) fn change(change: &ProjectChange) -> String {
     format!("{sign} {}", change.path)
 }
 
-/// One-line description of a worktree.
+/// Describes a worktree in one line.
 pub(crate) fn shown_worktree(worktree: &SessionWorktree) -> String {
     let project = worktree.project.display().to_string();
     format!("{} (branch {}) of {}", clean_line(&worktree.name), clean_line(&worktree.branch), clean_line(&project))
 }
 
-/// Description of a worktree that was just created, with the number of uncommitted files that it does not contain.
+/// Describes a worktree that was just created, with the number of uncommitted files that are not in it.
 pub(crate) fn announced_worktree(worktree: &SessionWorktree) -> String {
     let mut line = format!("worktree {}", shown_worktree(worktree));
     if worktree.left_out > 0 {

@@ -68,7 +68,7 @@ pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> anyhow::Re
     Ok(lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?)
 }
 
-/// Lines with a name and a value each.
+/// Lines that consist of a name and a value.
 pub(crate) struct FactSheet {
     /// Width of the name column.
     width: usize,
@@ -130,8 +130,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     print_json(serde_json::to_string(value)?)
 }
 
-/// Result for a turn that could not start or whose end was not received. Has all keys of a result, filled as far as
-/// known.
+/// Builds the result for a turn that could not start or whose end was not received. It has all keys of a result, with
+/// default values where the result is unknown.
 pub(crate) fn no_result(
     session_id: Option<SessionId>,
     turn_id: Option<TurnId>,
@@ -157,12 +157,12 @@ pub(crate) fn no_result(
     })
 }
 
-/// The string form of a value in JSON, such as a status.
+/// Returns the string form of a value in JSON, such as a status.
 pub(crate) fn word(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
 
-/// A table with aligned columns. Cells may contain text from models and tool calls, so every character is made visible.
+/// A table with aligned columns. Cells may contain text from models and tool calls, so hidden characters are escaped.
 #[derive(Debug)]
 pub(crate) struct Table {
     head: Vec<&'static str>,
@@ -172,7 +172,7 @@ pub(crate) struct Table {
 /// Maximum number of characters in a cell; longer cells are truncated.
 const MAX_CELL_WIDTH: usize = 60;
 
-/// Minimum columns for wrapping the last cell over several lines.
+/// Minimum width at which the last cell is wrapped over several lines.
 const MIN_END_WIDTH: usize = 20;
 
 impl Table {
@@ -211,13 +211,13 @@ impl Table {
         Ok(())
     }
 
-    /// The table without colours and without a width limit.
+    /// Renders the table without colours and without a width limit.
     #[cfg(test)]
     pub(crate) fn plain(&self) -> String {
         anstream::adapter::strip_str(&self.render(usize::MAX)).to_string()
     }
 
-    /// Renders the table. Wraps the last cell so that no line exceeds `columns`, if there is enough room.
+    /// Renders the table. If there is enough room, wraps the last cell so that no line exceeds `columns`.
     fn render(&self, columns: usize) -> String {
         let widths: Vec<usize> = (0..self.head.len())
             .map(|column| {
@@ -235,7 +235,7 @@ impl Table {
         for row in &self.rows {
             let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
             let end = cells.last().copied().unwrap_or_default();
-            // A very narrow last column reads worse than a line wrapped by the terminal.
+            // A very narrow last column is harder to read than lines wrapped by the terminal.
             let parts = if available < MIN_END_WIDTH { vec![end.to_owned()] } else { fold(end, available) };
             for part in &parts {
                 cells.pop();
@@ -262,8 +262,8 @@ pub(crate) fn cut(text: &str, longest: usize) -> String {
 /// Minimum characters of a shortened id.
 const SHORT_ID: usize = 8;
 
-/// Unique suffixes of ids, all of the same length, which is at least [`SHORT_ID`] characters. Suffixes are used
-/// because an id starts with its creation time, which ids from the same minute share.
+/// Returns unique suffixes of ids, all of the same length, which is at least [`SHORT_ID`] characters. Suffixes are used
+/// because an id starts with its creation time, so ids of the same minute have the same prefix.
 pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<String> {
     let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
     let mut sorted: Vec<String> = ids.iter().map(|id| id.chars().rev().collect()).collect();
@@ -277,7 +277,7 @@ pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<St
     ids.iter().map(|id| end_of(id, (shared + 1).max(SHORT_ID)).trim_start_matches('-').to_owned()).collect()
 }
 
-/// Suffix of an id, for display.
+/// Returns the suffix of an id, for display.
 pub(crate) fn short_id(id: impl ToString) -> String {
     end_of(&id.to_string(), SHORT_ID).to_owned()
 }
@@ -286,7 +286,7 @@ fn end_of(id: &str, length: usize) -> &str {
     id.get(id.len().saturating_sub(length)..).unwrap_or(id)
 }
 
-/// Hint for choosing one of several items, with a description, the age and the id of each.
+/// Returns a hint for choosing one of several items, with the description, age and id of each.
 pub(crate) fn choice_hint<T: ToString>(
     several: impl ExactSizeIterator<Item = (String, Timestamp, T)>,
     limit: usize,
@@ -350,7 +350,7 @@ pub(crate) fn span(milliseconds: u64) -> String {
     }
 }
 
-/// One-line description of the sandbox for commands.
+/// Describes the sandbox for commands in one line.
 pub(crate) fn sandbox(state: &SandboxState) -> String {
     if state.mode == "off" {
         return "off: commands have all of your permissions".to_owned();

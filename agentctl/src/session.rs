@@ -1,4 +1,4 @@
-//! The session of a turn: finding or preparing it, its settings, folders and uploaded files.
+//! The session of a turn: finds or prepares the session, and sets its mode, model, folders and uploaded files.
 
 use std::path::{Path, PathBuf};
 
@@ -126,7 +126,7 @@ impl SessionTarget {
         let stored = daemon.client.session(&self.name()).await?.session;
         let id = stored.summary.id;
         if stored.settings.trace != Some(true) {
-            // An empty list keeps the folders that the session has.
+            // An empty list leaves the session's folders unchanged.
             let settings = SessionSettings { trace: Some(true), folders: Vec::new(), ..stored.settings };
             daemon.client.configure_session(&id.to_string(), &settings, false).await?;
         }
@@ -173,7 +173,7 @@ impl SessionTarget {
         }
     }
 
-    /// Adds folders to an existing session or removes them. `None` for `project` keeps the current project.
+    /// Adds folders to an existing session or removes them. If `project` is `None`, the project is unchanged.
     ///
     /// # Errors
     /// If the session does not exist or cannot use the folders.
@@ -189,8 +189,8 @@ impl SessionTarget {
         folders.apply(&mut settings);
         if settings != old {
             if !folders.only_these {
-                // Only added folders are sent. Sending the existing ones would restore a folder that another client
-                // just removed.
+                // Only added folders are sent. Sending existing folders could restore one that another client has just
+                // removed.
                 settings.folders = folders.added.iter().cloned().map(AddedFolder::unnamed).collect();
             }
             daemon.client.configure_session(&id.to_string(), &settings, folders.only_these).await?;
@@ -239,22 +239,22 @@ impl SessionTarget {
         Ok((Self::Known(id), receipts))
     }
 
-    /// The new session, if it does not exist yet.
+    /// Returns the new session, if it does not exist yet.
     fn as_new(&self) -> Option<&NewSession> {
         if let Self::New(new) = self { Some(new) } else { None }
     }
 
-    /// Settings of an existing session; `None` if they cannot be loaded.
+    /// Returns the settings of an existing session, or `None` if they cannot be loaded.
     async fn settings(&self, daemon: &Daemon) -> Option<SessionSettings> {
         Some(daemon.client.session(&self.name()).await.ok()?.session.settings)
     }
 
-    /// Project folder of a new session.
+    /// Returns the project folder of a new session.
     pub(crate) fn project(&self) -> Option<&Mount> {
         self.as_new()?.project.as_ref()
     }
 
-    /// Request logging setting of the session; `None` if unset or unknown.
+    /// Returns the session's setting for request logging, or `None` if it is unset or unknown.
     pub(crate) async fn current_trace(&self, daemon: &Daemon) -> Option<bool> {
         match self.as_new() {
             Some(new) => new.trace,
@@ -262,7 +262,7 @@ impl SessionTarget {
         }
     }
 
-    /// Folders that the session has or will have; empty if unknown.
+    /// Returns the folders that the session has or will have. Returns no folders if they are unknown.
     pub(crate) async fn current_mounts(&self, daemon: &Daemon) -> Mounts {
         match self.as_new() {
             Some(_) => self.mounts(),
@@ -270,7 +270,7 @@ impl SessionTarget {
         }
     }
 
-    /// Folders of a new session, under the names that the daemon will assign.
+    /// Returns the folders of a new session, under the names that the daemon will assign.
     pub(crate) fn mounts(&self) -> Mounts {
         let Some(new) = self.as_new() else { return Mounts::default() };
         let project = Mounts::from(new.project.clone());
@@ -279,23 +279,23 @@ impl SessionTarget {
         Mounts { folders, ..project }
     }
 
-    /// Initial mode of a new session.
+    /// Returns the initial mode of a new session.
     pub(crate) fn first_mode(&self) -> SessionMode {
         self.as_new().and_then(|new| new.mode).unwrap_or_default()
     }
 
-    /// Initial model of a new session.
+    /// Returns the initial model of a new session.
     pub(crate) fn first_model(&self) -> ModelChoice {
         let model = |new: &NewSession| ModelChoice { slot: new.slot, id: new.model.clone() };
         self.as_new().map(model).unwrap_or_default()
     }
 
-    /// Id of the session, if known.
+    /// Returns the id of the session, if known.
     pub(crate) fn id(&self) -> Option<SessionId> {
         if let Self::Known(id) = self { Some(*id) } else { None }
     }
 
-    /// Converts the target for a request to the daemon.
+    /// Converts the target to the form used in requests to the daemon.
     pub(crate) fn into_choice(self) -> WireChoice {
         match self {
             Self::New(new) => WireChoice::New(new),
@@ -304,7 +304,7 @@ impl SessionTarget {
         }
     }
 
-    /// Name or id of the session; empty for a new one.
+    /// Returns the name or id of the session; empty for a new one.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Named(name) => name.clone(),
@@ -328,14 +328,14 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
     }
 }
 
-/// Finds the last used session that has the given folder (by default the current one) or no folder at all.
+/// Finds the last used session with the given folder (by default the current one) or without any folder.
 ///
 /// # Errors
 /// If there is no such session.
 async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId, Failure> {
     let here = match project {
         Some(mount) => Some(mount.path.clone()),
-        // The path of a removed folder is unknown.
+        // If the current folder was removed, its path is unknown.
         None => std::env::current_dir().and_then(std::fs::canonicalize).ok(),
     };
     let sessions = daemon.client.sessions(MAX_SEARCHED).await?;
@@ -354,7 +354,7 @@ async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<Sess
     })
 }
 
-/// Number of sessions searched for a session of the folder.
+/// Number of recent sessions that are searched for the folder.
 const MAX_SEARCHED: usize = 1000;
 
 fn nothing_to_resume() -> Failure {
@@ -371,16 +371,16 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Opens a file, so that problems show before any request is sent.
+    /// Opens a file, so that problems are reported before any request is sent.
     ///
     /// # Errors
-    /// If it is not a regular file, cannot be read, or exceeds the upload limit.
+    /// If the path is not a regular file, or the file cannot be read or exceeds the upload limit.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
             Failure::usage(format!("could not read the file {shown}: {error}")).hint("name an existing file")
         };
-        // Checked before opening, because opening a pipe would wait for its other end.
+        // Checked before opening, because opening a pipe would block until its other end is opened.
         let metadata = path.metadata().map_err(failed)?;
         if !metadata.is_file() {
             return Err(Failure::usage(format!("{shown} is not a file")).hint("pass a whole folder with -C"));
@@ -394,7 +394,7 @@ impl Upload {
         Ok(Self { name, origin: path.to_owned(), file })
     }
 
-    /// Uploads the file and returns a receipt with the path for tools and the picture for models, if it is one.
+    /// Uploads the file and returns a receipt with its path for tools and, for a picture, the picture for models.
     ///
     /// # Errors
     /// If the session does not exist, or the file cannot be stored.

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     start::start(&Args::default(), Environment::capture(), Supervisor::default(), |config| {
-        // The rules have already been compiled once.
+        // The daemon has already compiled these rules successfully.
         if let Ok(rules) = Rules::compile(&config.rules.file) {
             config.rules.policy = Arc::new(Policy::new(rules).with_check(Arc::new(Broken)));
         }

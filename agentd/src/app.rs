@@ -1,4 +1,4 @@
-//! The running daemon: serves until it is stopped, then shuts everything down in order.
+//! The running daemon: serves until it is stopped, then shuts down all parts in order.
 
 use std::{
     sync::Arc,
@@ -32,13 +32,13 @@ use crate::{
     service::{Signals, Supervisor},
 };
 
-/// Time for connections to deliver the ends of their streams, after the turns have ended.
+/// Time for connections to deliver the ends of their streams after the turns have ended.
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
 
 /// Time limit for closing the document index, which can be rebuilt from the documents.
 const CLOSING_INDEX: Duration = Duration::from_secs(3);
 
-/// Time limit for stopping MCP and language servers. Their guards stop them even if the daemon is gone.
+/// Time limit for stopping MCP and language servers. Guard processes stop them even if the daemon has exited.
 const CLOSING_SERVERS: Duration = Duration::from_secs(5);
 
 /// Time limit for closing the audit log. Entries that a caller waited for are already on disk.
@@ -56,7 +56,8 @@ const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 
 /// Serves until a signal or a client requests a stop. Listens on the first available socket path, unless the supervisor
-/// passes a socket. `source` is read again at each reload. `lock` belongs to the data folder and is held until the end.
+/// passes a socket. `source` is read again at each reload. `lock` belongs to the data folder and is held until the
+/// daemon stops.
 ///
 /// # Errors
 /// If a required part cannot be started or ends unexpectedly, or if a second signal cuts the shutdown short.
@@ -115,7 +116,7 @@ pub async fn run(
             return Err(Failure::broken("the retention task ended"));
         }
         () = audit::store_head_periodically(audit, store) => return Err(Failure::broken("the audit task ended")),
-        () = presence.maintain() => return Err(Failure::broken("the socket is no longer watched")),
+        () = presence.maintain() => return Err(Failure::broken("the socket task ended")),
         () = feed_watchdog(&supervisor, engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => {
             let failure = Failure::broken("the server ended unexpectedly");
@@ -162,7 +163,7 @@ async fn log_lost_sessions(health: Arc<Health>) {
     }
 }
 
-/// Finishes removals that an earlier run left incomplete. Runs in the background, as there may be many files.
+/// Finishes removals that an earlier run left incomplete. Runs in the background, because there may be many files.
 async fn finish_removals(engine: Engine) {
     if let Err(error) = engine.settle_worktrees().await {
         tracing::warn!(hint = error.hint(), "could not clean up the worktrees of the last run: {error}");
@@ -209,7 +210,7 @@ async fn until_stop(
             drain = stop_requests.recv() => return drain.flatten(),
             () = reloads.wait_until_due() => {
                 reloads.mark_done();
-                // The outcome is in the log and the audit log.
+                // The outcome is already in the log and the audit log.
                 drop(control.reload_and_log(false).await);
                 continue;
             }
@@ -259,11 +260,11 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     }
 }
 
-/// Shuts down in order. Turns end first, so that every stream reports the end of its turn. Then the streams close, then
-/// the MCP servers, the index and the audit log, and then the journal, which has no writers left. The socket is removed
-/// last, so that its absence means that the shutdown is complete.
+/// Shuts down in order. Turns end first, so that every stream reports the end of its turn. Then the streams are closed,
+/// then the MCP servers, the index and the audit log, and then the journal, which has no writers left. The socket is
+/// removed last, so its absence means that the shutdown is complete.
 ///
-/// Events that the exporters have not sent yet are sent after the next start.
+/// Events that the exporters have not sent are sent after the next start.
 async fn finish(
     parts: Arc<Parts>,
     mut server: Server,

@@ -1,7 +1,8 @@
-//! The daemon's own facts for the audit log, and opening and closing the log.
+//! The daemon's own audit log entries, and opening and closing the log.
 //!
-//! Also starts the other recorders. If a collector is configured, background tasks export turns over OpenTelemetry; no
-//! turn waits for them. Model requests are logged as sent if a session or the configuration requests it.
+//! This module also starts the other recorders. If a collector is configured, background tasks export turns over
+//! OpenTelemetry; turns do not wait for the export. Model requests are logged as sent if a session or the configuration
+//! requests it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,15 +29,15 @@ use crate::{
     redact::Redactor,
 };
 
-/// Interval at which the journal stores the head of the log. An attacker who also removes the file that names the last
-/// line can cut off the lines of one interval without a trace.
+/// Interval at which the journal stores the head of the log. An attacker who also removes the file that records the
+/// last line can cut off the lines of one interval without detection.
 const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Opens the log, which must contain at least the lines up to the stored head. A damaged log is continued and records
-/// the damage; `agentctl audit verify` shows it.
+/// Opens the log, which must contain at least the lines up to the stored head. A damaged log is continued, and the
+/// damage is recorded in it; `agentctl audit verify` shows the damage.
 ///
 /// # Errors
-/// If the log cannot be written. In that case the daemon does not start, as nothing may be changed without the log.
+/// If the log cannot be written. The daemon then does not start, because all changes must be logged.
 pub async fn open(
     config: &Config,
     paths: &Paths,
@@ -64,12 +65,12 @@ pub async fn record_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSetting
     log.note(AuditEntry::general(clock.now(), rules_read(rules))).await;
 }
 
-/// The fact that rules were read and are now in force.
+/// Returns the fact that rules were loaded and are in force.
 pub fn rules_read(rules: &RuleSettings) -> AuditFact {
     AuditFact::RulesRead { sources: rules.sources.clone(), sha256: Some(rules.sha256.clone()), problem: None }
 }
 
-/// The head of the log as stored in the journal, or `None` if it cannot be read.
+/// Returns the head of the log as stored in the journal, or `None` if it cannot be read.
 pub async fn stored_head(store: &SqliteStore) -> Option<AuditHead> {
     store.audit_head().await.unwrap_or_else(|error| {
         tracing::warn!("could not read the last audit position from the journal: {error}");
@@ -77,8 +78,8 @@ pub async fn stored_head(store: &SqliteStore) -> Option<AuditHead> {
     })
 }
 
-/// Periodically stores the log's durable head in the journal, so the position in the journal is never ahead of the log.
-/// Never returns.
+/// Periodically stores the log's durable head in the journal, so that the stored head is never ahead of the log. Never
+/// returns.
 pub async fn store_head_periodically(log: &AuditLog, store: &SqliteStore) {
     let mut last = None;
     loop {
@@ -106,9 +107,9 @@ pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
 /// Value of the setting that disables the collector.
 const DISABLED: &str = "none";
 
-/// Starts the exporters, which send turns that end from now on, and turns that ended since the last run and were not
-/// acknowledged. The tasks stop when the returned set is dropped. If export is disabled, the stored position is
-/// removed, so that turns from the time without export are not sent later.
+/// Starts the exporters. They send turns that end from now on, and turns since the last run that were not acknowledged.
+/// The tasks stop when the returned set is dropped. If export is disabled, the stored position is removed, so that
+/// turns from that time are not sent later.
 pub(crate) async fn start(
     config: &Config,
     env: &Environment,

@@ -1,4 +1,4 @@
-//! The only module that names every adapter and connects it to the engine.
+//! The composition root: the only module that names every adapter and connects it to the engine.
 
 use std::{
     collections::BTreeMap,
@@ -99,7 +99,7 @@ pub struct Parts {
     pub notes: Vec<String>,
 }
 
-/// Wires everything together. Opens the journal and the audit log; no model is called.
+/// Connects all parts. Opens the journal and the audit log; does not call a model.
 ///
 /// # Errors
 /// If the journal or the audit log cannot be opened, or if a model URL is invalid.
@@ -129,7 +129,7 @@ pub async fn assemble(
     let projects = ProjectStore::new(paths.data.join("projects"), Some(worktrees.clone()));
     let plugins = source.plugins.clone();
     let leftovers = plugins.clone();
-    // Files that cannot be removed only take up space.
+    // Files that cannot be removed do no harm except for using disk space.
     let _ = tokio::task::spawn_blocking(move || leftovers.sweep()).await;
     let skills = skills::skill_store(config, paths, env, confinement, projects.clone(), plugins.clone()).await;
     let languages = Arc::new(language_pool(config, paths, env, Arc::clone(&sandbox)));
@@ -142,10 +142,10 @@ pub async fn assemble(
     let session_servers = skills::session_servers(env, redactor.clone());
     let mcp = skills::pool(&config.mcp, &paths.data, env, redactor, Arc::clone(&builtin), plugins);
     let (servers, now) = (Arc::clone(&session_servers), tools_without_language_server(&languages));
-    // The web settings are read only at the start, so these tools stay unavailable until a restart.
+    // Web settings are only loaded at the start, so these tools stay unavailable until a restart.
     let unavailable = if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) };
     let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, unavailable, now);
-    // All tools that can be disabled or have their description replaced.
+    // All tools that can be disabled, or whose description can be replaced.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
     let folders = {
@@ -167,8 +167,8 @@ pub async fn assemble(
         folder: paths.data.join("replays"),
         models: models.clone(),
         toolbox: toolbox.clone(),
-        // Skills and projects are available as in sessions. Personal memories and drafts are omitted: a recording from
-        // another host could not contain them.
+        // Skills and projects are available as in sessions. Personal memories and drafts are omitted, because a
+        // recording from another host could not contain them.
         workspaces: Box::new(move |base| folders(base.to_owned(), None)),
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
@@ -223,7 +223,7 @@ pub async fn assemble(
     })
 }
 
-/// Creates the worktrees of sessions with the git program that commands find, and with the user's git identity if
+/// Creates the worktrees of sessions with the git program that commands use, and with the user's git identity if
 /// commands have access to it.
 fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
     let environment = env.only(&PASSED_TO_COMMANDS);
@@ -231,7 +231,7 @@ fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<San
     WorktreeFolders::new(paths.data.join("worktrees"), Some(sandbox), &environment, settings)
 }
 
-/// Tools that cannot work at the moment because no language server is installed.
+/// Returns the tools that are unavailable because no language server is installed.
 pub fn tools_without_language_server(languages: &LanguagePool) -> Vec<&'static str> {
     let has_server = languages.found().iter().any(|server| server.program.is_some());
     if has_server { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
@@ -251,7 +251,7 @@ async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
     })
 }
 
-/// Engine settings from the configuration.
+/// Builds the engine settings from the configuration.
 pub fn engine_config(config: &Config) -> EngineConfig {
     let settings = &config.daemon;
     let interrupt_default = match settings.interrupts.on_deadline {
@@ -295,7 +295,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-/// Numeric limits of tools from `tools.yaml`.
+/// Returns the numeric limits of tools from `tools.yaml`.
 fn tool_limits(config: &Config) -> BTreeMap<String, BTreeMap<String, u64>> {
     config.tools.iter().filter_map(|(name, tool)| Some((name.clone(), tool.limits.clone()?))).collect()
 }
@@ -322,7 +322,7 @@ fn toolbox_config(
     toolbox
 }
 
-/// Creates the language servers, which run in the same environment as commands.
+/// Creates the pool of language servers, which run in the same environment as commands.
 fn language_pool(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> LanguagePool {
     let folder = paths.data.join("languages");
     let variables = sandbox::variables(config, env);

@@ -8,7 +8,7 @@ use std::{
 
 use agentd_core::ports::CodeReader;
 
-/// Creates the code reader, which starts its workers from this binary. Starts nothing before the first query.
+/// Creates the code reader. Its workers are started from this binary, not before the first query.
 #[cfg(feature = "code")]
 pub(crate) fn reader(program: &str) -> Option<Arc<dyn CodeReader>> {
     Some(Arc::new(agentd_code::CodePool::new(agentd_code::PoolConfig::new(program.into()))))

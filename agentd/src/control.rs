@@ -54,14 +54,14 @@ impl DaemonControl {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the configuration again and applies it. On an error, nothing changes.
+    /// Loads the configuration again and applies it. On an error, nothing changes.
     ///
     /// # Errors
     /// Returns the error in the new configuration.
     pub fn reread(&self) -> Result<ReloadOutcome, Failure> {
         let mut current = self.config();
         let new = self.source.read()?;
-        // The last step that can fail must come before the first change.
+        // All steps that can fail come before the first change.
         let parts = &*self.parts;
         let models = parts.model_maker.make(&new)?;
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.source.env));
@@ -89,7 +89,7 @@ impl DaemonControl {
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
             Ok(_) => audit::rules_read(&self.config().rules),
-            // The old rules stay in force.
+            // The old rules remain in force.
             Err(failure) => {
                 AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(with_causes(failure)) }
             }
@@ -137,12 +137,12 @@ impl DaemonControl {
         })
     }
 
-    /// Sources of the configuration in force, lowest precedence first: `built-in` and file paths.
+    /// Returns the sources of the configuration in force, lowest precedence first: `built-in` and file paths.
     pub(crate) fn config_sources(&self) -> Vec<String> {
         sources(&self.config())
     }
 
-    /// Configuration keys with their origins and values. Secrets are masked.
+    /// Returns the configuration keys with their origins and values. Secrets are masked.
     pub(crate) fn config_origins(&self) -> Vec<ConfigOrigin> {
         let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.source.env).collect();
@@ -150,8 +150,8 @@ impl DaemonControl {
         config.values.render(&config.origins, &secrets, &|text| redactor.clean(text))
     }
 
-    /// Variables that the configuration allows clients to pass to tools, in addition to the variables that are always
-    /// allowed.
+    /// Returns the variables that the configuration allows clients to pass to tools, in addition to those that are
+    /// always allowed.
     pub(crate) fn passed_variables(&self) -> Vec<String> {
         self.config().daemon.environment.pass.clone()
     }
@@ -161,7 +161,7 @@ impl DaemonControl {
         let plugins = self.source.plugins.clone();
         let before = states(&plugins.installed());
         let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
-        // A plugin that has changed since it was added is no longer used.
+        // A plugin that was changed after it was added is no longer used.
         if states(&installed) != before
             && let Err(failure) = self.reload_and_log(false).await
         {
@@ -178,8 +178,8 @@ impl DaemonControl {
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
-    /// Adds the plugin in a folder if the plugin has this hash. The audit log names `client`. The plugin's parts can be
-    /// used immediately.
+    /// Adds the plugin in a folder if the plugin has this hash. The audit log records `client`. The plugin's parts can
+    /// be used immediately.
     pub(crate) async fn add_plugin(
         &self,
         folder: PathBuf,
@@ -187,7 +187,7 @@ impl DaemonControl {
         source: String,
         client: String,
     ) -> Result<PluginReport, Refusal> {
-        // With an invalid configuration, the plugin would be added but never loaded.
+        // If the configuration is invalid, the plugin would be added but never loaded.
         tokio::task::block_in_place(|| self.source.read()).map_err(|failure| {
             let message = format!("could not add the plugin: {}", with_causes(&failure));
             Refusal::new(ErrorKind::Configuration, message).with_hint("fix the configuration first")
@@ -203,7 +203,7 @@ impl DaemonControl {
                 source: source.clone(),
                 by: client_of(&client),
             };
-            // A plugin is only added if the audit log has recorded it.
+            // The plugin is only added after the audit log has recorded it.
             let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
             recorded.map_err(|error| {
                 let message = format!("could not add the plugin: the audit log cannot be written: {error}");
@@ -215,14 +215,14 @@ impl DaemonControl {
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
-    /// Removes a plugin; the audit log names `client`. Returns `None` if no plugin has this name.
+    /// Removes a plugin; the audit log records `client`. Returns `None` if no plugin has this name.
     pub(crate) async fn remove_plugin(&self, name: String, client: String) -> Result<Option<PluginReport>, Refusal> {
         let plugins = self.source.plugins.clone();
         let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
             return Ok(None);
         };
         let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
-        // A removal must not fail because the audit log cannot be written.
+        // The removal succeeds even if the audit log cannot be written.
         self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
         self.reload_and_log(false).await.map_err(|failure| configuration_unreadable("removed", &failure))?;
         Ok(Some(report))
@@ -257,7 +257,7 @@ impl DaemonControl {
         }
         let tools: BTreeSet<String> = self.parts.engine.tools().into_iter().map(|tool| tool.name).collect();
         for card in &report.agents {
-            // Tools of an MCP server are only known once the server has been reached.
+            // Tools of an MCP server are unknown until the server has been reached.
             let exists = |name: &String| tools.contains(name) || name.starts_with("mcp_");
             for name in card.named_tools().filter(|name| !exists(name)) {
                 clashes.note(format!("the agent {} names an unknown tool {name:?}", card.id), false);
@@ -268,7 +268,7 @@ impl DaemonControl {
     }
 }
 
-/// All secrets that the log must not show.
+/// Returns all secrets that the log must not show.
 pub fn secrets<'a>(config: &'a Config, env: &'a Environment) -> impl Iterator<Item = &'a str> {
     config.secrets().chain(env.secrets())
 }
@@ -278,7 +278,7 @@ fn sources(config: &Config) -> Vec<String> {
     std::iter::once("built-in".to_owned()).chain(files).collect()
 }
 
-/// Warnings after a reload: broken MCP servers, exposed key files, and changed settings that require a restart.
+/// Returns warnings after a reload: broken MCP servers, exposed key files, and changed settings that require a restart.
 fn reload_notes(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|problem| problem.replace('\n', "; ")).collect();
     notes.extend(config::layers::exposed_key_files(&new.files));
@@ -306,10 +306,10 @@ fn reload_notes(old: &Config, new: &Config) -> Vec<String> {
     notes
 }
 
-/// Maximum length of a client name in characters. The rest is truncated.
+/// Maximum length of a client name in characters. Longer names are truncated.
 const MAX_NAME: usize = 100;
 
-/// Error message if the plugins could not be read.
+/// Error message for a failure to read the plugins.
 const UNREADABLE: &str = "could not read the plugins";
 
 /// Names of a plugin's parts that are already in use.

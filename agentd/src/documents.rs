@@ -101,7 +101,7 @@ mod substitute {
     pub struct Library;
 
     impl Library {
-        /// Does nothing, as nothing is open.
+        /// Does nothing, because nothing is open.
         pub async fn close(&self) {}
     }
 
@@ -120,7 +120,7 @@ mod substitute {
         None
     }
 
-    /// Does nothing, as no memory is retained.
+    /// Does nothing, because this build retains no memory.
     pub(crate) fn release_memory() {}
 
     impl Knowledge for Library {

@@ -18,7 +18,7 @@ mod adapter {
         EmbeddedModel::new(EmbeddedConfig { idle, ..EmbeddedConfig::new(path) }, neighbours)
     }
 
-    /// Model servers on this host. The built-in model names them to users who ask for a larger model.
+    /// Lists model servers on this host. The built-in model suggests them to users who ask for a larger model.
     fn neighbours() -> BoxFuture<'static, Vec<Neighbour>> {
         let neighbour = |server: &local_servers::LocalServer| Neighbour {
             name: server.name,
@@ -45,7 +45,7 @@ mod substitute {
         stream::{self, BoxStream},
     };
 
-    /// Number of threads that a model would use. Other libraries use the same number.
+    /// Returns the number of threads that a model would use. Other libraries use the same number.
     pub fn recommended_threads() -> usize {
         thread::available_parallelism().map_or(1, NonZero::get)
     }

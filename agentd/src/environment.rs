@@ -1,5 +1,5 @@
-//! Inputs of the process: the environment, which is read once and passed on as a value, and the command line. Also
-//! checks ownership: the daemon never relies on a file or folder that another user can write.
+//! Inputs of the process: the environment, which is captured once and passed on as a value, and the command line. This
+//! module also checks ownership: the daemon never relies on a file or folder that another user can write.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,12 +14,12 @@ use agentd_proto::start_variables::StartVariables;
 use clap::Parser;
 use uuid::Uuid;
 
-/// Path of this binary, even if its file has been replaced in the meantime. The daemon starts it again to read
+/// Path of this binary, which is valid even if its file has been replaced. The daemon starts the binary again to read
 /// documents, to guard MCP servers and to confine commands.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Variables that the process was started with. An empty variable is treated as not set, because shells have no other
-/// way to unset a variable for one command.
+/// Variables that the process was started with. An empty variable is treated as not set, because setting it to an empty
+/// value is the common way to disable it for one command.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
@@ -29,17 +29,17 @@ impl Environment {
         Self(std::env::vars_os().collect())
     }
 
-    /// The value of a variable as text, or `None` if the value is not UTF-8.
+    /// Returns the value of a variable as text, or `None` if the variable is not set or not UTF-8.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.os(name).and_then(OsStr::to_str)
     }
 
-    /// The value of a variable as a path.
+    /// Returns the value of a variable as a path.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         self.os(name).map(PathBuf::from)
     }
 
-    /// All variables that are valid UTF-8, for `${NAME}` in configuration files.
+    /// Returns all variables that are valid UTF-8, for `${NAME}` in configuration files.
     pub fn texts(&self) -> HashMap<String, String> {
         self.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
@@ -54,25 +54,25 @@ impl Environment {
         other.0.iter().chain(own).collect()
     }
 
-    /// Variables with these names that are set and valid UTF-8.
+    /// Returns the variables with these names that are set and valid UTF-8.
     pub fn only(&self, names: &[&str]) -> BTreeMap<String, String> {
         let pair = |name: &&str| Some(((*name).to_owned(), self.text(name)?.to_owned()));
         names.iter().filter_map(pair).collect()
     }
 
-    /// Proxy routes for the daemon's network requests.
+    /// Returns the proxy routes for the daemon's network requests.
     pub fn routes(&self) -> Routes {
         Routes::read(|name| self.text(name))
     }
 
-    /// Values of variables whose names mark them as secrets. These values are redacted in logs.
+    /// Returns the values of variables whose names mark them as secrets. These values are redacted in logs.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
         let is_secret = |name: &str| name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word));
         self.pairs().filter(move |(name, _)| is_secret(name)).map(|(_, value)| value)
     }
 
-    /// Variables for models and keys, for clients: names and salted digests, without values.
+    /// Returns the variables for models and keys in the form for clients: names and salted digests, without values.
     pub fn start_variables(&self) -> StartVariables {
         let salt = [Uuid::new_v4(), Uuid::new_v4()].iter().flat_map(|random| *random.as_bytes()).collect();
         StartVariables::new(salt, self.pairs())
@@ -89,7 +89,7 @@ impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment 
     }
 }
 
-/// Only shows names, because values may be secret.
+/// Shows only names, because values may be secret.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -146,7 +146,7 @@ Examples:
 
 Exit codes: 0 stopped on request, 1 could not start or run, 2 usage or configuration.";
 
-/// Write permission of other users.
+/// Mode bit that lets other users write.
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITE: u32 = 0o020;
 
@@ -157,15 +157,15 @@ struct Identity {
     group: u32,
 }
 
-/// Describes which other users can write a file or folder that agentd relies on. The result continues a sentence that
-/// starts with the path, and is `None` if the path is safe.
+/// Describes which other users can write a file or folder that agentd relies on. The text continues a sentence that
+/// starts with the path. Returns `None` if the path is safe.
 pub(crate) fn objection(found: &Metadata) -> Option<String> {
     let identity = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
     ownership_problem(identity, found.uid(), found.gid(), found.mode())
 }
 
-/// Accepts root, as the administrator can write the file anyway. The process's own group may also write: that group is
-/// usually private to the user, and many systems create files that way.
+/// Checks owner and mode. Root is accepted, because the administrator can write the file in any case. The process's own
+/// group may also write: that group is usually private to the user, and many systems create files that way.
 fn ownership_problem(identity: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
     if user != identity.user && user != 0 {
         return Some(format!("it is owned by user {user}, but agentd runs as user {}", identity.user));

@@ -43,17 +43,17 @@ impl Failure {
         Self { source: Some(source.into()), ..self }
     }
 
-    /// Hint on how to resolve the failure.
+    /// Returns the hint on how to resolve the failure.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Exit code of the process.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 
-    /// The message with its causes on one line, and the hint on the next line.
+    /// Returns the message with its causes on one line, and the hint on the next line.
     pub fn report(&self) -> String {
         let mut text = format!("agentd: error: {}", with_causes(self));
         if let Some(hint) = &self.hint {
@@ -70,7 +70,7 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// Refusal of a request. Clients evaluate the kind; message and hint are for users.
+/// Refusal of a request. Clients evaluate the kind; the message and the hint are for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// Kind of the error.
@@ -104,7 +104,7 @@ impl Refusal {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Message and hint on one line, for outputs that accept a single string.
+    /// Returns message and hint on one line, for outputs that accept a single string.
     pub(crate) fn sentence(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}; {hint}", self.message),
@@ -132,7 +132,7 @@ impl From<WireError> for Refusal {
     }
 }
 
-/// Refusal because the configuration is invalid or cannot be read.
+/// Refuses a request because the configuration is invalid or cannot be read.
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         Self { hint: failure.hint.clone(), ..Self::new(ErrorKind::Configuration, with_causes(&failure)) }
@@ -153,8 +153,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::new(ErrorKind::Internal, message))
 }
 
-/// The message of an error and of all its causes. Repetitions are omitted, as many errors include the cause in their
-/// own message.
+/// Returns the message of an error and of all its causes. Repetitions are omitted, because many errors include the
+/// cause in their own message.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Memory footprint: when the daemon becomes idle, it returns memory that only the previous work needed.
+//! Memory footprint: when the daemon becomes idle, it returns memory that only the finished work needed.
 
 use std::{fs, io, path::Path, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::{
     time::sleep,
 };
 
-/// Returns memory that the next work does not need: freed heap memory, and code pages of the previous work.
+/// Returns memory that is no longer needed: freed heap memory, and code pages.
 fn release_memory() {
     crate::documents::release_memory();
     if let Err(error) = release_code() {
@@ -17,14 +17,14 @@ fn release_memory() {
     }
 }
 
-/// Unmaps the pages that contain the binary's code. Most mapped pages were only needed by the previous work, and the
-/// kernel maps sixteen pages around each page that is accessed. Pages that are needed again are mapped from the page
-/// cache, at about a microsecond for sixteen pages.
+/// Unmaps the pages that contain the binary's code. Most mapped pages were only needed by finished work, and the kernel
+/// maps sixteen pages around each accessed page. Pages that are needed again are mapped from the page cache, at about a
+/// microsecond for sixteen pages.
 ///
 /// # Errors
-/// If the kernel does not report the mappings, or refuses. The only effect is higher memory use.
+/// If the kernel does not report the mappings, or refuses to unmap them. The only effect is higher memory use.
 fn release_code() -> io::Result<()> {
-    // A debugger has written its breakpoints into these pages.
+    // A debugger has written breakpoints into these pages, which unmapping would remove.
     if is_traced(&fs::read_to_string("/proc/self/status")?) {
         return Ok(());
     }
@@ -41,25 +41,26 @@ fn is_traced(status: &str) -> bool {
     tracer.is_none_or(|tracer| tracer.trim() != "0")
 }
 
-/// Maximum number of heaps that threads share. The C library creates up to eight per core and returns little of their
-/// memory: indexing documents, in which data moves between threads, retained three times the memory it needed.
+/// Maximum number of heaps that threads share. By default, the C library creates up to eight per core and returns
+/// little of their memory: indexing documents, which moves data between threads, retained three times the memory it
+/// needed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAX_HEAPS: libc::c_int = 2;
 
-/// Size in bytes from which a block is mapped separately and returned to the kernel when it is freed. Otherwise the C
-/// library raises its own threshold, up to 32 MB, with each such block that is freed, and later blocks leave holes in
-/// the heaps: indexing needed a quarter more memory.
+/// Size in bytes from which a block is mapped separately and returned to the kernel when it is freed. Without this
+/// setting, the C library raises its threshold, up to 32 MB, each time such a block is freed. Later blocks then leave
+/// holes in the heaps: indexing needed a quarter more memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE_BLOCK: libc::c_int = 1 << 20;
 
-/// Limits the number of heaps, and keeps large blocks out of them. Must be called before any thread is started.
+/// Limits the number of heaps, and allocates large blocks outside of them. Must be called before any thread is started.
 #[allow(unsafe_code, reason = "no safe wrapper exists")]
 pub(crate) fn bound_heaps() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (setting, value) in [
         (libc::M_ARENA_MAX, MAX_HEAPS),
         (libc::M_MMAP_THRESHOLD, LARGE_BLOCK),
-        // Free memory at the end of a heap that triggers a trim: twice the block size, as in the C library.
+        // Amount of free memory at the end of a heap that triggers a trim: twice the block size, as in the C library.
         (libc::M_TRIM_THRESHOLD, 2 * LARGE_BLOCK),
     ] {
         // SAFETY: the call takes two numbers and sets one of the allocator's parameters under the allocator's own lock.
@@ -70,13 +71,14 @@ pub(crate) fn bound_heaps() {
     }
 }
 
-/// Mappings of a program's code, as address and length in bytes: readable, executable, private and not writable.
+/// Returns the mappings of a program's code, as address and length in bytes: readable, executable, private and not
+/// writable.
 fn code_mappings<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, usize)> + 'a {
     maps.lines().filter_map(move |line| {
         let mut fields = line.split_ascii_whitespace();
         let (range, rights) = (fields.next()?, fields.next()?);
-        // Offset, device and inode come in between. A path with blanks does not match, and the code at that path stays
-        // mapped.
+        // The fields between are offset, device and inode. A path with blanks does not match, so the code at that path
+        // stays mapped.
         if rights != "r-xp" || Path::new(fields.nth(3)?) != program || fields.next().is_some() {
             return None;
         }
@@ -88,30 +90,31 @@ fn code_mappings<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (
 
 #[allow(unsafe_code, reason = "an address is a number, and only this function knows what is mapped there")]
 fn unmap(start: usize, length: usize) -> io::Result<()> {
-    // SAFETY: the range is a private file mapping without write permission, and code has no relocations. So no page
-    // differs from the file, except for a debugger's breakpoints, which are checked for above. The kernel reads pages
-    // that are accessed later from the file again, with the same bytes, so other threads may execute code in the range
-    // in the meantime. The kernel refuses a range that is no longer mapped.
+    // SAFETY: the range is a private file mapping without write permission, and code has no relocations. No page
+    // therefore differs from the file, except for a debugger's breakpoints, which are checked for above. The kernel
+    // reads pages that are accessed later from the file again, with the same bytes, so other threads may execute code
+    // in the range in the meantime. The kernel refuses a range that is no longer mapped.
     let outcome = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Time without a change after which the daemon is considered idle. Longer than the gap between two turns of a script.
+/// Time without activity after which the daemon is idle. Longer than the gap between two turns of a script.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Interval between checks, after work has begun.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Returns memory after the start, and each time the daemon becomes idle after work. Ends when the engine is gone.
+/// Returns memory after the start, and each time the daemon becomes idle after work. Ends when the engine is dropped.
 pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
     on_each_idle(activity, || async {
-        // Trimming takes the allocator's locks, and takes milliseconds if much memory was freed.
+        // Trimming runs on a blocking thread: it holds the allocator's locks, and takes milliseconds if much memory was
+        // freed.
         let _ = tokio::task::spawn_blocking(release_memory).await;
     })
     .await;
 }
 
 /// Runs `action` immediately, and each time nothing has changed for [`IDLE_AFTER`] and no turn is running. Further work
-/// delays `action`, and each idle period triggers it once. Ends when the engine is gone.
+/// delays `action`, and each idle period triggers it once. Ends when the engine is dropped.
 async fn on_each_idle<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
     loop {
         action().await;
@@ -121,8 +124,8 @@ async fn on_each_idle<Done: Future<Output = ()>>(mut activity: watch::Receiver<A
     }
 }
 
-/// Returns when the daemon is idle, or fails when the engine is gone. Polls instead of waiting for changes: each turn
-/// causes two changes, and waking up would delay the turn's first token.
+/// Returns when the daemon is idle, or fails when the engine is dropped. Polls instead of waiting for changes: each
+/// turn causes two changes, and waking up for them would delay the turn's first token.
 async fn wait_until_idle(activity: &mut watch::Receiver<Activity>) -> Result<(), RecvError> {
     let mut idle_time = Duration::ZERO;
     while idle_time < IDLE_AFTER {
@@ -194,7 +197,7 @@ mod tests {
             world
         }
 
-        /// Number of idle periods so far, after `time` on the paused clock.
+        /// Advances the paused clock by `time` and returns the number of idle periods so far.
         async fn after(&self, time: Duration) -> usize {
             sleep(time).await;
             self.releases.load(Ordering::Relaxed)

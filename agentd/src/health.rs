@@ -13,7 +13,7 @@ use agentd_proto::client::Finding;
 use agentd_store::{DamagedSession, SqliteStore};
 use tokio::task::spawn_blocking;
 
-/// Size in bytes of the trial write that checks the disk. A small turn needs about as much.
+/// Size in bytes of the test write that checks the disk, roughly what a small turn stores.
 const TRIAL_BYTES: usize = 64 << 10;
 
 /// Maximum number of sessions or events listed in a finding.
@@ -23,7 +23,7 @@ const MAX_LISTED: usize = 20;
 pub struct Health {
     data: PathBuf,
     store: Arc<SqliteStore>,
-    /// True if the journal is new although an audit log already existed.
+    /// True if the journal is new although an audit log existed before.
     journal_was_lost: bool,
 }
 
@@ -34,7 +34,7 @@ impl Health {
         Self { data, store, journal_was_lost }
     }
 
-    /// Problems that can be detected quickly.
+    /// Returns problems that can be detected quickly.
     pub async fn problems(&self) -> Vec<Finding> {
         let data = self.data.clone();
         let disk = spawn_blocking(move || disk(&data)).await.unwrap_or_default();
@@ -42,7 +42,7 @@ impl Health {
         disk.into_iter().chain(journal).chain(self.loss_report()).collect()
     }
 
-    /// All problems, including those that are found by reading all stored data.
+    /// Returns all problems, including those that require reading all stored data.
     pub async fn examine(&self) -> Vec<Finding> {
         let mut findings = self.problems().await;
         findings.extend(self.missing_data().await);
@@ -61,7 +61,7 @@ impl Health {
         findings
     }
 
-    /// Report on a journal that was damaged and lost its newest part, until the user removes the loss file.
+    /// Returns a report about a damaged journal that lost its newest part, until the user removes the loss file.
     pub fn loss_report(&self) -> Option<Finding> {
         let loss = self.store.loss()?;
         let hint = format!(
@@ -72,7 +72,7 @@ impl Health {
         Some(failure("journal", format!("the journal lost its newest part: {loss}"), hint))
     }
 
-    /// Signs that the journal was removed or replaced: an older audit log, or files of unknown sessions.
+    /// Returns signs that the journal was removed or replaced: an older audit log, or files of unknown sessions.
     pub async fn missing_data(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if self.journal_was_lost {
@@ -139,7 +139,7 @@ fn stuck_sessions(sessions: u64) -> Finding {
     )
 }
 
-/// Sessions that have a folder in `folder`.
+/// Returns the sessions that have a folder in `folder`.
 fn sessions_in(folder: &Path) -> Vec<SessionId> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()

@@ -11,8 +11,8 @@
 //!   commands. [`skills`]: the bundled skills, and the folders of all other skills.
 //! - [`app`]: serving, and the order of the shutdown. [`listener`]: the socket, which is bound again if clients can no
 //!   longer find it. [`control`]: requests to stop or reload, and adding and removing plugins.
-//! - [`rpc`]: the services for clients. [`audit`]: the daemon's own facts for the audit log, and the exporters.
-//!   [`replay`]: recording and replaying sessions.
+//! - [`rpc`]: the services for clients. [`audit`]: the daemon's own audit log entries, and the exporters. [`replay`]:
+//!   recording and replaying sessions.
 //! - `footprint`: returns memory to the system when the daemon becomes idle. [`retention`]: removal of unused data.
 //! - [`archives`]: export and import of sessions. [`health`]: problems with the stored data.
 //! - [`logging`] and [`redact`]: the operator's log, without secrets. [`failure`]: error messages for users.

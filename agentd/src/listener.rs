@@ -1,7 +1,7 @@
-//! The daemon's socket: passed by a supervisor or bound here, and bound again when its path is gone.
+//! The daemon's socket, which a supervisor passes or which is bound here. It is bound again if its path disappears.
 //!
 //! Clients find the daemon by the socket's path and by the lock file. Both can disappear while the daemon runs: a
-//! runtime folder is removed at the last logout, and `/tmp` gets cleaned. [`Presence`] checks and restores both.
+//! runtime folder is removed at the last logout, and `/tmp` is cleaned. [`Presence`] checks and restores both.
 
 use std::{
     fs::File,
@@ -30,7 +30,7 @@ use crate::{
 /// Capacity for accepted connections that wait for the server, which accepts them immediately.
 const BACKLOG: usize = 16;
 
-/// Interval between checks. Clients wait slightly longer for a daemon that is alive but cannot be found.
+/// Interval between checks. Clients wait slightly longer for a daemon that is running but cannot be found.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Socket paths that the daemon may listen on.
@@ -40,21 +40,21 @@ pub struct SocketPaths {
     pub first: PathBuf,
     /// Alternatives if the first path is not available.
     pub others: Vec<PathBuf>,
-    /// True if the user has specified the first path.
+    /// True if the user specified the first path.
     pub is_named: bool,
 }
 
 impl SocketPaths {
-    /// All paths, best first.
+    /// Returns all paths, best first.
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.first).chain(&self.others)
     }
 }
 
-/// Socket and lock file, by which clients find the daemon. The socket keeps listening even if its path is gone.
+/// Socket and lock file, by which clients find the daemon. The socket keeps listening even if its path disappears.
 pub(crate) struct Presence<'a> {
     paths: SocketPaths,
-    /// Path of the socket. `None` if the socket has no path, or its path is gone.
+    /// Path of the socket; `None` if the socket has no path, or its path has disappeared.
     name: Option<BoundSocket>,
     /// True if the supervisor passed a socket without a path.
     is_pathless: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Presence<'a> {
     lock: &'a mut FolderLock,
     store: Arc<SqliteStore>,
     socket: watch::Sender<PathBuf>,
-    /// Problems that have already been logged, so that each is only logged once.
+    /// Problems that have already been logged, so that each is logged only once.
     logged: LoggedProblems,
 }
 
@@ -72,11 +72,11 @@ struct BoundSocket {
     file: SocketFile,
     /// True if the daemon must remove the path. A supervisor's socket is not removed.
     is_ours: bool,
-    /// Lock file beside the socket, held until the socket's path is gone.
+    /// Lock file beside the socket, held until the socket's path is removed.
     _lock: Option<File>,
 }
 
-/// Problems that persist and have already been logged.
+/// Logged problems that still persist.
 #[derive(Default)]
 struct LoggedProblems {
     socket: bool,
@@ -86,8 +86,8 @@ struct LoggedProblems {
 }
 
 impl<'a> Presence<'a> {
-    /// Takes over the passed socket, or binds the first path. If another daemon uses that path and the user has not
-    /// specified it, the next path is bound: clients find it through the lock file, which contains the socket path.
+    /// Uses the passed socket, or binds the first path. If another daemon uses that path and the user did not specify
+    /// it, the next path is bound. Clients find that path in the lock file.
     ///
     /// # Errors
     /// If the path cannot be a socket, or is in use.
@@ -120,21 +120,21 @@ impl<'a> Presence<'a> {
         Ok((presence, accepted))
     }
 
-    /// Path at which the daemon can be reached, or the preferred path if the daemon has none.
+    /// Returns the path at which the daemon can be reached, or the preferred path if the daemon has none.
     fn path(&self) -> &Path {
         self.name.as_ref().map_or(&self.paths.first, |name| name.file.path())
     }
 
-    /// Returns true if the path still leads to this socket, or if the socket never had a path.
+    /// Returns true if the path still leads to this socket, or if the socket was passed without a path.
     fn is_found(&self) -> bool {
         self.name.as_ref().map_or(self.is_pathless, |name| name.file.exists())
     }
 
     /// Binds the socket again, at the first available path. Existing connections are not affected. If no path is
-    /// available, the error is that of the last path, and the daemon has no path until the next check.
+    /// available, returns the error of the last path; the daemon then has no path until the next check.
     async fn rebind(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
-        // The lock file is named after the socket. It must be released before it is locked again.
+        // The lock file is named after the socket, so the lock must be released before the same path is locked again.
         self.name.take_if(|name| name.is_ours);
         let others: Vec<PathBuf> = self.paths.all().filter(|path| **path != before).cloned().collect();
         let (incoming, name) = bind_any(std::iter::once(&before).chain(&others)).await?;
@@ -258,7 +258,7 @@ async fn open_first(paths: &SocketPaths) -> Result<(IncomingConnections, BoundSo
     Ok(bound)
 }
 
-/// Binds the first available path. If none is available, returns the error of the last one.
+/// Binds the first available path. If no path is available, returns the error of the last one.
 async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(IncomingConnections, BoundSocket), Failure> {
     let mut last = None;
     for path in paths {
@@ -279,11 +279,11 @@ async fn bind(path: &Path) -> Result<(IncomingConnections, BoundSocket), Failure
     Ok((incoming, BoundSocket { file, is_ours: true, _lock: lock }))
 }
 
-/// Locks a file beside the socket. Two daemons with different data folders may be configured with the same socket; both
-/// would consider the socket stale, and the second daemon would remove the socket of the first.
+/// Locks a file beside the socket. Two daemons with different data folders may be configured with the same socket.
+/// Without this lock, the second daemon could consider the socket stale and remove the socket of the first.
 ///
-/// Nothing is written to a folder that does not exist yet or that other users may write to. Binding creates a missing
-/// folder, so a race requires two first starts, and binding rejects a folder that others may write to.
+/// No file is created in a folder that does not exist yet, or that other users may write to. Binding creates a missing
+/// folder, so only two simultaneous first starts can race; binding rejects a folder that others may write to.
 fn lock_beside(path: &Path) -> Result<Option<File>, Failure> {
     let owner = nix::unistd::geteuid().as_raw();
     let is_private = |folder: &Path| {

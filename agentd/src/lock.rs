@@ -1,8 +1,8 @@
-//! Ensures that each data folder has one daemon, because two would both write the journal.
+//! Ensures that only one daemon uses a data folder, because two daemons would both write the journal.
 //!
-//! - [`take`]: a lock file that one process holds and that names the process.
+//! - [`take`]: a lock file that only one process can hold, and that names this process.
 //! - [`FolderLock`]: the lock of the data folder. The folder itself is also locked, so that removing the lock file does
-//!   not admit a second daemon. A removed lock file is created again, because clients find the daemon by it.
+//!   not admit a second daemon. A removed lock file is created again, because clients use it to find the daemon.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -15,14 +15,14 @@ use agentd_proto::lock_file::{self, LOCK_FILE, LockRecord};
 
 use crate::failure::Failure;
 
-/// Hint for a lock that cannot be taken because the folder is not writable.
+/// Hint if locking fails because the folder is not writable.
 const HINT: &str = "make the folder writable and free some disk space, or set AGENTD_DATA_DIR to another one";
 
 /// Takes a lock and writes the process ID into the lock file.
 ///
 /// The lock is held as long as the file is open. The kernel releases the lock when the process ends for any reason, so
-/// a stale lock file has no meaning. The file is never removed: otherwise, two daemons could lock two files with the
-/// same name.
+/// a stale lock file is harmless. The file is never removed: otherwise, two daemons could lock two files with the same
+/// name.
 ///
 /// # Errors
 /// If another daemon holds the lock, or if the file cannot be written.
@@ -32,7 +32,7 @@ pub fn take(path: &Path) -> Result<File, Failure> {
     Ok(lock)
 }
 
-/// Takes the lock without changing the file.
+/// Takes the lock without writing to the file.
 fn take_unnamed(path: &Path) -> Result<File, Failure> {
     let file = open(path, false).map_err(|error| broken(path, error))?;
     match file.try_lock() {
@@ -42,15 +42,15 @@ fn take_unnamed(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Writes the record of the lock's holder. The new record overwrites the old one before the rest is truncated:
-/// concurrent readers always read whole lines, and no additional space is needed on a full disk.
+/// Writes the record of the lock's holder. The new record overwrites the old one before the remaining bytes are
+/// truncated: concurrent readers always read whole lines, and a full disk needs no additional space.
 fn write(lock: &File, socket: Option<&Path>) -> io::Result<()> {
     let record = LockRecord { pid: std::process::id(), socket: socket.map(Path::to_owned) }.to_bytes();
     lock.write_all_at(&record, 0)?;
     lock.set_len(record.len() as u64)
 }
 
-/// Returns true if `found` describes this file.
+/// Returns true if `found` is the metadata of this file.
 fn is_at(file: &File, found: io::Result<fs::Metadata>) -> bool {
     match (file.metadata(), found) {
         (Ok(ours), Ok(found)) => (ours.dev(), ours.ino()) == (found.dev(), found.ino()),
@@ -90,9 +90,9 @@ impl FolderLock {
         let folder = File::open(data).map_err(|error| broken(data, error))?;
         match folder.try_lock() {
             Ok(()) => {}
-            // The other daemon's lock file was removed, so our lock file is a new one.
+            // The other daemon's lock file was removed, so the locked file is a new one.
             Err(TryLockError::WouldBlock) => return Err(already_running(data, None)),
-            // Some network file systems cannot lock folders. The lock on the file is enough.
+            // Some network file systems cannot lock folders. The lock on the file is sufficient.
             Err(TryLockError::Error(error)) => tracing::warn!("could not lock the data folder itself: {error}"),
         }
         name_holder(&lock);
@@ -112,7 +112,7 @@ impl FolderLock {
     /// Checks that the lock file is in place, and creates it again if it is missing.
     ///
     /// # Errors
-    /// If the lock file cannot be created. The next check tries again.
+    /// If the lock file cannot be created. The next check retries.
     pub fn check(&mut self) -> io::Result<LockState> {
         if !is_at(&self.folder, fs::metadata(&self.path)) {
             return Ok(LockState::FolderGone);
@@ -121,7 +121,7 @@ impl FolderLock {
         if is_at(&self.lock, fs::symlink_metadata(&path)) {
             return Ok(LockState::InPlace);
         }
-        // The lock and the contents are complete before the file gets its name.
+        // The file is locked and complete before it gets its final name.
         let temporary = self.path.join(format!("{LOCK_FILE}.{}", std::process::id()));
         let recreated = create_locked(&temporary, self.socket.as_deref())
             .and_then(|lock| fs::rename(&temporary, &path).map(|()| lock));
@@ -142,7 +142,7 @@ fn create_locked(path: &Path, socket: Option<&Path>) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Makes the kernel report the daemon's process ID to clients. On failure, clients fall back to the well-known socket
+/// Makes the kernel report the daemon's process id to clients. On failure, clients fall back to the well-known socket
 /// paths.
 fn name_holder(lock: &File) {
     if let Err(error) = lock_file::hold(lock) {
@@ -157,7 +157,7 @@ fn open(path: &Path, truncate: bool) -> io::Result<File> {
         .read(true)
         .write(true)
         .mode(0o600)
-        // A symbolic link could lead to another file, which would be overwritten.
+        // Following a symbolic link could overwrite another file.
         .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
         .open(path)
 }
@@ -166,7 +166,8 @@ fn broken(path: &Path, error: io::Error) -> Failure {
     Failure::broken(format!("could not lock {}", path.display())).with_source(error).with_hint(HINT)
 }
 
-/// The other daemon may be between locking and writing. In that case, its process ID is unknown.
+/// Builds the error for a lock that another daemon holds. The process id is unknown if that daemon has not written it
+/// yet.
 fn already_running(path: &Path, record: Option<LockRecord>) -> Failure {
     let holder = record.map(|record| format!("(pid {}) ", record.pid)).unwrap_or_default();
     Failure::broken(format!("agentd is already running {holder}with the lock {}", path.display()))

@@ -1,5 +1,5 @@
-//! The log: written to standard error, in journald's format if standard error is connected to journald, or to a file.
-//! Secrets are redacted in the last step.
+//! The operator's log, which is written to a file or to standard error, in journald's format if journald is connected
+//! to it. Secrets are redacted in the last step.
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ use crate::{
     redact::Redactor,
 };
 
-/// Size in bytes above which the log file is rotated. One rotated file is kept.
+/// Size in bytes above which the log file is rotated. One rotated file is preserved.
 const MAX_FILE_BYTES: u64 = 10 << 20;
 
 /// Changes the log filter while the daemon runs.
@@ -41,10 +41,10 @@ pub struct LogHandle {
 }
 
 /// Starts logging to a file or to standard error. For journald, each line is prefixed with its priority and has no
-/// timestamp, as journald adds one. Must be called once, before any thread is started.
+/// timestamp, because journald adds one. Must be called once, before any thread is started.
 ///
 /// # Errors
-/// If the log file cannot be written, or on a second call.
+/// If the log file cannot be written, or logging has already been started.
 pub fn start(
     log_file: Option<&Path>,
     is_journald: bool,
@@ -79,7 +79,7 @@ pub fn start(
 }
 
 impl LogHandle {
-    /// Redactor of this log, for other output. Secrets added to the log later are included.
+    /// Returns the redactor of this log, for other output. It includes secrets that are added to the log later.
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
@@ -88,13 +88,13 @@ impl LogHandle {
     pub fn apply<'a>(&self, filter: &str, secrets: impl IntoIterator<Item = &'a str>) {
         self.redactor.learn(secrets);
         if let Some(filter) = log_filter(filter) {
-            // This only fails if the subscriber is gone, in which case there is no log to filter.
+            // Only fails if the subscriber was dropped, so that nothing is logged.
             let _ = self.filter.reload(filter);
         }
     }
 }
 
-/// Logs panics. A panic ends one turn, not the daemon, and its cause would otherwise be lost.
+/// Logs panics. A panic ends one turn but not the daemon, so its cause would otherwise be lost.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -104,7 +104,7 @@ fn log_panics() {
     }));
 }
 
-/// Prefixes each line with its priority (`<3>` and so on), as journald expects on standard error.
+/// Prefixes each line with its priority (`<3>` and so on), which journald expects on standard error.
 struct JournalFormat<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for JournalFormat<F>
@@ -125,7 +125,7 @@ where
     }
 }
 
-/// Writer that redacts secrets in whole lines: the subscriber writes one event per call.
+/// Writer that redacts secrets. Redacting whole events is possible, because the subscriber writes one event per call.
 struct RedactingWriter {
     /// Log file, or `None` for standard error.
     file: Option<Mutex<LogFile>>,

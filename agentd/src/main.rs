@@ -1,4 +1,4 @@
-//! The `agentd` binary: everything that must happen before the first thread is started, and the exit code. The rest is
+//! The `agentd` binary: steps that must happen before the first thread is started, and the exit code. All other code is
 //! in the library.
 
 use std::{env, io::Write, process::ExitCode};
@@ -15,8 +15,7 @@ use agentd_sandbox::{host::HELPER_ARGUMENT, run_helper};
 use clap::{CommandFactory as _, Parser as _};
 use clap_mangen::Man;
 
-/// Variables that limit the threads of the libraries that the built-in model uses. The libraries read each variable
-/// once.
+/// Variables that limit the threads of libraries used by the built-in model. The libraries read each variable once.
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
@@ -59,13 +58,13 @@ fn run(args: &Args) -> Result<(), Failure> {
     start::start(args, environment, supervisor, |_| {})
 }
 
-/// Sets thread limits that leave a core free while the built-in model computes. Removes the supervisor's variables, so
-/// that child processes do not take them for their own.
+/// Sets thread limits that leave a core free while the built-in model computes. Removes the supervisor's variables,
+/// which child processes would otherwise use as their own.
 #[allow(unsafe_code, reason = "the environment may only be changed while the process has a single thread, as here")]
 fn prepare_environment(environment: &Environment) {
     let threads = embedded::recommended_threads().to_string();
-    // SAFETY: no other thread exists that could read the environment: `main` has started none, and neither the argument
-    // parser nor the code that has run since starts one.
+    // SAFETY: no other thread can read the environment: `main` has not started any thread, and neither the argument
+    // parser nor the other code before this point starts one.
     unsafe {
         for name in THREAD_LIMITS.into_iter().filter(|name| environment.text(name).is_none()) {
             env::set_var(name, &threads);

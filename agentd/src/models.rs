@@ -1,4 +1,4 @@
-//! The models of a configuration, which can be replaced while turns run. A turn gets its model once and keeps it.
+//! The models of a configuration, which can be replaced while turns run. A turn keeps the model that it started with.
 
 use std::{
     collections::BTreeMap,
@@ -26,10 +26,10 @@ const BUILT_IN_WEIGHTS: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 /// Creates the models of a configuration.
 pub struct ModelMaker {
     data: PathBuf,
-    /// Recorded facts about models. A reload does not change them.
+    /// Recorded properties of models. A reload does not change them.
     records: Arc<ModelRecords>,
     routes: Routes,
-    /// Embedded models created so far. A model whose settings a reload does not change stays in memory.
+    /// Embedded models created so far. If a reload does not change a model's settings, the model stays loaded.
     embedded: Mutex<LoadedModels>,
 }
 
@@ -41,7 +41,7 @@ impl ModelMaker {
         Self { data: data.to_path_buf(), records, routes, embedded: Mutex::default() }
     }
 
-    /// Creates the models. No server is called and no weights are loaded.
+    /// Creates the models, without calling a server or loading weights.
     ///
     /// # Errors
     /// If a URL or a header is invalid.
@@ -54,7 +54,7 @@ impl ModelMaker {
                 ModelLocation::Gguf(path) => drop(files.insert(*slot, path.clone())),
             }
         }
-        // A file in the base slot replaces the built-in model, also for all slots that fall back to it.
+        // A file in the base slot replaces the built-in model, also in all slots that fall back to it.
         let weights = files
             .remove(&Slot::Base)
             .or_else(|| config.daemon.named_weights())
@@ -70,7 +70,8 @@ impl ModelMaker {
         Ok(SlotModels { router, local })
     }
 
-    /// File of the built-in model: the user's own file, or the file that a package installed beside the binary.
+    /// Returns the file of the built-in model: the user's own file, or the file that a package installed beside the
+    /// binary.
     fn built_in_weights(&self) -> PathBuf {
         let own = self.data.join("models").join(BUILT_IN_WEIGHTS);
         let packaged =
@@ -96,7 +97,7 @@ pub struct SlotModels {
     local: BTreeMap<Slot, Arc<dyn Model>>,
 }
 
-/// The engine's models, which a reload may replace.
+/// Models that the engine uses, which a reload may replace.
 pub struct ReloadableModels(pub(crate) RwLock<Arc<SlotModels>>);
 
 impl ReloadableModels {

@@ -1,5 +1,5 @@
-//! Configuration and data paths, a pure function of environment and command line, and the source of the configuration,
-//! which is read at the start and at each reload.
+//! Configuration and data paths, which depend only on the environment and the command line, and the source of the
+//! configuration, which is loaded at the start and at each reload.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ impl Paths {
     /// Resolves the paths for these arguments and this environment.
     ///
     /// # Errors
-    /// If neither a flag, a variable nor `HOME` determines a folder.
+    /// If no flag, variable or `HOME` determines a folder.
     pub fn resolve(args: &Args, env: &Environment, current: &Path) -> Result<Self, Failure> {
         let own = |flag: &Option<PathBuf>, variable, xdg, fallback| {
             let path = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));
@@ -43,14 +43,16 @@ impl Paths {
     }
 }
 
-/// The XDG specification requires that relative paths in its variables are ignored.
+/// Returns agentd's folder in the folder that an XDG variable names, or else in `fallback` in the home folder. The XDG
+/// specification requires that relative paths in its variables are ignored.
 fn xdg_folder(env: &Environment, variable: &str, fallback: &str) -> Option<PathBuf> {
     let base = env.path(variable).filter(|path| path.is_absolute());
     base.or_else(|| Some(env.path("HOME").filter(|home| home.is_absolute())?.join(fallback)))
         .map(|base| base.join("agentd"))
 }
 
-/// The first folder of `XDG_CONFIG_DIRS` has the highest precedence. `/etc/agentd` comes last.
+/// Returns the system's configuration folders, lowest precedence first. The first folder of `XDG_CONFIG_DIRS` has the
+/// highest precedence; `/etc/agentd` has the lowest.
 fn system_config(env: &Environment) -> Vec<PathBuf> {
     let listed = env.path("XDG_CONFIG_DIRS").unwrap_or_else(|| PathBuf::from("/etc/xdg"));
     let mut folders: Vec<PathBuf> =
@@ -80,7 +82,7 @@ impl ConfigSource {
         Self { paths, env, log_level, plugins }
     }
 
-    /// Reads the current configuration.
+    /// Loads the current configuration.
     ///
     /// # Errors
     /// Returns the configuration error, with its location.

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use agentd_audit::redact::Patterns;
 use aho_corasick::AhoCorasick;
 
-/// Minimum length of a secret in bytes. Shorter values would match inside common words, and protect nothing.
+/// Minimum length of a secret in bytes. Shorter values would also match in common words.
 const MIN_SECRET_BYTES: usize = 6;
 
 const MASK: &str = "[redacted]";
@@ -25,7 +25,7 @@ struct KnownSecrets {
     from_session_servers: Vec<String>,
     /// All secrets, longest first, so that no secret is only partially redacted.
     all: Vec<String>,
-    /// Matches any secret or prefix in one pass. Texts are long, and nearly all contain neither.
+    /// Matches any secret or prefix in one pass. Texts are long, and nearly all contain no match.
     any: Option<AhoCorasick>,
 }
 
@@ -35,12 +35,12 @@ impl Redactor {
         self.change(|known| known.configured = secrets.into_iter().map(str::to_owned).collect());
     }
 
-    /// Replaces the known secrets that clients lend.
+    /// Replaces the known secrets from the values that clients lend.
     pub fn set_client_secrets(&self, secrets: Vec<String>) {
         self.change(|known| known.from_clients = secrets);
     }
 
-    /// Replaces the known secrets of servers that clients provide for sessions.
+    /// Replaces the known secrets of session servers that clients provide.
     pub fn set_session_server_secrets(&self, secrets: Vec<String>) {
         self.change(|known| known.from_session_servers = secrets);
     }
@@ -50,7 +50,7 @@ impl Redactor {
         change(&mut known);
         let all = known.configured.iter().chain(&known.from_clients).chain(&known.from_session_servers);
         let all = all.filter(|secret| secret.len() >= MIN_SECRET_BYTES);
-        // In JSON, a secret appears with its quotes escaped.
+        // JSON escapes the quotes of a secret.
         let escaped =
             |secret: &String| serde_json::to_string(secret).map(|text| text.trim_matches('"').to_owned()).ok();
         let mut all: Vec<String> = all.flat_map(|secret| [Some(secret.clone()), escaped(secret)]).flatten().collect();
@@ -66,7 +66,7 @@ impl Redactor {
         move |text| patterns.clean(&self.clean(text))
     }
 
-    /// The text without secrets.
+    /// Returns the text with secrets redacted.
     pub fn clean(&self, text: &str) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut text = text.to_owned();

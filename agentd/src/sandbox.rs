@@ -16,7 +16,7 @@ use crate::{
     skills,
 };
 
-/// Paths in the user's home folder that contain keys, passwords and histories.
+/// Paths in the user's home folder that contain keys, passwords or shell histories.
 const SECRETS: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -105,14 +105,15 @@ const SECRETS: &[&str] = &[
     "snap",
 ];
 
-/// Host key folders inside world-readable folders. Normally only root can read them.
+/// Folders with host keys inside world-readable folders. Usually only root can read them.
 const MACHINE_SECRETS: &[&str] = &["/etc/pki/CA/private", "/etc/pki/tls/private", "/etc/ssl/private"];
 
-/// Variables that point programs to files in the user's home folder. Commands have a different home folder.
+/// Variables that direct programs to files in the user's home folder, because commands run with a different home
+/// folder.
 const HOME_VARIABLES: &[(&str, &str)] =
     &[("GIT_CONFIG_GLOBAL", ".config/git/config"), ("GIT_CONFIG_GLOBAL", ".gitconfig"), ("RUSTUP_HOME", ".rustup")];
 
-/// Additional variables without network access: existing downloads are used, and no new ones can be added.
+/// Additional variables for commands without network access: existing downloads are used, and no new ones are possible.
 const HOME_VARIABLES_OFFLINE: &[(&str, &str, &str)] = &[("CARGO_HOME", ".cargo", ".cargo/registry")];
 
 /// Returns true if commands may use the network. The rules take precedence over the settings.
@@ -120,7 +121,7 @@ pub fn network(config: &Config) -> bool {
     config.rules.policy.rules().network(SHELL_TOOL).unwrap_or(config.daemon.sandbox.network)
 }
 
-/// Variables for commands. Variables from the client override them.
+/// Returns the variables for commands. Variables from the client override them.
 pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String> {
     let settings = &config.daemon.sandbox;
     let Some(home) = env.path("HOME").filter(|home| home.is_absolute()) else { return BTreeMap::new() };
@@ -133,14 +134,14 @@ pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String>
     variables.filter_map(|(name, path, _)| Some((name.to_owned(), home.join(path).to_str()?.to_owned()))).collect()
 }
 
-/// Sandbox settings for the tools.
+/// Returns the sandbox settings for the tools.
 pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPaths, env: &Environment) -> SandboxConfig {
     let settings = &config.daemon.sandbox;
     SandboxConfig {
         mode: settings.mode,
         helper: OWN_PROGRAM.into(),
         network: network(config),
-        // The Python environments of skills are in the daemon's data folder, and must be readable.
+        // Skills' Python environments are in the daemon's data folder and must be readable.
         read: settings.read.iter().map(|entry| entry.path.clone()).chain([skills::environments(paths)]).collect(),
         write: settings.write.iter().map(|entry| entry.path.clone()).collect(),
         hidden: hidden(paths, sockets, env.path("HOME")),
@@ -160,7 +161,7 @@ fn mebibytes(number: u64) -> u64 {
     number.saturating_mul(1024 * 1024)
 }
 
-/// Hidden paths: the daemon's own folders and sockets, and the user's secrets.
+/// Returns the hidden paths: the daemon's own folders and sockets, and the user's secrets.
 fn hidden(paths: &Paths, sockets: &SocketPaths, home: Option<PathBuf>) -> Vec<PathBuf> {
     let own = [&paths.data, &paths.config].into_iter().chain(sockets.all()).cloned();
     let home = home.filter(|home| home.is_absolute());

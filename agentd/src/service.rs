@@ -1,4 +1,4 @@
-//! Interface to a supervisor such as systemd: values passed at the start, notifications, and signals.
+//! Interface to a supervisor such as systemd: values passed at startup, notifications, and signals.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use crate::{environment::Environment, failure::Failure};
 pub const VARIABLES: [&str; 6] =
     ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// The supervisor of this process, if any.
+/// Supervisor of this process, if there is one.
 #[derive(Debug, Default)]
 pub struct Supervisor {
     /// Listening socket passed by the supervisor. Taken once.
@@ -35,8 +35,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Takes over the values that the supervisor passed. Called once, by `main`, before [`VARIABLES`] are removed and
-    /// before any other file is opened.
+    /// Takes ownership of the values that the supervisor passed. Called once, by `main`, before [`VARIABLES`] are
+    /// removed and before any other file is opened.
     ///
     /// # Errors
     /// If more than one socket was passed, or if the supervisor cannot be reached.
@@ -54,18 +54,19 @@ impl Supervisor {
         self.send_states(&[NotifyState::Ready, NotifyState::Status("ready")]);
     }
 
-    /// Notifies the watchdog that the daemon is alive.
+    /// Notifies the supervisor's watchdog that the daemon is alive.
     pub fn alive(&self) {
         self.send_states(&[NotifyState::Watchdog]);
     }
 
-    /// Notifies the supervisor that the stop has begun and may take up to `deadline`.
+    /// Notifies the supervisor that shutdown has started and may take up to `deadline`.
     pub fn stopping(&self, deadline: Duration) {
         let micros = u32::try_from(deadline.as_micros()).unwrap_or(u32::MAX);
         self.send_states(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(micros)]);
     }
 
-    /// Sends a notification. Errors are only logged, as a supervisor that does not listen must not stop the daemon.
+    /// Sends a notification. Errors are only logged, because a supervisor that does not listen must not stop the
+    /// daemon.
     fn send_states(&self, states: &[NotifyState<'_>]) {
         let Some(socket) = &self.notify else { return };
         let message: String = states.iter().map(|state| format!("{state}\n")).collect();
@@ -102,7 +103,7 @@ fn inherited_socket() -> Result<Option<OwnedFd>, Failure> {
     }
 }
 
-/// Signals that the daemon handles, starting when this value is created.
+/// Signals handled by the daemon. Handling starts when this value is created.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -110,7 +111,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts listening. Replaces the default action of the signals, which is to kill the process.
+    /// Starts listening. Replaces the signals' default action, which is to kill the process.
     ///
     /// # Errors
     /// If the system refuses to register a handler.

@@ -1,10 +1,10 @@
 //! The skills bundled with agentd, and the folders of all other skills.
 //!
-//! Bundled skills are embedded in the binary. They are unpacked into the data folder, once per edition, because
-//! commands run scripts from these skills.
+//! Bundled skills are embedded in the binary and unpacked into the data folder once per edition, because commands run
+//! scripts from them.
 //!
-//! Also sets up the configured MCP servers and those of sessions, and selects the environment variables that these
-//! servers receive.
+//! Also sets up the MCP servers from the configuration and from sessions, and selects the environment variables that
+//! these servers receive.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ mod bundled {
     include!(concat!(env!("OUT_DIR"), "/bundled_skills.rs"));
 }
 
-/// Name prefix for the folder of an edition.
+/// Prefix of the folder name of an edition.
 const EDITION: &str = "bundled-";
 
 /// Variables of the daemon's environment that are passed to package installers: program locations, the user's package
@@ -76,13 +76,13 @@ const PASSED_TO_INSTALLERS: [&str; 26] = [
     "UV_DEFAULT_INDEX",
 ];
 
-/// Folder that contains the skills' Python environments.
+/// Returns the folder that contains the Python environments of skills.
 pub fn environments(paths: &Paths) -> PathBuf {
     paths.data.join("skill_environments")
 }
 
-/// Creates the store of all skills. Unpacks the bundled skills if necessary; if unpacking fails, only these are
-/// missing.
+/// Creates the store of all skills. Unpacks the bundled skills if necessary. If unpacking fails, only the bundled
+/// skills are missing.
 pub async fn skill_store(
     config: &Config,
     paths: &Paths,
@@ -138,7 +138,7 @@ fn unpack(folder: &Path) -> io::Result<PathBuf> {
     for entry in fs::read_dir(folder)?.flatten() {
         let name = entry.file_name();
         if name.to_string_lossy().starts_with(EDITION) && name != *edition {
-            // A folder that cannot be removed only takes up space.
+            // If a folder cannot be removed, it only uses disk space.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -167,7 +167,7 @@ const PASSED_TO_SERVERS: [&str; 14] = [
 /// Default search path for programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Creates the pool of the configured MCP servers. Starts nothing. Reads the servers' cached tool lists, which blocks.
+/// Creates the pool of configured MCP servers without starting any. Reads the servers' cached tool lists, which blocks.
 pub fn pool(
     config: &McpConfig,
     data: &Path,
@@ -179,7 +179,7 @@ pub fn pool(
     let environment = environment(env);
     let own: Vec<String> = agentd_engine::own_tools().into_iter().map(|tool| tool.name).collect();
     let reserved = move |name: &str| {
-        // Names that other systems use for built-in tools are not reserved: the user may give them to other tools.
+        // Names that other systems use for built-in tools are not reserved, so the user may assign them to other tools.
         builtin.specs().iter().any(|spec| spec.name == name) || own.iter().any(|tool| tool == name)
     };
     McpPool::new(PoolParts {
@@ -215,7 +215,7 @@ pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServ
     }))
 }
 
-/// Base environment of MCP servers.
+/// Returns the base environment of MCP servers.
 fn environment(env: &Environment) -> BTreeMap<String, String> {
     let mut environment = env.only(&PASSED_TO_SERVERS);
     environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());

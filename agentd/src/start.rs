@@ -31,8 +31,8 @@ use crate::{
 /// Time limit for blocked threads when the process ends.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
 
-/// Desired limit on open files. Every client and every model call uses one, so the usual limit of a thousand is too low
-/// for five hundred turns.
+/// Desired limit on open files. Every client and every model call uses one file, so the usual limit of 1024 is too low
+/// for 500 turns.
 const OPEN_FILES: u64 = 16_384;
 
 /// Runs the daemon until it ends. `change` adjusts the configuration after it is read.
@@ -65,7 +65,7 @@ pub fn start(
     for problem in config.mcp.broken.values() {
         tracing::warn!("an MCP server is down: {problem}");
     }
-    // Held until the function returns: no other daemon may open the journal before this one closes it.
+    // Held until the function returns, so that no other daemon opens the journal before this one closes it.
     let mut lock = own_data_folder(&source.paths)?;
     allow_many_files();
     footprint::bound_heaps();
@@ -107,8 +107,7 @@ fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
     Ok(lock)
 }
 
-/// Raises the soft limit on open files as far as the hard limit allows. On failure, the daemon serves fewer concurrent
-/// turns.
+/// Raises the soft limit on open files up to the hard limit. On failure, the daemon serves fewer concurrent turns.
 fn allow_many_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, max)| match OPEN_FILES.min(max) {
         wanted if wanted > now => setrlimit(Resource::RLIMIT_NOFILE, wanted, max),
@@ -119,9 +118,9 @@ fn allow_many_files() {
     }
 }
 
-/// Builds a runtime with few workers: the daemon mostly waits, and the cores belong to tools and models. Long work runs
-/// on separate threads (journal, documents, built-in model, files). Each worker that finds work wakes another worker to
-/// look for more. On two cores, that would delay the first token of an answer.
+/// Builds a runtime with few workers: the daemon mostly waits, and the cores are needed for tools and models. Long work
+/// (journal, documents, built-in model, files) runs on separate threads. Each worker that finds work wakes another
+/// worker to search for more, which on two cores would delay the first token of an answer.
 fn runtime() -> Result<Runtime, Failure> {
     let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
     Builder::new_multi_thread()
@@ -133,7 +132,7 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::broken("could not start the runtime").with_source(error))
 }
 
-/// Prints the output of `--check-config`: all paths, and the origin of every value that is not a default. Never prints
+/// Prints the output of `--check-config`: all paths, and the source of every value that is not a default. Never prints
 /// a secret.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the option prints to the terminal")]
 fn report(config: &Config, paths: &Paths, socket: &Path) {

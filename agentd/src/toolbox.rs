@@ -1,9 +1,8 @@
 //! The daemon's toolbox: agentd's own tools and the tools of MCP servers.
 //!
-//! `tools.yaml` decides when each tool is offered and may replace its description. A tool that currently cannot work is
-//! never offered, regardless of the settings.
-//!
-//! `tools.yaml` and `mcp_servers.yaml` do not apply to a session's MCP servers, which a client provides.
+//! `tools.yaml` configures when each tool is offered and can replace its description. A tool that is currently
+//! unavailable is never offered, regardless of the settings. `tools.yaml` and `mcp_servers.yaml` do not apply to the
+//! MCP servers of a session, which are provided by a client.
 
 use std::{
     collections::HashMap,
@@ -25,7 +24,7 @@ use crate::config::{ToolSettings, nearest};
 /// configured servers start with the server name, which contains no space.
 const SESSION_MARK: &str = "session ";
 
-/// Message to a model if the session's MCP server is gone.
+/// Message to a model if the session's MCP server no longer exists.
 const SERVER_GONE: &str = "the client's MCP server with this tool is gone: agentd restarted, or the client removed the \
                            server. The call did not run. Continue without this tool, and mention it if relevant";
 
@@ -35,7 +34,7 @@ pub struct DaemonTools {
     /// The MCP servers of the configuration, shared by all sessions.
     pool: Arc<McpPool>,
     servers: Arc<SessionServers>,
-    /// Names of tools that cannot work in this run. Reloads do not change the list.
+    /// Names of tools that are unavailable in this run. Reloads do not change the list.
     unavailable: Vec<&'static str>,
     /// The settings and the catalogue built from them. Only locked for short lookups.
     current: Mutex<ConfiguredCatalogue>,
@@ -43,10 +42,10 @@ pub struct DaemonTools {
     merged_tools: Mutex<HashMap<SessionId, MergedTools>>,
 }
 
-/// A catalogue and the inputs that it was built from.
+/// Catalogue together with the inputs from which it was built.
 struct ConfiguredCatalogue {
     settings: ToolSettings,
-    /// Names of tools that currently cannot work.
+    /// Names of tools that are currently unavailable.
     unavailable: Vec<&'static str>,
     published: Arc<PublishedTools>,
     catalogue: Arc<Catalogue>,
@@ -54,8 +53,8 @@ struct ConfiguredCatalogue {
 }
 
 impl DaemonTools {
-    /// Creates the toolbox. It offers neither the tools in `unavailable`, which cannot work in this run, nor those in
-    /// `now`, which currently cannot. Names in `builtin` never occur in `pool`, and names in either never occur in
+    /// Creates the toolbox. Offers neither the tools in `unavailable`, which cannot work in this run, nor those in
+    /// `now`, which currently cannot work. Names in `builtin` never occur in `pool`, and names in either never occur in
     /// `servers`.
     pub fn new(
         builtin: Arc<dyn Toolbox>,
@@ -69,12 +68,12 @@ impl DaemonTools {
         Self { builtin, pool, servers, unavailable, current, merged_tools: Mutex::default() }
     }
 
-    /// All current tools, regardless of the settings.
+    /// Returns all current tools, regardless of the settings.
     pub fn all(&self) -> Vec<ToolSpec> {
         all(&self.builtin.catalogue(), &self.pool.published()).tools.into_iter().map(|tool| tool.spec).collect()
     }
 
-    /// Applies other settings, starting with the next turn. The tools in `unavailable` currently cannot work.
+    /// Applies new settings, starting with the next turn. The tools in `unavailable` are currently unavailable.
     pub fn follow_settings(&self, settings: &ToolSettings, unavailable: Vec<&'static str>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.settings != *settings || current.unavailable != unavailable {
@@ -83,8 +82,8 @@ impl DaemonTools {
         }
     }
 
-    /// Passes the current catalogue to `read`, rebuilt if servers offer other tools. Servers that have never been
-    /// queried are queried in the background.
+    /// Passes the current catalogue to `read`. Rebuilds the catalogue if servers offer other tools. Queries servers
+    /// that have never been queried in the background.
     fn with_current<T>(&self, read: impl FnOnce(&ConfiguredCatalogue) -> T) -> T {
         self.pool.list_missing();
         let published = self.pool.published();
@@ -97,7 +96,7 @@ impl DaemonTools {
         read(&current)
     }
 
-    /// Returns the reason if the tool is unknown or disabled. The engine checks that the tool was shown to the model.
+    /// Returns a refusal if the tool is unknown or disabled. The engine checks that the tool was shown to the model.
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.builtin.canonical_name(&call.name);
         let is_enabled =
@@ -106,22 +105,22 @@ impl DaemonTools {
         (!is_enabled).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, message))
     }
 
-    /// The toolbox for a tool that all sessions share.
+    /// Returns the toolbox for a tool that all sessions share.
     fn toolbox_of(&self, call: &ToolCall) -> Arc<dyn Toolbox> {
         let theirs = McpToolbox::new(Arc::clone(&self.pool));
         if theirs.has(&call.name) { Arc::new(theirs) } else { Arc::clone(&self.builtin) }
     }
 
-    /// The shared toolbox for a call in a turn. The alias of a built-in tool may have been given to a server's tool in
-    /// the meantime. The name refers to the server's tool only if the turn was offered that tool, because the rules
-    /// then judged a call to that tool.
+    /// Returns the shared toolbox for a call in a turn. A server's tool may have taken over the alias of a built-in
+    /// tool since the turn started. The name refers to the server's tool only if that tool was offered in the turn,
+    /// because the rules were then evaluated for that tool.
     fn toolbox_in_turn(&self, context: &ToolContext, call: &ToolCall) -> Arc<dyn Toolbox> {
         let is_alias = self.builtin.canonical_name(&call.name) != call.name;
         if is_alias && context.stands_for.is_none() { Arc::clone(&self.builtin) } else { self.toolbox_of(call) }
     }
 
-    /// The toolbox of the session server if the turn was offered the server's tool; `None` for tools that all sessions
-    /// share. Returns an error if the session server is gone.
+    /// Returns the toolbox of the session server if the server's tool was offered in the turn, or `None` for tools that
+    /// all sessions share. Returns an error if the session server no longer exists.
     fn session_toolbox(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
         let (session, _) = context.stands_for.as_ref()?.strip_prefix(SESSION_MARK)?.split_once(' ')?;
         let pool = session.parse().ok().and_then(|session| self.servers.of(session));
@@ -129,12 +128,12 @@ impl DaemonTools {
         Some(pool.map(theirs).ok_or_else(server_gone))
     }
 
-    /// The toolbox that inspects a call without running it.
+    /// Returns the toolbox that inspects a call without running it.
     fn inspecting_toolbox(&self, context: &ToolContext, call: &ToolCall) -> Option<Arc<dyn Toolbox>> {
         self.session_toolbox(context).unwrap_or_else(|| Ok(self.toolbox_in_turn(context, call))).ok()
     }
 
-    /// The toolbox that runs a call, or the reason why it cannot run.
+    /// Returns the toolbox that runs a call, or the reason why the call cannot run.
     fn running_toolbox(&self, context: &ToolContext, call: &ToolCall) -> Result<Arc<dyn Toolbox>, ToolOutput> {
         match self.session_toolbox(context) {
             Some(theirs) => theirs,
@@ -195,7 +194,7 @@ impl Toolbox for DaemonTools {
             };
             let listed = futures_util::join!(self.pool.list_servers(user, names), pool.list_servers(user, names));
             let (mut unlisted, of_session) = listed;
-            // The client received the reasons for failed servers when it provided the servers.
+            // The client was informed about failed servers when it provided the servers.
             unlisted.extend(of_session.into_iter().filter(|server| server.is_late));
             unlisted
         }
@@ -226,7 +225,7 @@ impl Toolbox for DaemonTools {
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
         async move {
             let is_known = || self.specs().iter().any(|spec| spec.name == call.name);
-            // The call names a session server's tool that the turn was not offered.
+            // The call names a session server's tool that was not offered in the turn.
             if context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known() {
                 return Err(server_gone());
             }
@@ -275,9 +274,9 @@ fn all(builtin: &Catalogue, published: &PublishedTools) -> Catalogue {
     Catalogue { tools, labels: builtin.labels.clone(), servers: published.servers.clone() }
 }
 
-/// A server tool as it is offered to models. The tool is offered in every turn if the configuration says so, or by
-/// default up to a limit. Otherwise, the tool is offered when it is mentioned or found by a search. Agents with a tool
-/// list only get the listed tools, unless the configuration sets `always_available`.
+/// Returns a server tool in the form in which it is offered to models. The tool is offered in every turn if the
+/// configuration requests this, or by default up to a limit. Otherwise, it is offered when it is mentioned or found by
+/// a search. Agents with a tool list only get the listed tools, unless the configuration sets `always_available`.
 fn offered_tool(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();
@@ -317,8 +316,8 @@ fn with_setting(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool 
     CatalogueTool { spec, label: setting.label(&tool.label), ..tool.clone() }
 }
 
-/// Warnings about settings in `tools.yaml` that have no effect. `configurable` are the tools that can be disabled or
-/// described, `all` are all existing tools.
+/// Returns warnings about settings in `tools.yaml` that have no effect. `configurable` are the tools that can be
+/// disabled or described, `all` are all existing tools.
 pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec]) -> Vec<String> {
     let has = |specs: &[ToolSpec], name: &str| specs.iter().any(|spec| spec.name == name);
     let mut notes = Vec::new();
@@ -334,7 +333,7 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
     notes
 }
 
-/// The tools of a session, and the inputs that they were built from.
+/// Tools of a session, and the inputs from which they were built.
 struct MergedTools {
     base: Arc<Catalogue>,
     published: Arc<PublishedTools>,

@@ -1,8 +1,8 @@
 //! Codec with small initial buffers.
 //!
-//! Tonic allocates two buffers of eight kilobytes for each stream. Most of our messages are short, and most streams are
-//! idle while a model thinks: a daemon with hundreds of them would waste megabytes. These buffers start small and grow
-//! on demand.
+//! Tonic allocates two buffers of eight kilobytes for each stream. Most messages are short, and most streams are idle
+//! while a model is generating, so a daemon with hundreds of streams would waste megabytes. These buffers start small
+//! and grow on demand.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
 /// Initial size of a buffer, in bytes.
 const INITIAL_BYTES: usize = 1024;
-/// Size in bytes above which encoded data is passed on; as in tonic.
+/// Size above which encoded data is yielded, in bytes; same as in tonic.
 const YIELD_THRESHOLD: usize = 32 * 1024;
 
 /// Protobuf codec with small buffers.

@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-/// A kind of model server that users run on their own machine.
+/// A kind of model server that users run on their own machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalServer {
     /// Name on the command line.
@@ -24,7 +24,7 @@ pub struct LocalServer {
     port: u16,
 }
 
-/// The known kinds, each at its default port.
+/// Known kinds of servers, each at its default port.
 pub const LOCAL_SERVERS: [LocalServer; 4] = [
     LocalServer { name: "ollama", title: "Ollama", base_url: "http://127.0.0.1:11434/v1", port: 11434 },
     LocalServer { name: "llama.cpp", title: "llama.cpp", base_url: "http://127.0.0.1:8080/v1", port: 8080 },
@@ -32,19 +32,19 @@ pub const LOCAL_SERVERS: [LocalServer; 4] = [
     LocalServer { name: "vllm", title: "vLLM", base_url: "http://127.0.0.1:8000/v1", port: 8000 },
 ];
 
-/// Time limit for a server's answer, so that an arbitrary program on the port causes no long wait.
+/// Time limit for a server's response, so that an unrelated program on the port does not cause a long wait.
 const TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Maximum size of an answer that is read, in bytes.
+/// Maximum size of a response that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 256 * 1024;
 
-/// Returns the servers on this machine that list models, each as the kind that usually uses its port.
+/// Returns the running servers on this machine that list models. The kind is determined by the port.
 pub async fn listening() -> Vec<&'static LocalServer> {
     let checks = LOCAL_SERVERS.iter().map(async |server| lists_models(server.port).await.then_some(server));
     join_all(checks).await.into_iter().flatten().collect()
 }
 
-/// Returns true if a server on this port lists models. The request has no data about the user, in particular no key.
+/// Returns true if a server on this port lists models. The request contains no user data, in particular no API key.
 async fn lists_models(port: u16) -> bool {
     timeout(TIMEOUT, answer(port)).await.ok().flatten().is_some_and(|answer| is_listing(&answer))
 }
@@ -58,7 +58,7 @@ async fn answer(port: u16) -> Option<String> {
     Some(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Returns true if the answer lists models in the form of chat completions servers.
+/// Returns true if the response is a model list in the format of chat completion servers.
 fn is_listing(answer: &str) -> bool {
     let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
     let is_ok = head.split_whitespace().nth(1) == Some("200");

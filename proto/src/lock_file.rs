@@ -1,9 +1,9 @@
-//! The lock file of a data folder: its holder, and the holder's socket.
+//! The lock file of a data folder, which identifies its holder and the holder's socket.
 //!
-//! The daemon holds two locks on the open file. One (flock) keeps other daemons out. The other (a record lock)
-//! identifies the holder: the kernel reports its process to any process that asks, without taking the lock, and
-//! releases it when the holder ends. Therefore the file's content is never trusted for a process that is gone, nor for
-//! a later process with the same id.
+//! The daemon holds two locks on the open file. One (flock) excludes other daemons. The other (a record lock)
+//! identifies the holder: the kernel reports the owner of the lock to any process, without acquiring the lock, and
+//! releases it when the holder exits. The content of the file is therefore never trusted for a process that has exited,
+//! or for a later process with the same ID.
 
 use std::{
     ffi::OsStr,
@@ -24,7 +24,7 @@ use nix::{
 /// File name in the data folder.
 pub const LOCK_FILE: &str = "agentd.lock";
 
-/// Upper bound for the size of a record, in bytes.
+/// Maximum size of a record that is read, in bytes.
 const MAX_RECORD: u64 = 8 * 1024;
 
 /// Prefix of the line with the socket.
@@ -33,14 +33,14 @@ const SOCKET: &[u8] = b"socket ";
 /// Content that the holder writes into the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {
-    /// Process id in the holder's view.
+    /// Process ID in the holder's PID namespace.
     pub pid: u32,
-    /// Path of the holder's socket, once it listens.
+    /// Path of the holder's socket, once the holder is listening.
     pub socket: Option<PathBuf>,
 }
 
 impl LockRecord {
-    /// Content of the file: the process id and the socket, each on a line.
+    /// Formats the content of the file: the process ID and the socket, each on a line.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = format!("{}\n", self.pid).into_bytes();
         let socket = self.socket.as_deref().map(|path| path.as_os_str().as_bytes());
@@ -63,7 +63,7 @@ impl LockRecord {
         Some(Self { pid, socket })
     }
 
-    /// Reads the record from a file. `None` if it is invalid.
+    /// Reads the record from a file. Returns `None` if the record is invalid.
     pub fn read(file: &File) -> Option<Self> {
         let mut bytes = Vec::new();
         file.take(MAX_RECORD).read_to_end(&mut bytes).ok()?;
@@ -74,14 +74,14 @@ impl LockRecord {
 /// Process that holds the lock file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockHolder {
-    /// Process id as reported by the kernel. `None` if the process is not visible from here, as from within a
-    /// container.
+    /// Process ID as reported by the kernel. `None` if the process is not visible to this process, for example from
+    /// within a container.
     pub pid: Option<u32>,
     /// Path of the holder's socket. `None` while the holder starts.
     pub socket: Option<PathBuf>,
 }
 
-/// Makes the kernel report this process as the holder, until any handle of this process on the file is closed.
+/// Makes the kernel report this process as the holder, until this process closes any handle on the file.
 ///
 /// # Errors
 /// If another process holds the file, or the file system does not support such locks.
@@ -89,7 +89,7 @@ pub fn hold(file: &File) -> io::Result<()> {
     fcntl(file, FcntlArg::F_SETLK(&whole_file())).map(drop).map_err(io::Error::from)
 }
 
-/// Returns the process that holds a lock file now. `None` if no process holds it.
+/// Returns the process that currently holds a lock file, or `None` if the file is not locked.
 ///
 /// # Errors
 /// If the file exists but cannot be read.
@@ -111,8 +111,8 @@ pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
 }
 
 /// Returns the process that has locked the data folder itself. The daemon locks the folder in addition to the file, so
-/// that the daemon is found even if the file was removed. `None` if there is no such process, or if the system has no
-/// `/proc/locks`, which is specific to Linux.
+/// that the daemon can be found even if the file was removed. Returns `None` if there is no such process, or if the
+/// system has no `/proc/locks`, which is specific to Linux.
 pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
     let wanted = identity(folder)?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -121,8 +121,8 @@ pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
     Some(LockHolder { pid: Some(pid), socket: None })
 }
 
-/// Parses a line of `/proc/locks`, and returns the process of a whole-file lock with this inode number. The line also
-/// has the device, but some file systems (btrfs) show another device there than in `stat`.
+/// Parses a line of `/proc/locks`, and returns the process of a whole-file lock with this inode number. The device in
+/// the line is ignored, because some file systems (btrfs) report another device there than in `stat`.
 fn lock_pid(line: &str, inode: u64) -> Option<u32> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (kind, pid, file) = (fields.next()?, fields.nth(2)?, fields.next()?);
@@ -130,26 +130,26 @@ fn lock_pid(line: &str, inode: u64) -> Option<u32> {
     pid.parse().ok().filter(|_| kind == "FLOCK" && of_inode)
 }
 
-/// Returns true for a process of the daemon's program. Other programs may also lock a folder while they copy it.
+/// Returns true for a process that runs the daemon's program. Other programs may also lock a folder while they copy it.
 fn is_agentd(pid: u32) -> bool {
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     program.file_name().is_some_and(|name| name.as_bytes().starts_with(b"agentd"))
 }
 
 /// Returns true if the process has the file open. The inode number alone could belong to another file, and the process
-/// id to a later process.
+/// ID to a later process.
 fn has_open(pid: u32, wanted: (u64, u64)) -> bool {
     let Ok(mut open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     open.any(|file| file.is_ok_and(|file| identity(&file.path()) == Some(wanted)))
 }
 
-/// Device and inode number.
+/// Returns the device and inode number of a file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn whole_file() -> libc::flock {
-    // Lock and position kinds are small numbers, stored in types of different width on different systems.
+    // The lock type and `SEEK_SET` are small numbers, but their types have different widths on different systems.
     let (kind, from) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
     libc::flock { l_type: kind, l_whence: from, l_start: 0, l_len: 0, l_pid: 0 }
 }

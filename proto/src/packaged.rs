@@ -1,4 +1,4 @@
-//! Files that a package installs beside the programs.
+//! Files that a package installs next to the programs.
 
 use std::{
     env,
@@ -7,25 +7,25 @@ use std::{
 
 use agentd_core::knowledge::RECOGNITION_MODELS;
 
-/// Folder shared by all users, next to the folder of the programs.
+/// Returns the `share` folder for all users, next to the folder of the programs.
 fn shared() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("share/agentd"))
 }
 
-/// Folder of the models installed with the programs: `share/agentd/models` next to the folder of the programs. It may
-/// not exist.
+/// Returns the folder of the models installed with the programs: `share/agentd/models` next to the folder of the
+/// programs. The folder may not exist.
 pub fn models() -> Option<PathBuf> {
     Some(shared()?.join("models"))
 }
 
-/// Folder of the text recognition models: in the user's data folder, or installed with the programs.
+/// Returns the folder of the text recognition models: in the user's data folder, or installed with the programs.
 pub fn recognition_models(data: &Path) -> Option<PathBuf> {
     let has_all = |folder: &PathBuf| RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file());
     [Some(data.join("models")), models()].into_iter().flatten().find(has_all)
 }
 
-/// Command that downloads the text recognition models.
+/// Returns the command that downloads the text recognition models.
 pub fn recognition_command() -> String {
     let files = shared().map(|folder| (folder.join("fetch_model.py"), folder.join("recognition.txt")));
     match files.filter(|(script, list)| script.is_file() && list.is_file()) {
@@ -34,8 +34,8 @@ pub fn recognition_command() -> String {
     }
 }
 
-/// Command that downloads the weights of the built-in model: the script installed with the programs, or the script in
-/// the source tree.
+/// Returns the command that downloads the weights of the built-in model: the script installed with the programs, or the
+/// script in the source tree.
 pub fn fetch_command() -> String {
     let script = shared().map(|folder| folder.join("fetch_model.py")).filter(|script| script.is_file());
     script.map_or_else(|| "make model".to_owned(), |script| format!("python3 {}", script.display()))

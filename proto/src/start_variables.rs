@@ -1,5 +1,5 @@
 //! Variables for models and keys with which a daemon was started, sent to clients without their values. A client that
-//! has the same variable can find out if the values are equal, and nothing else.
+//! has the same variable can determine if the values are equal, but learns nothing else about the daemon's value.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -37,13 +37,13 @@ impl StartVariables {
         Self { salt, digests }
     }
 
-    /// Creates the value from a daemon's message. `None` if the salt is missing or too short.
+    /// Creates the value from a daemon's message. Returns `None` if the salt is missing or too short.
     pub(crate) fn received(salt: Vec<u8>, digests: Vec<v1::VariableDigest>) -> Option<Self> {
         let digests = digests.into_iter().map(|variable| (variable.name, variable.digest)).collect();
         (salt.len() >= MIN_SALT_BYTES).then_some(Self { salt, digests })
     }
 
-    /// Returns the salt and the digests by name, for sending.
+    /// Returns the salt and the digests by name, for the wire.
     pub fn sent(&self) -> (Vec<u8>, Vec<v1::VariableDigest>) {
         let digests = self.digests.iter();
         let digests = digests.map(|(name, digest)| v1::VariableDigest { name: name.clone(), digest: digest.clone() });
@@ -67,7 +67,7 @@ impl fmt::Debug for StartVariables {
     }
 }
 
-/// Returns true if a variable with this name may be for a model or a key.
+/// Returns true if a variable with this name may configure a model or contain an API key.
 fn is_relevant(name: &str) -> bool {
     name.starts_with("MODEL_") || name.ends_with("_BASE_URL") || name.ends_with("_API_KEY")
 }

@@ -1,4 +1,4 @@
-//! Transport of errors: a gRPC status with a code and a message. Its standard details trailer has the kind, for
+//! Transport of errors: a gRPC status with a code and a message. Its standard details trailer contains the kind, for
 //! programs, and the hint, for users.
 
 use agentd_core::error::ErrorKind;
@@ -24,12 +24,12 @@ pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>
     Status::with_details(code, message, details.encode_to_vec().into())
 }
 
-/// Returns the kind and the hint of a status from [`to_status`]. `None` for a status from another source.
+/// Returns the kind and the hint of a status from [`to_status`], or `None` for a status from another source.
 pub fn read_details(status: &Status) -> Option<(ErrorKind, Option<String>)> {
     let details = v1::ErrorStatus::decode(status.details()).ok()?;
     let detail = details.details.iter().find(|any| any.type_url == DETAIL_TYPE)?;
     let detail = v1::ErrorDetail::decode(detail.value.as_slice()).ok()?;
-    // Even with an unknown kind from a newer version, this is an answer from the daemon.
+    // Even with an unknown kind from a newer version, this is a response from the daemon.
     let kind = Wire::from_wire(detail.kind, "the kind of an error").unwrap_or_else(|_| kind(status.code()));
     Some((kind, (!detail.hint.is_empty()).then_some(detail.hint)))
 }
@@ -52,13 +52,13 @@ pub fn code(kind: ErrorKind) -> Code {
         ErrorKind::ContextOverflow => Code::OutOfRange,
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::InvalidInput => Code::InvalidArgument,
-        // Clients retry this code by themselves, so no other kind may use it.
+        // Clients retry this code automatically, so no other kind may use it.
         ErrorKind::ShuttingDown => Code::Unavailable,
         ErrorKind::Protocol | ErrorKind::Internal => Code::Internal,
     }
 }
 
-/// Returns the kind for a bare code, from servers and proxies without details.
+/// Returns the kind for a code without details, as sent by other servers and proxies.
 pub fn kind(code: Code) -> ErrorKind {
     match code {
         Code::InvalidArgument => ErrorKind::InvalidInput,
@@ -68,7 +68,7 @@ pub fn kind(code: Code) -> ErrorKind {
         Code::DeadlineExceeded => ErrorKind::Timeout,
         Code::Unavailable => ErrorKind::ShuttingDown,
         Code::Unauthenticated | Code::PermissionDenied => ErrorKind::Auth,
-        // The transport uses `OutOfRange` for a message that is too large to be read.
+        // The transport uses `OutOfRange` for a message that is too large.
         Code::Unimplemented | Code::OutOfRange => ErrorKind::Protocol,
         Code::Ok | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => ErrorKind::Internal,
     }

@@ -15,10 +15,10 @@ use agentd_core::{
 
 use crate::start_variables::StartVariables;
 
-/// A session to be created. Fields that are `None` use the daemon's configuration.
+/// A session to be created. For fields that are `None`, the daemon's configuration applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewSession {
-    /// Title of the session. `None` to use the start of the first input.
+    /// Title of the session. If `None`, the start of the first input is used.
     pub title: Option<String>,
     /// True if changing a file requires approval.
     pub confirm_write: Option<bool>,
@@ -26,16 +26,16 @@ pub struct NewSession {
     pub confirm_exec: Option<bool>,
     /// Default slot for the session's turns.
     pub slot: Option<Slot>,
-    /// The folder that is `/project` in the session.
+    /// Folder mounted as `/project` in the session.
     pub project: Option<Mount>,
-    /// Further folders in the session.
+    /// Additional folders in the session.
     pub folders: Vec<Mount>,
-    /// Name of a worktree to be created from the project. An empty name lets the daemon choose one; `None` creates no
-    /// worktree.
+    /// Name of a worktree to be created from the project. If empty, the daemon chooses a name; if `None`, no worktree
+    /// is created.
     pub worktree: Option<String>,
     /// Mode of the session.
     pub mode: Option<SessionMode>,
-    /// Id of a model on the server of the slot.
+    /// ID of a model on the server of the slot.
     pub model: Option<String>,
     /// True if exchanges with models are recorded.
     pub trace: Option<bool>,
@@ -61,14 +61,14 @@ pub struct ExportedContent {
     pub files: FilesCopied,
 }
 
-/// Report on sessions that were deleted together, or would be.
+/// Report on sessions that were pruned, or would be.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PruneReport {
     /// Number of sessions deleted, or to be deleted.
     pub count: u64,
     /// Total size of these sessions on disk, in bytes.
     pub bytes: u64,
-    /// Number of matching sessions that were kept.
+    /// Number of matching sessions that were not deleted.
     pub kept: u64,
     /// The first of these sessions.
     pub sessions: Vec<SessionSummary>,
@@ -76,7 +76,7 @@ pub struct PruneReport {
     pub problems: Vec<String>,
 }
 
-/// A session that continues from a copy of another's history.
+/// Result of forking a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkReply {
     /// Session that was created.
@@ -98,18 +98,18 @@ pub struct NumberedItem {
     pub item: Item,
 }
 
-/// Greeting of the daemon.
+/// Daemon's response to the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Protocol version of the daemon.
     pub protocol_version: u32,
     /// Version of the daemon.
     pub version: String,
-    /// Process id of the daemon.
+    /// Process ID of the daemon.
     pub pid: u32,
-    /// Variables that clients are asked to send when a turn starts; a name that ends with `*` is a prefix.
+    /// Variables that a client should send when a turn starts; a name that ends with `*` is a prefix.
     pub environment: Vec<String>,
-    /// Variables that the daemon's configuration names but its environment lacks.
+    /// Variables that the daemon's configuration refers to but its environment lacks.
     pub variables: Vec<String>,
     /// Data folder of the daemon; empty if unknown.
     pub data_dir: PathBuf,
@@ -122,7 +122,7 @@ pub struct Hello {
 pub struct DaemonStatus {
     /// Version of the daemon.
     pub version: String,
-    /// Process id of the daemon.
+    /// Process ID of the daemon.
     pub pid: u32,
     /// Time since the daemon started.
     pub uptime: Duration,
@@ -134,13 +134,13 @@ pub struct DaemonStatus {
     pub running_turns: u64,
     /// Number of turns that wait for an answer.
     pub waiting_turns: u64,
-    /// Turns that were open at the start and were recovered.
+    /// Turns that were open at startup and were recovered.
     pub recovered: Vec<RecoveredTurn>,
     /// Socket that the daemon listens on.
     pub socket: PathBuf,
     /// Folder with the journal and the workspaces.
     pub data_dir: PathBuf,
-    /// Sources of the configuration, weakest first: `built-in` and the paths of files.
+    /// Sources of the configuration, lowest precedence first: `built-in` and the paths of files.
     pub config_sources: Vec<String>,
     /// Sandbox for commands, if known.
     pub sandbox: Option<SandboxState>,
@@ -155,7 +155,7 @@ pub struct DaemonStatus {
 pub struct LanguageServer {
     /// Name of its entry in `languages.yaml`.
     pub name: String,
-    /// Hint on how to install the server, if only a substitute is available.
+    /// Hint on how to install the server, if only a rustup proxy for it is present.
     pub hint: Option<String>,
 }
 
@@ -168,7 +168,7 @@ pub struct Finding {
     pub message: String,
     /// Hint on how to fix the problem.
     pub hint: String,
-    /// True if something does not work because of the problem.
+    /// True if the problem breaks a feature.
     #[serde(skip)]
     pub is_failure: bool,
 }
@@ -176,13 +176,13 @@ pub struct Finding {
 /// Result of reloading the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReloadOutcome {
-    /// Sources that were read, weakest first.
+    /// Sources that were loaded, lowest precedence first.
     pub config_sources: Vec<String>,
     /// Changes that require a restart, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// A tool call to be judged by the rules.
+/// A tool call to be evaluated by the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyCall {
     /// Name of the tool.
@@ -203,7 +203,7 @@ pub struct RuleText {
 /// A call under two sets of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
-    /// Call that was judged.
+    /// Call that was evaluated.
     pub call: PolicyCall,
     /// Verdict of the current rules.
     pub now: Explanation,
@@ -218,12 +218,12 @@ impl Comparison {
     }
 }
 
-/// Changes that a rule file would make to earlier calls.
+/// Changes that a rule file would make to verdicts on earlier calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditComparison {
-    /// Number of calls that were judged.
+    /// Number of calls that were evaluated.
     pub calls: u64,
-    /// Number of calls that could not be judged again, because the log contains only a part of them.
+    /// Number of calls that could not be evaluated again, because the log contains only a part of them.
     pub skipped: u64,
     /// Calls with a different verdict, grouped by kind, most frequent first.
     pub changes: Vec<AuditChange>,
@@ -241,15 +241,15 @@ pub struct AuditChange {
 /// The current configuration, without secret values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigView {
-    /// Sources that were read, weakest first: `built-in` and the paths of files.
+    /// Sources that were loaded, lowest precedence first: `built-in` and the paths of files.
     pub sources: Vec<String>,
     /// Keys with the origins of their values, sorted by key.
     pub origins: Vec<ConfigOrigin>,
-    /// Links of the chain with the reason for each, in order.
+    /// Links of the middleware chain with the reason for each, in order.
     pub chain: Vec<(String, String)>,
 }
 
-/// A key of the configuration.
+/// Origin of a configuration value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigOrigin {
     /// Key, such as `turns.max_steps`.
@@ -269,7 +269,7 @@ agentd_core::names! {
         Starting = "starting",
         /// The server is running.
         Running = "running",
-        /// The server has failed; the next call restarts it, unless that is too soon.
+        /// The server has failed; the next call restarts it after a backoff.
         Down = "down",
         /// The server is disabled in the configuration.
         Disabled = "disabled",

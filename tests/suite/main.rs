@@ -1,4 +1,4 @@
-//! One binary for all suites, to keep link times low.
+//! A single binary with all suites, to keep link times low.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -1,6 +1,6 @@
-//! State shared by all requests from one editor: the daemon, the editor's capabilities, and its open sessions. Also
-//! offers a session's modes and models as editor options, and forwards changes made by other clients. The mode is sent
-//! in two forms, because older editors only support modes.
+//! State shared by all requests from one editor: the daemon, the editor's capabilities, and its open sessions. This
+//! module also offers a session's modes and models as editor options, and forwards changes made by other clients. The
+//! mode is sent both as a mode and as an option, because older editors only support modes.
 
 use std::{
     collections::HashMap,
@@ -52,7 +52,7 @@ pub(super) struct Bridge {
     daemon: Mutex<Option<Daemon>>,
     pub(super) editor: Mutex<Editor>,
     sessions: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
-    /// True once the built-in model was announced.
+    /// True once the use of the built-in model has been announced.
     pub(super) has_announced_builtin: AtomicBool,
 }
 
@@ -75,7 +75,7 @@ impl Default for Editor {
 }
 
 impl Editor {
-    /// Editor as described by its initialize request.
+    /// Reads the editor's name and capabilities from its initialize request.
     pub(super) fn of(request: &InitializeRequest) -> Self {
         let can = &request.client_capabilities;
         let session = can.session.as_ref();
@@ -125,12 +125,12 @@ impl Bridge {
         Ok(daemon)
     }
 
-    /// Drops a lost daemon, so that the next request connects again. Returns false if no daemon was cached.
+    /// Drops the cached connection, so that the next request connects again. Returns false if nothing was cached.
     pub(super) fn forget_daemon(&self) -> bool {
         lock(&self.daemon).take().is_some()
     }
 
-    /// Capabilities of the editor.
+    /// Returns the editor's capabilities.
     pub(super) fn editor(&self) -> Editor {
         lock(&self.editor).clone()
     }
@@ -144,7 +144,7 @@ impl Bridge {
         found.ok_or_else(|| message::unknown_session(&clean_line(&id.0)))
     }
 
-    /// Opens a session. A session that is already open keeps its state.
+    /// Opens a session, or returns the session that is already open, with its current state.
     pub(super) fn open(&self, id: SessionId, folder: EditorFolder) -> Arc<OpenSession> {
         lock(&self.sessions).entry(id).or_insert_with(|| Arc::new(OpenSession::new(id, folder))).clone()
     }
@@ -156,8 +156,8 @@ impl Bridge {
         }
     }
 
-    /// Builds the request for a turn of the editor. If another client's turn runs or is queued, the text is added to
-    /// that turn.
+    /// Builds the request for a turn of the editor. If a turn of another client runs or is queued, the daemon adds the
+    /// text to that turn.
     pub(super) fn turn(&self, daemon: &Daemon, session: &OpenSession, text: Option<String>) -> StartTurn {
         StartTurn {
             on_interrupt: OnInterrupt::Wait,
@@ -196,7 +196,7 @@ impl Bridge {
     }
 }
 
-/// Folders of a session with these settings.
+/// Returns the folders of a session with these settings.
 pub(super) fn session_roots(daemon: &Daemon, id: SessionId, settings: &SessionSettings) -> SessionRoots {
     SessionRoots {
         project: settings.project.as_ref().map(|mount| mount.path.clone()),
@@ -213,7 +213,7 @@ fn notice(text: &str) -> SessionUpdate {
 
 const MODE: &str = "mode";
 const MODEL: &str = "model";
-/// Value for the model chosen by the configuration.
+/// Option value that selects the model from the configuration.
 const AUTOMATIC: &str = "default";
 
 /// Settings of a session in the editor's form.
@@ -233,7 +233,7 @@ impl OfferedSettings {
         Ok(Self { mode: settings.mode, options: vec![mode_option(settings.mode), model_option(settings, &slots)] })
     }
 
-    /// All modes, with the current one.
+    /// Returns all modes, with the current one marked.
     pub(super) fn modes(&self) -> SessionModeState {
         let mode = |mode: SessionMode| WireMode::new(mode.as_str(), mode_name(mode)).description(mode.description());
         SessionModeState::new(self.mode.as_str(), SessionMode::ALL.map(mode).to_vec())
@@ -246,7 +246,7 @@ impl OfferedSettings {
         state.options.clone_from(&self.options);
     }
 
-    /// Updates for settings that have not been sent to the editor. Marks them as sent.
+    /// Returns updates for settings that have not been sent to the editor, and marks them as sent.
     pub(super) fn changes(&self, session: &OpenSession) -> Vec<SessionUpdate> {
         let mut changes = Vec::new();
         {
@@ -281,7 +281,7 @@ fn mode_option(current: SessionMode) -> SessionConfigOption {
         .category(SessionConfigOptionCategory::Mode)
 }
 
-/// Option with the slots that have their own model, plus the session's current choice.
+/// Builds the model option: the slots that have their own model, plus the session's current choice.
 fn model_option(settings: &SessionSettings, slots: &[SlotInfo]) -> SessionConfigOption {
     let current = model_value(settings);
     let mut choices = vec![
@@ -301,7 +301,7 @@ fn model_option(settings: &SessionSettings, slots: &[SlotInfo]) -> SessionConfig
     SessionConfigOption::select(MODEL, "Model", current, choices).category(SessionConfigOptionCategory::Model)
 }
 
-/// Value of the model option for these settings.
+/// Returns the value of the model option for these settings.
 fn model_value(settings: &SessionSettings) -> String {
     match (settings.slot, &settings.model) {
         (None, None) => AUTOMATIC.to_owned(),
@@ -310,7 +310,7 @@ fn model_value(settings: &SessionSettings) -> String {
     }
 }
 
-/// Parses a value of the model option.
+/// Parses a value of the model option into a slot and a model name.
 fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
     if value == AUTOMATIC {
         return Some((None, None));
@@ -373,8 +373,8 @@ fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, RequestError> {
     value.map_err(|error| message::invalid_params(error.to_string()).into())
 }
 
-/// Watches a session for changes after an event number, unless it is watched already. Watching ends with the session,
-/// the editor or the daemon's connection, and restarts with the next prompt.
+/// Starts to watch a session for changes after event `after`, unless it is watched already. Watching ends when the
+/// session is closed, the editor disconnects or the daemon is lost; the next prompt restarts it.
 pub(super) async fn ensure_watched(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, after: u64) {
     if session.is_watched() {
         return;
@@ -393,7 +393,7 @@ pub(super) async fn ensure_watched(bridge: &Arc<Bridge>, session: &Arc<OpenSessi
     }
 }
 
-/// Update with the title of a session.
+/// Builds an update with the title of a session.
 pub(super) fn title(title: &str, at: Timestamp) -> SessionUpdate {
     SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(clean_line(title)).updated_at(at.to_string()))
 }
@@ -406,7 +406,7 @@ async fn follow_events(mut events: EventStream, client: &Client, bridge: &Bridge
             StateChange::Title { title } => {
                 bridge.update(&session, vec![self::title(&title, event.at)]).await;
             }
-            // The settings are loaded again, because the settings in the event may be outdated.
+            // The event's settings may be outdated, so the settings are loaded again.
             StateChange::Settings { .. } => {
                 let _ = send_settings(bridge, client, &session).await;
             }

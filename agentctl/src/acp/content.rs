@@ -1,6 +1,6 @@
-//! The input of a turn, built from the blocks of a prompt: text, project files by path, and other files to upload.
+//! Builds the input of a turn from the blocks of a prompt: text, project files by path, and other files to upload.
 //! Typed text may begin with a slash command and mention files with `#`, as in a chat. Labels, files and resources are
-//! not searched for either.
+//! not searched for commands or mentions.
 
 use std::path::{Path, PathBuf};
 
@@ -64,13 +64,13 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, roots: &SessionRoots) -> Resul
     {
         blocks[..=at].rotate_right(1);
     }
-    // True after a text that does not end with white space.
+    // True if the last block was text that does not end with white space.
     let mut has_open_line = false;
     for block in blocks {
         let ends_within = matches!(&block, ContentBlock::Text(text) if !text.text.ends_with(char::is_whitespace));
         let had_open_line = std::mem::replace(&mut has_open_line, ends_within);
         parts.push(match block {
-            // Two text blocks are two paragraphs: some editors send additions as separate blocks.
+            // Some editors send additions as separate blocks, so a second text block starts a new paragraph.
             ContentBlock::Text(text) if had_open_line && !text.text.starts_with(char::is_whitespace) => {
                 Part::Typed(format!("\n\n{}", text.text))
             }
@@ -115,7 +115,7 @@ pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
 /// An input under construction.
 #[derive(Default)]
 struct InputText {
-    /// Text to search for mentions: typed text, with labels that contain no mentions.
+    /// Text to search for mentions: typed text and labels. A label that could be a mention is replaced by a number.
     typed: String,
     /// Text appended after `typed`.
     appended: String,
@@ -124,10 +124,10 @@ struct InputText {
 }
 
 impl InputText {
-    /// Inserts a label. It is replaced by a number if it could be a mention, read as the user's own sentence, or change
-    /// the meaning of typed text.
+    /// Inserts a label. A label that could be a mention, pass for the user's own sentence, or change the meaning of
+    /// typed text is replaced by a number.
     fn insert(&mut self, label: &str) {
-        // The space also keeps a label at the start from being parsed as a command.
+        // The space also prevents a label at the start from being parsed as a command.
         if !self.typed.ends_with(char::is_whitespace) {
             self.typed.push(' ');
         }
@@ -178,7 +178,7 @@ fn read_link(link: &ResourceLink, roots: &SessionRoots) -> Part {
     }
 }
 
-/// Path of a `file:` URL, with the parsed URL.
+/// Returns the path of a `file:` URL, and the parsed URL.
 fn file(uri: &str) -> Option<(PathBuf, Url)> {
     let address = Url::parse(uri).ok().filter(|address| address.scheme() == "file")?;
     Some((address.to_file_path().ok()?, address))
@@ -211,12 +211,12 @@ fn read_resource(resource: EmbeddedResource, roots: &SessionRoots) -> Result<Par
     }
 }
 
-/// Name for a URI: the tool path of a project file, else the URI itself.
+/// Returns the name for a URI: the tool path of a project file, else the URI itself.
 fn named(uri: &str, roots: &SessionRoots) -> String {
     file(uri).and_then(|(path, _)| roots.of_tools(&path)).unwrap_or_else(|| clean_line(uri))
 }
 
-/// Last path segment of a URI.
+/// Returns the last path segment of a URI.
 fn last_name(uri: &str) -> Option<String> {
     let path = Url::parse(uri).ok().and_then(|address| address.to_file_path().ok());
     let path = path.unwrap_or_else(|| PathBuf::from(uri.split(['?', '#']).next().unwrap_or(uri)));
@@ -227,7 +227,7 @@ fn last_name(uri: &str) -> Option<String> {
 const COMPACT: &str = "compact";
 const PLAN: &str = "plan";
 
-/// Update with all available commands.
+/// Builds an update with all available commands.
 pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -> SessionUpdate {
     let report = own_report(client, folder).await;
     let command = |name: &str, description: &str, hint: &str| {
@@ -240,7 +240,7 @@ pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -
         command(PLAN, "Plan a task, without changes before you approve the plan", "task"),
     ];
     let own = own_commands::all(&own_commands::plugins(client).await, report.as_ref()).commands;
-    // The file name describes a command without a description.
+    // A command without a description is described by its file name.
     commands.extend(own.iter().map(|own| {
         let description = if own.description.is_empty() { &own.file } else { &own.description };
         command(&own.name, description, &own.argument)
@@ -252,8 +252,8 @@ async fn own_report(client: &Client, folder: Option<&Path>) -> Option<ProjectRep
     project::load_report(client, folder?).await
 }
 
-/// Replaces a turn that begins with a command by the turn that the command means. Text that only looks like a command
-/// is kept.
+/// Replaces a turn that begins with a command by the turn that the command defines. Other text that starts with a slash
+/// is left unchanged.
 ///
 /// # Errors
 /// If the command cannot be used, or a required argument is missing.
@@ -264,7 +264,7 @@ pub(super) async fn apply_command(
 ) -> Result<(), Failure> {
     let Some(text) = start.text.clone() else { return Ok(()) };
     let typed = start.typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
-    // Text after the typed part is kept, but is not an argument of the command.
+    // Text after the typed part stays in the input, but is not an argument of the command.
     let (text, appended) = text.split_at(text.floor_char_boundary(typed));
     let Some((name, arguments)) = command_in(text) else { return Ok(()) };
     let (expanded, typed) = match name {
@@ -323,7 +323,7 @@ pub(super) async fn mentioned_files(
         bridge.send_notice(session, note).await;
     }
     let files = if named.is_empty() { String::new() } else { format!("\n\nFiles: {}", named.join("; ")) };
-    // Quoted as text, because a running turn that the prompt may join accepts nothing else.
+    // The prompt may join a running turn, which accepts only text, so selections are quoted as text.
     Ok(bundle.selections.iter().map(quoted).fold(files, |appended, quote| appended + &quote))
 }
 

@@ -1,4 +1,4 @@
-//! Follows a turn: sends its events and questions to the editor, and answers to the daemon.
+//! Follows a turn: sends the turn's events and questions to the editor, and the editor's answers to the daemon.
 
 use std::{
     collections::HashSet,
@@ -33,9 +33,9 @@ use crate::{
     turn::{self, Arrival, Line as _, SocketLine, line::is_connection_lost},
 };
 
-/// Maximum number of times that a turn is continued after a daemon stop has ended it.
+/// Maximum number of times that a turn is continued after a stop of the daemon ended it.
 const MAX_CONTINUATIONS: u32 = 3;
-/// Time limit for a stopped daemon to come back.
+/// Time to wait for a stopped daemon to come back.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(15);
 /// Delay between connection attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -50,25 +50,25 @@ pub(super) struct Follow {
     /// Translator of the turn's events.
     pub(super) updates: Updates,
     questions: OpenQuestions,
-    /// Questions that were asked as text, so that none is repeated.
+    /// Questions already asked as text, to avoid asking twice.
     asked: HashSet<InterruptId>,
     buffers: Buffers,
-    /// Embedded models, about which the user is notified.
+    /// Embedded models, to notify the user when one is used.
     pub(super) builtin: Vec<ModelInfo>,
     /// Answers that have not reached the daemon yet.
     unsent: Vec<(InterruptId, Answer)>,
     cancel: CancellationToken,
     is_cancelled: bool,
-    /// Set while the turn is followed without a prompt. Cancelling the token hands the turn over to a prompt.
+    /// Set while the turn is followed without a prompt. Cancelling this token hands the turn over to a prompt.
     handover: Option<CancellationToken>,
 }
 
 /// Reason to stop following.
 enum FollowEnd {
     Ended(Box<TurnResult>),
-    /// The turn ended, but its end was not received.
+    /// The stream closed before the end of the turn was received.
     Unseen,
-    /// The next prompt answers a question asked as text, or a prompt takes over the turn.
+    /// A question was asked as text and waits for the next prompt, or a prompt takes over the turn.
     Asks,
     /// The editor has disconnected.
     Disconnected,
@@ -178,7 +178,7 @@ impl Follow {
         suspended.line
     }
 
-    /// Sends the remaining events of a suspended turn that has ended meanwhile.
+    /// Sends the remaining events of a suspended turn that has ended in the meantime.
     ///
     /// # Errors
     /// If the daemon is lost.
@@ -194,7 +194,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Ends the prompt with a question asked as text, which the next prompt answers.
+    /// Suspends the turn and ends the prompt. The next prompt answers the question that was asked as text.
     fn suspended(self, line: SocketLine) -> WireReason {
         let reason = if self.is_cancelled { WireReason::Cancelled } else { WireReason::EndTurn };
         self.session.state().suspended =
@@ -202,7 +202,7 @@ impl Follow {
         reason
     }
 
-    /// Ends the prompt with the outcome of the turn.
+    /// Ends the prompt, and returns the stop reason for the turn's outcome.
     async fn end_prompt(&mut self, end: FollowEnd) -> Result<WireReason, RequestError> {
         if matches!(end, FollowEnd::Disconnected) {
             let text = "the editor disconnected; the turn continues without it";
@@ -214,7 +214,7 @@ impl Follow {
         }
         let FollowEnd::Ended(result) = end else { return Ok(WireReason::EndTurn) };
         if result.only_compacted && !self.updates.has_compacted {
-            // Without this message, the editor would not show that the compaction was done.
+            // The editor shows no result of a compaction unless it is sent as a message.
             self.bridge.update(&self.session, vec![updates::message(&result.text)]).await;
         }
         Ok(match result.stop_reason {
@@ -242,7 +242,7 @@ impl Follow {
         let mut last = None;
         loop {
             tokio::select! {
-                // In this order, so that a busy stream cannot starve a cancel.
+                // Biased, so that a busy stream cannot starve a cancellation.
                 biased;
                 () = shutdown.cancelled() => return Ok(FollowEnd::Disconnected),
                 () = cancel.cancelled(), if !self.is_cancelled => {
@@ -307,7 +307,7 @@ impl Follow {
     /// Asks the user. Returns true if the question was asked as text, which ends the prompt.
     async fn ask(&mut self, interrupt: &Interrupt) -> bool {
         if self.questions.knows(interrupt.id) {
-            // The question was pending before, and its event is replayed.
+            // The question is already known; this is its replayed event.
             return false;
         }
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
@@ -365,7 +365,7 @@ impl Follow {
         // The continued turn may call these servers.
         session::register_servers_again(&self.daemon, &self.session).await;
         for (id, answer) in std::mem::take(&mut self.unsent) {
-            // An error other than a lost connection means that the question is no longer open.
+            // Any error except a lost connection means that the question is no longer open.
             let sent = self.daemon.client.answer(id, &answer, &self.editor.name).await;
             if sent.is_err_and(|error| is_connection_lost(&error)) {
                 self.unsent.push((id, answer));
@@ -373,8 +373,8 @@ impl Follow {
         }
     }
 
-    /// Continues a turn that a daemon stop has ended, once the daemon is back. The daemon is not started, because the
-    /// stop may have been intended.
+    /// Continues a turn that was ended by a stop of the daemon. Waits for the daemon to come back, but does not start
+    /// it, because the stop may have been intended.
     async fn continued(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let begun = Instant::now();
         loop {
@@ -387,7 +387,7 @@ impl Follow {
         }
     }
 
-    /// Starts the turn again. If another client has done so already, its turn is followed.
+    /// Starts the turn again, or follows the turn that another client has already started.
     async fn start_again(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let client = self.daemon.location.connect().await?;
         self.daemon = Daemon { client, ..self.daemon.clone() };

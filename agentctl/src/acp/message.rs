@@ -1,5 +1,5 @@
-//! JSON-RPC messages: bounded input lines, output to the editor, and pending requests to the editor. Also the errors
-//! sent to editors: JSON-RPC and protocol codes, with the daemon's messages.
+//! JSON-RPC messages: bounded input lines, output to the editor, and pending requests to the editor. Also contains the
+//! errors sent to editors, which combine JSON-RPC and protocol codes with the daemon's messages.
 
 use std::{
     collections::HashMap,
@@ -27,10 +27,10 @@ use crate::{exit::Exit, failure::Failure};
 
 /// Maximum bytes in an input line: enough for a picture of 24 MB in Base64 with some text.
 const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
-/// Number of bytes stored of a longer line, to find its id.
+/// Bytes stored of an oversized line, to find the request id in them.
 const HEAD_BYTES: usize = 64 * 1024;
 
-/// One line without its newline.
+/// One input line, without its newline.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// A line that is not empty.
@@ -91,13 +91,13 @@ pub(super) enum Message {
     Answer { id: RequestId, outcome: Result<Value, Value> },
 }
 
-/// An invalid line, with the id of the request that it may have been.
+/// An invalid line, and the id of the request that it may have contained.
 #[derive(Debug, PartialEq)]
 pub(super) struct InvalidMessage {
     pub(super) id: RequestId,
     pub(super) error: Error,
-    /// True if the line was meant as a response. Its id is then that of our request, and an error with that id would
-    /// look like a response to the editor's own request.
+    /// True if the line looks like a response. The id is then one of ours, so no error is sent for it: the editor would
+    /// treat that error as the response to one of its requests.
     pub(super) is_answer: bool,
 }
 
@@ -106,7 +106,7 @@ impl InvalidMessage {
         Box::new(Self { id, error, is_answer: false })
     }
 
-    /// An invalid line that cannot be parsed as a whole; id and kind are guessed from its beginning.
+    /// Builds the error for a line that cannot be parsed, with the id and the kind guessed from its beginning.
     fn within(head: &[u8], error: Error) -> Box<Self> {
         let (id, is_answer) = id_within(head);
         Box::new(Self { id, error, is_answer })
@@ -151,7 +151,7 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<InvalidMessage>> {
 }
 
 fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<InvalidMessage>> {
-    // Some libraries write the missing field as null.
+    // Some libraries send both fields, with the unused one set to null.
     match (fields.remove("result"), fields.remove("error").filter(|error| !error.is_null())) {
         (_, Some(error)) => Ok(Message::Answer { id, outcome: Err(error) }),
         (Some(result), None) => Ok(Message::Answer { id, outcome: Ok(result) }),
@@ -162,8 +162,8 @@ fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<
     }
 }
 
-/// Finds the id at the beginning of a message that cannot be parsed, so that its sender can be answered. Also returns
-/// true if the message is a response.
+/// Finds the id at the beginning of a message that cannot be parsed, so that the sender gets a response. The second
+/// value is true if the message looks like a response.
 fn id_within(head: &[u8]) -> (RequestId, bool) {
     let text = String::from_utf8_lossy(head);
     let (mut id, mut is_answer, mut has_method) = (RequestId::Null, false, false);
@@ -196,9 +196,9 @@ fn id_within(head: &[u8]) -> (RequestId, bool) {
     (id, is_answer && !has_method)
 }
 
-/// Capacity of the output queue. A full queue blocks its senders, and through them the daemon's stream.
+/// Capacity of the output queue. A full queue blocks senders, which slows down the daemon's event stream.
 const QUEUE_CAPACITY: usize = 256;
-/// Bytes that are combined into one write if more lines are queued.
+/// Queued lines are combined into writes of about this size.
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// Sending side of the connection to the editor.
@@ -208,7 +208,7 @@ pub(super) struct Peer {
     requests: Arc<Requests>,
 }
 
-/// Our requests without a response so far.
+/// Requests sent to the editor that have no response yet.
 #[derive(Debug, Default)]
 struct Requests {
     last: AtomicI64,
@@ -253,13 +253,13 @@ impl Peer {
     /// Delivers a response to its waiting request. A late response is ignored.
     pub(super) fn deliver(&self, id: &RequestId, outcome: Outcome) {
         if let Some(waiting) = lock(&self.requests.open).remove(id) {
-            // The receiver is gone if the request was withdrawn.
+            // Fails if the request was withdrawn.
             let _ = waiting.send(outcome);
         }
     }
 
     async fn send(&self, message: Value) {
-        // A closed queue means that output failed, which ends the main loop.
+        // Fails if the queue is closed: the output has failed, which also ends the main loop.
         let _ = self.lines.send(message.to_string()).await;
     }
 }
@@ -279,7 +279,8 @@ impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
         if lock(&self.peer.requests.open).remove(&self.id).is_some() {
             let withdrawn = json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": self.id}});
-            // If the queue is full, the editor keeps showing the question, and its answer is ignored.
+            // If the queue is full, the withdrawal is lost: the editor keeps showing the question, and its answer is
+            // ignored.
             let _ = self.peer.lines.try_send(withdrawn.to_string());
         }
     }
@@ -321,7 +322,7 @@ impl RequestError {
         matches!(self, Self::Failed(failure) if failure.exit == Exit::Unreachable)
     }
 
-    /// Error to send to the editor.
+    /// Converts this failure to a JSON-RPC error.
     pub(super) fn into_error(self) -> Error {
         match self {
             Self::Refused(error) => *error,
@@ -348,23 +349,23 @@ impl From<ClientError> for RequestError {
     }
 }
 
-/// Error for JSON that is not a valid request.
+/// Returns an error for JSON that is not a valid request.
 pub(super) fn invalid_request(reason: &str) -> Error {
     error_with_code(ErrorCode::InvalidRequest, reason)
 }
 
-/// Error for invalid parameters.
+/// Returns an error for invalid parameters.
 pub(super) fn invalid_params(reason: impl Into<String>) -> Error {
     error_with_code(ErrorCode::InvalidParams, reason)
 }
 
-/// Error for an unknown session.
+/// Returns an error for an unknown session.
 pub(super) fn unknown_session(id: &str) -> Error {
     let message = format!("Session not found: {id}");
     error_with_code(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows the existing ones"}))
 }
 
-/// Error for a failure of the daemon or of the connection to it.
+/// Returns an error for a failure of the daemon or of the connection to it.
 pub(super) fn of_failure(failure: &Failure) -> Error {
     let code = match failure.kind {
         ErrorKind::NotFound => ErrorCode::ResourceNotFound,
@@ -374,18 +375,18 @@ pub(super) fn of_failure(failure: &Failure) -> Error {
     error_with_hint(code, &failure.message, failure.hint.as_deref(), failure.kind)
 }
 
-/// Error for a failed turn.
+/// Returns an error for a failed turn.
 pub(super) fn of_turn(error: &TurnError) -> Error {
     error_with_hint(ErrorCode::InternalError, &error.message, error.hint.as_deref(), error.kind)
 }
 
-/// Builds an error. The hint is part of the message, because many editors show nothing else.
+/// Builds an error. The hint is appended to the message, because many editors show only the message.
 fn error_with_hint(code: ErrorCode, message: &str, hint: Option<&str>, kind: ErrorKind) -> Error {
     let text = hint.map_or_else(|| message.to_owned(), |hint| format!("{message}\nhint: {hint}"));
     error_with_code(code, text).data(json!({"kind": kind, "hint": hint}))
 }
 
-/// Error with this code and message.
+/// Builds an error with this code and message.
 pub(super) fn error_with_code(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(code.into(), message)
 }
@@ -397,7 +398,7 @@ mod tests {
     use super::*;
 
     async fn all(input: &[u8], longest: usize) -> Vec<Frame> {
-        // A tiny buffer, so that lines arrive in several pieces.
+        // A tiny buffer splits each line into several reads.
         let mut reader = BufReader::with_capacity(3, input);
         let mut frames = Vec::new();
         while let Some(frame) = next_within(&mut reader, longest).await.unwrap() {

@@ -87,7 +87,7 @@ pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> 
         }
     }
     signals.set_stopping(true);
-    // Prompts end here, because their editor is gone; quick requests are still answered.
+    // Prompts stop here, because the editor has disconnected; quick requests are still answered.
     shutdown.cancel();
     let rest = async { while requests.running.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(SHUTDOWN_LIMIT, rest).await;
@@ -96,7 +96,7 @@ pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> 
     Ok(Exit::Done)
 }
 
-/// Reads lines in a separate task, because cancelling a read would lose a partial line.
+/// Reads lines in a separate task, because cancelling a read in a `select!` could lose a partial line.
 fn read(shutdown: CancellationToken) -> mpsc::Receiver<Frame> {
     let (sender, frames) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -169,7 +169,7 @@ impl Requests {
                 let outcome = catch_panic(prompt::run(&bridge, &session, request, cancel.clone())).await;
                 session.end();
                 lock(&cancels).remove(&id);
-                // The protocol requires that a cancelled prompt is answered as cancelled, whatever else failed.
+                // The protocol requires the outcome "cancelled" for a cancelled prompt, even if the prompt also failed.
                 let outcome = match outcome {
                     Err(_) if cancel.is_cancelled() => Ok(PromptResponse::new(StopReason::Cancelled)),
                     outcome => outcome,
@@ -226,8 +226,8 @@ async fn catch_panic<T>(work: impl Future<Output = Result<T, RequestError>>) -> 
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(panicked)
 }
 
-/// Runs a request, and retries it once if the daemon was lost. `session/new` is not repeatable, so the daemon is
-/// checked before that request.
+/// Runs a request, and retries it once if the daemon was lost. `session/new` is not repeatable, so the connection is
+/// checked before it is sent.
 async fn run_with_retry(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, RequestError> {
     if method == AGENT_METHOD_NAMES.session_new {
         if bridge.daemon().await?.client.status().await.is_err() {

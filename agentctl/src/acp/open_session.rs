@@ -1,5 +1,5 @@
-//! Initialization, and the sessions of an editor: created, opened with or without their history, listed, closed and
-//! deleted. Initialization needs no daemon and only advertises what works.
+//! Initialization, and the sessions of an editor: new, load, resume, list, close and delete. Initialization needs no
+//! daemon and advertises only supported capabilities.
 
 use std::{
     path::{Path, PathBuf},
@@ -44,7 +44,7 @@ use crate::{
 /// The only authentication method: agentd has no accounts.
 const LOCAL_AUTH: &str = "local";
 
-/// Stores the editor's capabilities and returns ours.
+/// Stores the editor's capabilities and returns those of agentctl.
 pub(super) fn initialize(bridge: &Bridge, request: &InitializeRequest) -> InitializeResponse {
     *lock(&bridge.editor) = Editor::of(request);
     let sessions = SessionCapabilities::new()
@@ -78,7 +78,8 @@ pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest)
     Ok(json!({}))
 }
 
-/// An opened session. Its updates are sent after the response, because the editor does not know the session before.
+/// An opened session. Its updates are sent after the response, because the editor learns the session's id from the
+/// response.
 #[derive(Debug)]
 pub(super) struct OpenedSession {
     settings_offer: OfferedSettings,
@@ -119,10 +120,10 @@ pub(super) async fn new(
     Ok((response.modes(opened.settings_offer.modes()).config_options(opened.settings_offer.options.clone()), opened))
 }
 
-/// Resolves the further folders of a new session. The list may come from a repository, so folders with hidden paths,
-/// or outside of the home folder and the first folder, are read-only; [`new`] reports each folder with its mode. A
-/// file must have one path, so no folder may contain another. Folders that are skipped are reported and do not fail
-/// the request.
+/// Resolves the additional folders of a new session. The list may come from a repository, so a folder is read-only if
+/// its path is hidden or lies outside of both the home folder and the first folder; [`new`] reports each folder with
+/// its mode. A file must have only one path, so no folder may contain another. Skipped folders are reported and do not
+/// fail the request.
 fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec<String>) -> Vec<Mount> {
     let mut folders: Vec<Mount> = Vec::new();
     for path in named {
@@ -174,7 +175,7 @@ pub(super) async fn load(
     Ok((response.config_options(opened.settings_offer.options.clone()), opened))
 }
 
-/// Opens a session whose history the editor has.
+/// Opens a session without sending its history, which the editor already has.
 pub(super) async fn resume(
     bridge: &Arc<Bridge>,
     request: &ResumeSessionRequest,
@@ -185,7 +186,7 @@ pub(super) async fn resume(
     Ok((response.config_options(opened.settings_offer.options.clone()), opened))
 }
 
-/// Finds a session by its full id, because a prefix could match another session.
+/// Finds a session by its full id. A prefix is refused, because it could match another session.
 async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), RequestError> {
     let unknown = || message::unknown_session(&clean_line(&id.0));
     let session: SessionId = id.0.parse().map_err(|_| unknown())?;
@@ -216,7 +217,7 @@ async fn reopen(
             ));
         }
     }
-    // The folders of a session are the user's choice, and an editor must not extend them.
+    // The user chooses the folders of a session; an editor must not add any.
     match &view.session.settings.project {
         Some(Mount { path, .. }) if *path != folder.real => {
             notices.push(format!(
@@ -292,16 +293,16 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
         Some(cwd) if !cwd.is_absolute() => return Err(message::invalid_params("cwd must be an absolute path").into()),
         Some(cwd) => match std::fs::canonicalize(cwd) {
             Ok(folder) => Some(folder),
-            // Sessions of a missing folder could not be loaded.
+            // A session of a missing folder could not be loaded, so none is listed.
             Err(_) => return Ok(ListSessionsResponse::new(Vec::new())),
         },
         None => None,
     };
     let mut sessions = daemon.client.sessions(MAX_SESSIONS).await?;
-    // Sorted here, so that a page continues where the previous one ended, even if sessions were used meanwhile.
+    // Sorted here, so that a page continues where the previous one ended, even if sessions were used in between.
     sessions.sort_by_key(|session| std::cmp::Reverse(Cursor::of(session)));
     sessions.retain(|session| {
-        // A session without a message has nothing to load.
+        // A session without messages has no history to load.
         let is_used = session.turns > 0 || !session.title.is_empty();
         let is_here = folder
             .as_ref()
@@ -343,14 +344,14 @@ impl Cursor {
     }
 }
 
-/// Cancels the turn that runs in a session, even if another client started it. Returns a future for the remaining work
-/// if the turn is not followed here.
+/// Cancels the turn that runs in a session, even if another client started it. If the turn is not followed here,
+/// returns a future that sends the cancellation to the daemon.
 pub(super) fn cancel(
     bridge: &Arc<Bridge>,
     notification: &CancelNotification,
 ) -> Option<impl Future<Output = ()> + Send + 'static> {
     let session = bridge.session(&notification.session_id).ok()?;
-    // The next prompt waits for this lock.
+    // The next prompt waits for this lock, so the cancellation cannot hit its turn.
     let order = session.cancelling.clone().try_lock_owned();
     let bridge = bridge.clone();
     if session.cancel() {

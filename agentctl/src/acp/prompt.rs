@@ -1,5 +1,6 @@
-//! A prompt becomes a turn, or the answer to an open question. Also replays the history of a loaded session, with
-//! bounded size: results are truncated in the middle, old ones strongly, and pictures are omitted.
+//! Runs prompts: each becomes a turn, or the answer to an open question. This module also replays the history of a
+//! loaded session with bounded size: results are truncated in the middle, old results more strongly, and pictures are
+//! omitted.
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
@@ -63,7 +64,7 @@ pub(super) async fn run(
     let mut pending: Vec<&Interrupt> = view.pending.iter().collect();
     let mut suspended = session.state().suspended.take();
     if let Some(ended) = suspended.take_if(|_| view.live_turn.is_none()) {
-        // The question was answered elsewhere, and the events since then have not been sent yet.
+        // Another client answered the question; events since then have not been sent to the editor yet.
         follow.catch_up(*ended).await?;
     }
     let own_text = text.clone();
@@ -104,11 +105,11 @@ pub(super) async fn run(
         (None, None) => SocketLine::attach(&daemon, session.id, view.session.summary.last_seq).await?.with_children(),
     };
     let slots = daemon.client.models().await.unwrap_or_default();
-    // Models with an unknown window are left out.
+    // Models with an unknown context window are left out.
     let windows = slots.iter().map(|info| (info.slot, info.model.context_window));
     follow.updates.windows = windows.filter(|(_, window)| *window > 0).collect();
     follow.builtin = slots.into_iter().map(|info| info.model).filter(|model| model.embedded).collect();
-    // The daemon names a session after its first input; other title changes are watched.
+    // The daemon names a session after its first input. Later title changes arrive through the watch.
     if view.session.summary.title.is_empty()
         && let Ok(named) = daemon.client.session(&session.id.to_string()).await
         && !clean_line(&named.session.summary.title).is_empty()
@@ -127,7 +128,7 @@ pub(super) async fn run(
     Ok(PromptResponse::new(reason))
 }
 
-/// Loads the daemon and the session. The first request after a restart detects that the connection is lost.
+/// Connects to the daemon and loads the session. A lost connection is detected here, by the first request.
 async fn load_session(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), RequestError> {
     let id = session.id.to_string();
     let mut daemon = bridge.daemon().await?;
@@ -139,7 +140,7 @@ async fn load_session(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon,
     Ok((daemon, view?))
 }
 
-/// Sends missed changes, and notices that waited for a turn.
+/// Sends changes that the editor has missed, and notices that waited for a turn.
 async fn refresh(
     bridge: &Arc<Bridge>,
     session: &Arc<OpenSession>,
@@ -155,8 +156,9 @@ async fn refresh(
     Ok(())
 }
 
-/// Uploads the files of a prompt, and returns their paths. They are not sent as input parts, because a running turn
-/// that the prompt may join accepts none, a part has at most 8 MiB, and an invalid picture would fail the whole prompt.
+/// Uploads the files of a prompt, and returns their paths. The files are not sent as input parts for three reasons: a
+/// running turn that the prompt may join accepts none, a part has at most 8 MiB, and an invalid picture would fail the
+/// whole prompt.
 async fn upload_files(
     bridge: &Bridge,
     session: &OpenSession,
@@ -178,14 +180,14 @@ async fn upload_files(
     Ok(paths)
 }
 
-/// The question that the prompt answers: it was asked here as text, and is still pending.
+/// Returns the question that the prompt answers: one that was asked here as text and is still pending.
 fn question<'a>(session: &OpenSession, view: &'a SessionView) -> Option<&'a Interrupt> {
     let sent: HashSet<InterruptId> = std::mem::take(&mut session.state().questions);
     let is_question = |interrupt: &&Interrupt| matches!(interrupt.ask, Ask::Question { secret: false, .. });
     view.pending.iter().filter(is_question).find(|interrupt| sent.contains(&interrupt.id))
 }
 
-/// Sends an answer. Returns false if another client was first.
+/// Sends an answer. Returns false if another client answered first.
 async fn try_answer(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool, RequestError> {
     let answer = Answer::Text { text: asked.ask.chosen(text).to_owned() };
     match daemon.client.answer(asked.id, &answer, &bridge.editor().name).await {
@@ -195,7 +197,7 @@ async fn try_answer(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &
     }
 }
 
-/// Starts a turn with the prompt's text, or the command that it contains.
+/// Starts a turn with the text of the prompt, or with the command in it.
 async fn begin(
     bridge: &Bridge,
     session: &OpenSession,
@@ -222,7 +224,8 @@ const RECENT_EVENTS: u64 = 2_000;
 const LIMITS: Limits = Limits { text: 64 * 1024, result: 4 * 1024 };
 const OLD_LIMITS: Limits = Limits { text: 4 * 1024, result: 512 };
 
-/// Replays a session since its history was last cleared. Events are streamed, not collected, at the editor's pace.
+/// Replays the session's events since its history was last cleared. Events are streamed at the editor's pace instead of
+/// being collected.
 pub(super) async fn replay(
     bridge: &Arc<Bridge>,
     session: &OpenSession,
@@ -249,7 +252,7 @@ pub(super) async fn replay(
             EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
             _ => None,
         };
-        // A cancel may have withdrawn the input, so it is held back until an answer follows.
+        // An input may have been withdrawn by a cancellation, so it is sent only once a reply follows.
         let is_input = matches!(item, Some(ItemBody::UserMessage { .. }));
         match (item, &event.kind) {
             (_, EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } }) => {
@@ -263,7 +266,7 @@ pub(super) async fn replay(
         }
         for update in updates.event(&event) {
             match update {
-                // The plan is sent once at the end, in the current state.
+                // Only the final plan is sent, after all other events.
                 SessionUpdate::Plan(_) => {}
                 SessionUpdate::UsageUpdate(_) => usage = Some(update),
                 update if is_input => unanswered.push((event.seq, update)),

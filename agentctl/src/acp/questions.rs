@@ -1,9 +1,9 @@
-//! Requests to the editor: approvals and questions with the meaning of their answers, and access to its text buffers.
+//! Requests to the editor: approvals and questions, and access to the editor's text buffers.
 //!
 //! A call that needs approval is shown in the title (truncated), the content and the input, because each editor shows
 //! only some of the three. Each option has a different kind, because some editors show only one option per kind. A
-//! question is a form if the editor supports forms, else text that the next message answers. Tools access the project's
-//! files through the buffers, so that unsaved text is neither missed nor overwritten.
+//! question is a form if the editor supports forms, else text that the next message answers. Tools read and write the
+//! project's files through the editor's buffers, so that unsaved text is visible to tools and not overwritten.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -51,7 +51,7 @@ type EditorAnswer = (Interrupt, Option<Answer>);
 pub(super) struct OpenQuestions {
     open: FuturesUnordered<Abortable<BoxFuture<'static, EditorAnswer>>>,
     handles: HashMap<InterruptId, AbortHandle>,
-    /// Ids of all questions asked here, so that none is asked twice.
+    /// Ids of all questions asked here, to avoid asking twice.
     seen: HashSet<InterruptId>,
 }
 
@@ -171,14 +171,14 @@ fn approval_request(
     };
     let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
     let shown = visible::lines(&shown);
-    // Some editors read lines of at most 64 KiB, so a long text is sent only once.
+    // Some editors accept lines of at most 64 KiB, so a long text is sent only once.
     let is_long = shown.len() > LONG_PREVIEW;
     let edits = if is_long { Vec::new() } else { edits };
     let input = tool_call::input(args, if is_long { MAX_INPUT_TEXT } else { usize::MAX });
     let text: ToolCallContent = if is_plan { shown } else { tool_call::fenced(&shown) }.into();
-    // Some editors show only the first content item, and render a diff by itself. With one edit, the diff comes first;
-    // with several, the text, because it covers all of them. The title has room for a whole command, but not for an
-    // edit.
+    // Some editors show only the first content item, and render a diff on its own. With one edit, the diff comes first;
+    // with several, the text does, because it covers all of them. A whole command fits into the title, but an edit does
+    // not.
     if let [edit] = edits.as_slice() {
         content.insert(0, edit.clone().into());
         content.push(text);
@@ -209,7 +209,7 @@ fn approval_request(
 fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
     let mut options = vec![PermissionOption::new(APPROVE, "Allow once", PermissionOptionKind::AllowOnce)];
     let (rules, is_whole) = asking::rules(grants, RULES_ROOM);
-    // A grant must be readable as a whole. A longer grant can be added with `agentctl answer` or in the chat.
+    // The user must be able to read the whole grant. A longer grant can be added with `agentctl answer` or in the chat.
     if !grants.is_empty() && is_whole {
         // For a command, the tool name is omitted.
         let rules = rules.join("; ");
@@ -224,7 +224,7 @@ fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
     options
 }
 
-/// The editor's answer, or `None` if the question stays open.
+/// Converts the editor's response to an answer. Returns `None` if the question stays open.
 fn approval_answer(outcome: &Outcome) -> Option<Answer> {
     let response: &Value = outcome.as_ref().ok()?;
     let response: RequestPermissionResponse = serde_json::from_value(response.clone()).ok()?;
@@ -237,7 +237,7 @@ fn approval_answer(outcome: &Outcome) -> Option<Answer> {
     }
 }
 
-/// Form parameters of a question. `None` for approvals and for secrets.
+/// Builds the form of a question. Returns `None` for approvals and secrets.
 pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrupt) -> Option<Value> {
     let Ask::Question { question, context, default, required, choices, .. } = &interrupt.ask else { return None };
     // Editors show the text typed into a form, and may store it.
@@ -248,14 +248,14 @@ pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrup
     if let Some(context) = context {
         message.push_str(&format!("\n\n{}", visible::lines(context)));
     }
-    // A choice is returned verbatim, so choices with hidden characters are not offered.
+    // The editor returns a choice verbatim, so choices with hidden characters are not offered.
     let is_plain = !choices.is_empty() && choices.iter().all(|choice| visible::line(choice) == *choice);
     let (properties, needed) = if is_plain {
         let other = json!({"type": "string", "title": "Other answer", "description": "Instead of a choice"});
         (json!({"choice": {"type": "string", "title": "Answer", "enum": choices}, "other": other}), Vec::new())
     } else {
         let mut answer = json!({"type": "string", "title": "Answer"});
-        // The default is also returned verbatim.
+        // The editor also returns the default verbatim.
         if let Some(default) = default.as_ref().filter(|default| visible::is_plain(default)) {
             answer["default"] = json!(default);
         }
@@ -274,7 +274,7 @@ pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrup
     Some(params)
 }
 
-/// The answer in a form, or `None` if the question stays open.
+/// Reads the answer from a form. Returns `None` if the question stays open.
 fn form_answer(outcome: &Outcome) -> Option<Answer> {
     let response = outcome.as_ref().ok()?;
     match response["action"].as_str()? {
@@ -289,8 +289,8 @@ fn form_answer(outcome: &Outcome) -> Option<Answer> {
     }
 }
 
-/// The question as text, with ways to answer it. A secret is only accepted in a terminal, because an editor would show
-/// and store the typed text.
+/// Returns the question as text, with instructions for answering. A secret is only accepted in a terminal, because an
+/// editor would show and store the typed text.
 pub(super) fn question_text(interrupt: &Interrupt) -> Option<String> {
     let Ask::Question { question, context, default, choices, .. } = &interrupt.ask else { return None };
     let id = short_id(interrupt.id);
@@ -313,7 +313,7 @@ pub(super) fn question_text(interrupt: &Interrupt) -> Option<String> {
     ))
 }
 
-/// Message with ways to answer a postponed question.
+/// Returns a message with instructions for answering a postponed question.
 pub(super) fn postponed_message(interrupt: &Interrupt) -> String {
     let id = short_id(interrupt.id);
     let command = match interrupt.ask {
@@ -399,7 +399,7 @@ fn write_answer(outcome: Option<Outcome>) -> ClientFileAnswer {
     match outcome {
         Some(Ok(_)) => ClientFileAnswer::Written,
         Some(Err(error)) => ClientFileAnswer::Refused(reason(&error)),
-        // The result is unknown, so the daemon has to find out.
+        // Without a response, the result is unknown and the daemon has to check the file.
         None => ClientFileAnswer::Absent,
     }
 }
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(open["requestedSchema"]["properties"]["answer"]["default"], "red");
         assert_eq!(open["requestedSchema"]["required"], json!([]));
         assert_eq!(of(&question(&[], None))["requestedSchema"]["required"], json!(["answer"]));
-        // A choice with hidden characters must be typed.
+        // A choice with hidden characters is not offered, so the answer must be typed.
         assert!(of(&question(&["a\u{200b}"], None))["requestedSchema"]["properties"]["answer"].is_object());
     }
 

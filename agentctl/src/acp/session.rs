@@ -1,6 +1,6 @@
-//! A session open in the editor, and the MCP servers that the editor provides for it. The daemon runs the servers for
-//! that session only. A failing server is reported and does not affect the session. The daemon forgets the servers
-//! when it stops, so they are registered again afterwards.
+//! A session open in the editor, and the MCP servers that the editor provides for it. The daemon runs these servers for
+//! that session only. A failing server is reported and does not affect the session. The daemon does not store the
+//! servers, so they are registered again after a restart.
 
 use std::{
     collections::HashSet,
@@ -28,23 +28,24 @@ use crate::{daemon::Daemon, terminal::sanitize::clean_line, turn::SocketLine};
 #[derive(Debug)]
 pub(super) struct OpenSession {
     pub(super) id: SessionId,
-    /// The same id in the protocol's type.
+    /// The session id in the protocol's type.
     pub(super) wire: WireId,
     /// Real path of the folder named by the editor.
     pub(super) folder: PathBuf,
     /// Folder as named by the editor.
     named: PathBuf,
-    /// Locked while settings are changed, or read and sent, so that outdated settings are never sent after a change.
+    /// Locked while settings are changed, or loaded and sent, so that the editor never receives outdated settings after
+    /// a change.
     pub(super) settings: tokio::sync::Mutex<()>,
-    /// Locked while a cancel is on its way to the daemon, so that it does not apply to a later prompt.
+    /// Locked until a cancellation reaches the daemon, so that the cancellation does not hit a later prompt.
     pub(super) cancelling: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<SessionState>,
 }
 
-/// A turn whose prompt ended with a question, and which continues with the next prompt.
+/// A turn whose prompt ended with a question. The next prompt resumes the turn.
 #[derive(Debug)]
 pub(super) struct SuspendedTurn {
-    /// Line to the turn. The next prompt receives the events since the question from it.
+    /// Connection to the turn. The next prompt reads the events since the question from this connection.
     pub(super) line: SocketLine,
     /// Translator of the turn's events.
     pub(super) updates: Updates,
@@ -83,9 +84,9 @@ pub(super) struct SessionState {
     pub(super) mode: SessionMode,
     /// Options last sent to the editor.
     pub(super) options: Vec<SessionConfigOption>,
-    /// Messages held back until the next turn, if the editor does not support notices.
+    /// Messages to send with the next turn, if the editor does not support notices.
     pub(super) notices: Vec<String>,
-    /// Questions asked as text, which the next message answers.
+    /// Pending questions that were asked as text. The next message answers them.
     pub(super) questions: HashSet<InterruptId>,
     /// The turn suspended by a question asked as text, in the state known to the editor.
     pub(super) suspended: Option<Box<SuspendedTurn>>,
@@ -110,7 +111,7 @@ impl OpenSession {
         }
     }
 
-    /// Path of a project's folder as named by the editor.
+    /// Returns the path of a project's folder as named by the editor.
     pub(super) fn named(&self, project: &Path) -> PathBuf {
         if project == self.folder { self.named.clone() } else { project.to_owned() }
     }
@@ -131,8 +132,7 @@ impl OpenSession {
         self.state().prompt = None;
     }
 
-    /// Cancels the turn of the running prompt, or the turn followed without a prompt. Returns false if there is no
-    /// turn.
+    /// Cancels the turn of the running prompt, or the turn followed without a prompt. Returns false if neither exists.
     pub(super) fn cancel(&self) -> bool {
         let state = self.state();
         let guest = state.guest.as_ref().filter(|guest| !guest.task.is_finished()).map(|guest| &guest.cancel);
@@ -147,13 +147,13 @@ impl OpenSession {
         }
     }
 
-    /// Takes over the turn that is followed without a prompt. If the turn continues, it is suspended afterwards.
+    /// Takes over the turn that is followed without a prompt. If the turn is still running, it is stored as suspended.
     pub(super) async fn take_over(&self) {
         let Some(guest) = self.state().guest.take() else { return };
         if !guest.cancel.is_cancelled() {
             guest.handover.cancel();
         }
-        // A task that panicked has nothing to hand over.
+        // The task leaves nothing to take over if it panicked.
         let _ = guest.task.await;
     }
 
@@ -184,7 +184,7 @@ struct EditorServers {
     version: u64,
 }
 
-/// Shows only the number of servers, because the rest may be secret.
+/// Shows only the number of servers; the other fields may contain secrets.
 impl fmt::Debug for EditorServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("EditorServers").field(&self.named.len()).finish()
@@ -217,7 +217,7 @@ pub(super) async fn register_servers(daemon: &Daemon, session: &OpenSession, nam
     notices
 }
 
-/// Registers the servers again if the daemon has forgotten them, as after a restart. Errors are ignored, because the
+/// Registers the servers again if the daemon has lost them, for example in a restart. Errors are ignored, because the
 /// model reports unavailable servers.
 pub(super) async fn register_servers_again(daemon: &Daemon, session: &OpenSession) {
     let Some(known) = session.state().servers.clone() else { return };
@@ -241,7 +241,7 @@ pub(super) async fn remove_servers(daemon: &Daemon, session: &OpenSession) {
         replaces: Some(known.version),
         ..SetSessionServersRequest::default()
     };
-    // A stopped daemon has no servers either.
+    // Fails if the daemon has stopped; then its servers have stopped as well.
     let _ = daemon.client.set_session_servers(request).await;
 }
 
@@ -271,7 +271,7 @@ fn wire(server: &McpServer) -> Option<SessionServer> {
     Some(SessionServer { name: name.clone(), address: Some(address) })
 }
 
-/// Message about an unavailable server.
+/// Returns a message if a server is unavailable.
 fn availability_notice(name: &str, view: &McpServerView) -> Option<String> {
     let name = clean_line(name);
     match view.state {

@@ -1,6 +1,6 @@
-//! Tool calls in the terms of the protocol: kind, title, locations, input, and truncated results. Maps tool paths to
-//! real paths and back. Edits are shown as the text before and after each change. Edits that cannot be shown that way
-//! are only described in the call's text. So are edits with hidden characters, which editors show raw.
+//! Converts tool calls to the terms of the protocol: kind, title, locations, input, and truncated results. Maps tool
+//! paths to real paths and back. An edit is shown as the text before and after each change. If that is not possible, or
+//! if the edit contains hidden characters, which editors show raw, the edit is only described in the call's text.
 
 use std::{
     path::{Component, Path, PathBuf},
@@ -20,7 +20,7 @@ use crate::{render::tool_line::call_line, report};
 
 /// Name of the tool that runs commands.
 pub(super) const SHELL: &str = "run_bash_command";
-/// Maximum characters in a title. The content of a call has the rest.
+/// Maximum characters in a title. The full text is in the call's content.
 const MAX_TITLE: usize = 500;
 
 /// Parses the arguments of a call; invalid JSON becomes a string.
@@ -28,7 +28,7 @@ pub(super) fn arguments(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// Kind of a tool, in the terms of the protocol.
+/// Returns the protocol's kind for a tool.
 pub(super) fn kind(tool: &str) -> ToolKind {
     match tool_table::ToolKind::of(tool) {
         tool_table::ToolKind::Look => ToolKind::Read,
@@ -41,7 +41,7 @@ pub(super) fn kind(tool: &str) -> ToolKind {
     }
 }
 
-/// Title of a call: the command, or the tool and its subject.
+/// Returns the title of a call: the command, or the tool and its subject.
 pub(super) fn title(tool: &str, args: &Value) -> String {
     let title = report::cut(&call_line(tool, args), MAX_TITLE);
     // Editors render titles as Markdown, which could alter the text.
@@ -55,7 +55,7 @@ fn is_markup(title: &str) -> bool {
     strays || !title.chars().all(|letter| is_word(letter) || " ./,;=+-…".contains(letter))
 }
 
-/// Files that a call refers to.
+/// Returns the files that a call refers to.
 pub(super) fn locations(tool: &str, args: &Value, roots: &SessionRoots) -> Vec<ToolCallLocation> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let named: Vec<String> = match tool {
@@ -63,14 +63,14 @@ pub(super) fn locations(tool: &str, args: &Value, roots: &SessionRoots) -> Vec<T
         SHELL => text("directory").map(str::to_owned).into_iter().collect(),
         _ => text("path").map(str::to_owned).into_iter().collect(),
     };
-    // For documents, `offset` is a page.
+    // For documents, `offset` is a page number instead of a line.
     let line = args.get("offset").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok());
     let line = line.filter(|_| tool == "read_file");
     let real = named.iter().filter(|path| visible::is_plain(path)).filter_map(|path| roots.real(path));
     real.map(|path| ToolCallLocation::new(path).line(line)).collect()
 }
 
-/// Arguments of a call for display: long texts are truncated and hidden characters escaped.
+/// Prepares the arguments of a call for display: truncates long texts and escapes hidden characters.
 pub(super) fn input(args: &Value, longest: usize) -> Value {
     let shown = |text: &str| if visible::is_plain(text) { text.to_owned() } else { visible::lines(text) };
     match args {
@@ -81,8 +81,8 @@ pub(super) fn input(args: &Value, longest: usize) -> Value {
     }
 }
 
-/// Maximum bytes of a running command's output per update. Without terminals, each update repeats the end of the
-/// output.
+/// Maximum bytes of a running command's output per update. Editors without terminals receive the tail of the output
+/// again in each update.
 const TAIL_BYTES: usize = 4 * 1024;
 /// Minimum delay between two output updates.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
@@ -122,7 +122,7 @@ pub(super) struct LiveOutput {
 }
 
 impl LiveOutput {
-    /// Appends output. Returns its end if an update is due.
+    /// Appends output. Returns the tail of the output if an update is due.
     pub(super) fn take(&mut self, more: &str) -> Option<String> {
         self.has_output = true;
         self.tail.push_str(more);
@@ -136,7 +136,7 @@ impl LiveOutput {
     }
 }
 
-/// Folders in a session's workspace. Other relative paths are in the project, if there is one.
+/// Folders in a session's workspace. Other relative paths refer to the project, if there is one.
 const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", "large_tool_results", "conversation_history"];
 
 /// The folders of a session.
@@ -151,18 +151,18 @@ pub(super) struct SessionRoots {
 }
 
 impl SessionRoots {
-    /// Folder that the editor associates with the session.
+    /// Returns the folder that the editor associates with the session.
     pub(super) fn folder(&self) -> &Path {
         self.project.as_deref().unwrap_or(&self.workspace)
     }
 
-    /// Folders provided by the user.
+    /// Returns the folders provided by the user.
     pub(super) fn mounts(&self) -> Mounts {
         let project = self.project.clone().map(|path| Mount { path, writable: false });
         Mounts { project, folders: self.folders.clone() }
     }
 
-    /// Real path of a tool path. `None` if the tool path is not on disk or is ambiguous.
+    /// Converts a tool path to a real path. Returns `None` if the tool path is not on disk or is ambiguous.
     pub(super) fn real(&self, named: &str) -> Option<PathBuf> {
         let named = path::read(named).unwrap_or(named.into());
         let path = Path::new(&*named);
@@ -189,7 +189,7 @@ impl SessionRoots {
         }
     }
 
-    /// Tool path of a file. `None` if the file is outside of the user's folders.
+    /// Converts a real path to a tool path. Returns `None` if the file is outside of the user's folders.
     pub(super) fn of_tools(&self, real: &Path) -> Option<String> {
         self.mounts().names().find_map(|(name, mount)| {
             let below = real.strip_prefix(mount).ok()?.to_str()?;
@@ -204,7 +204,7 @@ const MAX_EDIT_BYTES: usize = 256 * 1024;
 /// Maximum number of shown changes in one patch.
 const MAX_CHANGES: usize = 50;
 
-/// Availability of a file's content before a call.
+/// Where a file's content before a call can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PriorContent {
     /// The call has not run yet, so the disk has the old content.
@@ -215,7 +215,7 @@ pub(super) enum PriorContent {
     Unknown,
 }
 
-/// Edits made by a call. Empty if there are no edits or they are too long.
+/// Returns the edits made by a call. Returns nothing if there are no edits or their texts are too long.
 pub(super) fn edits_of_call(tool: &str, args: &Value, roots: &SessionRoots, before: PriorContent) -> Vec<Diff> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let real_path = || roots.real(text("path")?);
@@ -253,7 +253,7 @@ pub(super) fn shown_edits(edits: Vec<Diff>, longest: usize) -> Vec<Diff> {
     if fits { edits } else { Vec::new() }
 }
 
-/// Files named in a patch, in order and without duplicates.
+/// Returns the files named in a patch, in order and without duplicates.
 pub(super) fn files_of_patch(patch: &str) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for change in changes_of_patch(patch) {
@@ -264,15 +264,15 @@ pub(super) fn files_of_patch(patch: &str) -> Vec<String> {
     files
 }
 
-/// Content of a regular UTF-8 file of limited size.
+/// Returns the content of a regular UTF-8 file of limited size.
 fn text_of(path: &Path) -> Option<String> {
-    // Checked before opening, because opening a pipe would wait for its other end.
+    // Checked before opening, because opening a pipe would block until its other end is opened.
     let metadata =
         path.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= MAX_EDIT_BYTES as u64);
     metadata.and_then(|_| std::fs::read_to_string(path).ok())
 }
 
-/// The edits of a patch.
+/// Returns the edits of a patch.
 pub(super) fn edits_of_patch(patch: &str, roots: &SessionRoots) -> Vec<Diff> {
     let shown = changes_of_patch(patch)
         .into_iter()
@@ -297,7 +297,7 @@ struct PatchChange {
     new: String,
 }
 
-/// Parses a patch in either format as far as possible. The tool itself reports errors.
+/// Parses a patch in either format as far as possible, without errors: the tool itself reports an invalid patch.
 fn changes_of_patch(patch: &str) -> Vec<PatchChange> {
     const ENVELOPE: [(&str, bool); 3] =
         [("*** Add File:", true), ("*** Update File:", false), ("*** Delete File:", false)];
@@ -316,7 +316,7 @@ fn changes_of_patch(patch: &str) -> Vec<PatchChange> {
             changes.push(PatchChange { file: file.to_owned(), is_new, ..PatchChange::default() });
             lines.next();
         } else if line.starts_with("*** ") || line.starts_with("diff --git ") {
-            // This line is only meaningful to the tool.
+            // Other headers matter only to the tool itself.
         } else if line.starts_with("@@") {
             if let Some(last) = changes.last().filter(|last| !last.old.is_empty() || !last.new.is_empty()) {
                 let (file, is_new) = (last.file.clone(), last.is_new);
@@ -329,7 +329,7 @@ fn changes_of_patch(patch: &str) -> Vec<PatchChange> {
     changes
 }
 
-/// File name in a `diff -u` header, without the `a/` or `b/` prefix of git and without the timestamp.
+/// Returns the file name in a `diff -u` header, without the `a/` or `b/` prefix of git and without the timestamp.
 fn file_name(header: &str) -> &str {
     let name = header.split('\t').next().unwrap_or(header).trim();
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)

@@ -1,6 +1,6 @@
-//! Translation of session events into protocol updates. Pure, except for reading files before an edit.
+//! Translates session events into protocol updates. Has no side effects; files are only read before an edit.
 //!
-//! Calls by subagents are sent in the session that they work for, under prefixed ids, because editors do not have the
+//! Calls by subagents are sent in the parent session, under prefixed ids, because the editor has not opened the
 //! subagent's session.
 
 use std::collections::HashMap;
@@ -37,13 +37,13 @@ pub(super) struct EditorFeatures {
     pub(super) notices: bool,
     /// Shows compactions of the history.
     pub(super) compaction: bool,
-    /// Shows terminals filled by agents (`_meta.terminal_output`).
+    /// Shows terminals whose output is sent by agents (`_meta.terminal_output`).
     pub(super) terminals: bool,
     /// Provides files of the project, including unsaved text.
     pub(super) files: bool,
 }
 
-/// Maximum bytes of edits in a live call.
+/// Maximum total bytes of the edit texts in a live call.
 const MAX_LIVE_EDITS: usize = 40 * 1024;
 
 /// Maximum lengths of texts in bytes.
@@ -70,23 +70,23 @@ pub(super) struct Updates {
     roots: SessionRoots,
     features: EditorFeatures,
     pub(super) limits: Limits,
-    /// Availability of files before calls change them.
+    /// Where the content of a file before a call can be found.
     before: PriorContent,
     /// Context windows by slot.
     pub(super) windows: HashMap<Slot, u64>,
     window: Option<u64>,
-    /// Text that the editor has just sent and already shows.
+    /// Text that the editor has just sent, and therefore already shows.
     pub(super) own_text: Option<String>,
     /// Cost of the session before this turn.
     pub(super) spent: Option<u64>,
     /// True once a compaction was sent.
     pub(super) has_compacted: bool,
-    /// Tokens in the window and cost including this turn, as last sent.
+    /// Values last sent: tokens in the window, and the session's cost including this turn.
     used: Option<u64>,
     cost: Option<u64>,
     items: HashMap<ItemId, TextItem>,
-    /// Kind of the last text if it was sent and then discarded: true for reasoning, false for an answer. Cleared when
-    /// something else is sent.
+    /// Kind of the last text if it was sent and then discarded: true for reasoning, false for an answer. Cleared by the
+    /// next update.
     discarded: Option<bool>,
     calls: HashMap<String, Call>,
     running: HashMap<ItemId, (String, LiveOutput)>,
@@ -108,7 +108,7 @@ struct Call {
 }
 
 impl Updates {
-    /// Translator for live events.
+    /// Creates a translator for live events.
     pub(super) fn live(session: SessionId, roots: SessionRoots, features: EditorFeatures) -> Self {
         Self {
             session,
@@ -131,18 +131,18 @@ impl Updates {
         }
     }
 
-    /// Translator for past events, whose terminals are gone.
+    /// Creates a translator for past events, whose terminals no longer exist.
     pub(super) fn replay(session: SessionId, roots: SessionRoots, features: EditorFeatures, limits: Limits) -> Self {
         let features = EditorFeatures { terminals: false, notices: false, ..features };
         Self { limits, before: PriorContent::Unknown, ..Self::live(session, roots, features) }
     }
 
-    /// Id of a call in the editor.
+    /// Returns the id of a call in the editor.
     pub(super) fn call_id(&self, session: SessionId, call: &CallId) -> String {
         if session == self.session { call.to_string() } else { format!("{}:{call}", short_id(session)) }
     }
 
-    /// Returns true if the editor has the call.
+    /// Returns true if the call has been sent to the editor.
     pub(super) fn knows(&self, id: &str) -> bool {
         self.calls.contains_key(id)
     }
@@ -168,7 +168,8 @@ impl Updates {
             EventKind::ItemCompleted { item, .. } => self.completed(event.session_id, item),
             EventKind::UsageUpdated { usage, turn, delegated: false, prompt, .. } => {
                 self.cost = self.spent.into_iter().chain(turn.cost_microusd).reduce(u64::saturating_add);
-                // A call without a token count still fills the window, so the estimated size of the request is used.
+                // Without a reported token count, the estimated size of the request is used, because the call still
+                // fills the window.
                 let about = prompt.as_ref().map_or(0, |report| report.tokens);
                 let counted = if usage.tokens() > 0 { usage.tokens() } else { about };
                 self.used = Some(counted).filter(|used| *used > 0).or(self.used);
@@ -185,7 +186,7 @@ impl Updates {
         }
     }
 
-    /// Translates an event of a subagent: only its calls, because its text is meant for the calling agent.
+    /// Translates an event of a subagent. Only its calls are sent: its text is meant for the calling agent.
     pub(super) fn child(&mut self, event: &Event) -> Vec<SessionUpdate> {
         match &event.kind {
             EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_)) => {
@@ -204,7 +205,7 @@ impl Updates {
         }
     }
 
-    /// Fails all open calls. Texts are remembered, because a continued turn may write them again.
+    /// Fails all open calls. Sent texts stay recorded, because a continued turn may produce them again.
     pub(super) fn finish(&mut self) -> Vec<SessionUpdate> {
         self.running.clear();
         let open = self.calls.drain();
@@ -212,7 +213,7 @@ impl Updates {
         open.map(|(id, _)| failed(id)).collect()
     }
 
-    /// Update for a new call.
+    /// Builds the update for a new call.
     pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
         let known = self.call_id(session, id);
         let longest = if self.before == PriorContent::Unknown { self.limits.result } else { MAX_LIVE_EDITS };
@@ -238,8 +239,8 @@ impl Updates {
         SessionUpdate::ToolCall(call)
     }
 
-    /// Update for the call that a result belongs to, if the call has not been sent because it is older than this
-    /// connection or the replayed part.
+    /// Builds an update for the call that a result belongs to. Returns `None` if the editor already has the call. A
+    /// call is missing if it is older than this connection or than the replayed part.
     fn call_of(&mut self, session: SessionId, result: &ToolResult) -> Option<SessionUpdate> {
         if self.knows(&self.call_id(session, &result.call_id)) {
             return None;
@@ -256,7 +257,7 @@ impl Updates {
                 self.items.insert(item.id, TextItem { is_thought, sent_bytes: 0 });
                 sent.into_iter().chain(self.delta(item.id, 0, text)).collect()
             }
-            // In a replay, the completed result is enough.
+            // In a replay, only the completed result is sent.
             ItemBody::ToolResult(_) if self.before == PriorContent::Unknown => Vec::new(),
             ItemBody::ToolResult(result) => {
                 let call = self.call_of(session, result);
@@ -264,7 +265,7 @@ impl Updates {
                 self.running.insert(item.id, (id.clone(), LiveOutput::default()));
                 let mut fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
                 if result.name == SHELL && self.features.terminals {
-                    // An approval may have replaced the terminal by text.
+                    // The content may be the text of an approval by now, so the terminal is sent again.
                     fields = fields.content(vec![terminal(&id)]);
                 }
                 call.into_iter().chain([update(id, fields)]).collect()
@@ -273,8 +274,8 @@ impl Updates {
         }
     }
 
-    /// Drops discarded or unfinished texts, because another text begins. Returns true if a text of the same kind was
-    /// sent, which the new text replaces.
+    /// Drops discarded or unfinished texts when another text begins. Returns true if a text of the same kind was sent,
+    /// which the new text replaces.
     fn drop_open_texts(&mut self, is_thought: bool) -> bool {
         let was_discarded = self.discarded.take() == Some(is_thought);
         let open = self.items.extract_if(|_, item| item.is_thought == is_thought);
@@ -307,7 +308,7 @@ impl Updates {
                     self.discarded = Some(is_thought);
                     return Vec::new();
                 }
-                // The beginning of the text was missed while the daemon was gone.
+                // The beginning of the text was missed during a daemon restart.
                 let sent = known.is_none() && self.drop_open_texts(is_thought);
                 let sent = sent.then(|| text_update(is_thought, item.id, RESTART_NOTE));
                 let rest = text.get(known.map_or(0, |item| item.sent_bytes)..).filter(|rest| !rest.is_empty());
@@ -383,7 +384,7 @@ impl Updates {
                 .content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
         if result.name == SHELL && self.features.terminals && live.is_some() {
-            // If a command wrote nothing while it ran, the result is its whole output.
+            // If there was no output while the command ran, the result is its whole output.
             let had_output = live.is_some_and(|(_, output)| output.has_output);
             let exit = json!({"terminal_id": id, "exit_code": result.exit_code, "signal": null});
             let mut sent = meta("terminal_exit", exit);
@@ -434,14 +435,14 @@ impl Updates {
     }
 }
 
-/// Update with the tokens in the window and the cost of the session.
+/// Builds an update with the tokens in the window and the cost of the session.
 pub(super) fn usage_update(used: u64, size: u64, microusd: Option<u64>) -> SessionUpdate {
     #[expect(clippy::cast_precision_loss, reason = "money for display, far below 2^52")]
     let cost = microusd.map(|cost| Cost::new(cost as f64 / 1e6, "USD"));
     SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost))
 }
 
-/// Update with the todo list.
+/// Builds an update with the todo list.
 pub(super) fn plan(todos: &[Todo]) -> SessionUpdate {
     let entry = |todo: &Todo| {
         let priority = match todo.priority {
@@ -459,7 +460,7 @@ pub(super) fn plan(todos: &[Todo]) -> SessionUpdate {
     SessionUpdate::Plan(Plan::new(todos.iter().map(entry).collect()))
 }
 
-/// Update with text from agentctl, shown as agent text.
+/// Builds an update with text from agentctl, shown as agent text.
 pub(super) fn message(text: &str) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(ContentBlock::from(text)))
 }

@@ -27,7 +27,7 @@ impl Fixture {
         Self::with(EditorFeatures::default())
     }
 
-    /// Updates for a result whose call ran.
+    /// Returns the updates for a call that ran and its result.
     fn ran(&mut self, item: Item, result: ToolResult) -> Vec<Value> {
         let item = Item { body: ItemBody::ToolResult(result), ..item };
         self.take(EventKind::ItemCompleted { item, status: ItemStatus::Done })
@@ -177,7 +177,7 @@ fn unannounced_call_is_sent_before_its_result() {
     assert_eq!((done.len(), &done[0]["sessionUpdate"]), (1, &json!("tool_call_update")));
     let past = fixture.completed(ItemBody::ToolResult(result("d", "read_file", "one")));
     assert_eq!((&past[0]["sessionUpdate"], &past[1]["status"]), (&json!("tool_call"), &json!("completed")));
-    // A subagent's call has the id known to the editor.
+    // A subagent's call has the prefixed id that the editor received.
     let child = SessionId::generate();
     let item = fixture.item(ItemBody::ToolResult(result("e", "read_file", "two")));
     let event = fixture.event(child, EventKind::ItemCompleted { item, status: ItemStatus::Done });

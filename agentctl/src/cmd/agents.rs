@@ -137,7 +137,7 @@ pub(crate) struct ToolsArgs {
 pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Result<Exit> {
     let tools = daemon::connect(global).await?.client.tools(args.session.as_deref().unwrap_or_default()).await?;
     let rows = tools.iter().map(|ToolStanding { tool, visible, why }| {
-        // Only the first sentence; the rest of a description is for models.
+        // Only the first sentence is shown; the remaining description is meant for models.
         let first = tool.spec.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
         let summary = if *visible { first.to_owned() } else { format!("(not shown: {why}) {first}") };
         [
@@ -251,7 +251,8 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
     }
 }
 
-/// Canonical path of a folder, because the daemon runs in another folder.
+/// Returns the canonical path of a folder. A relative path is not enough, because the daemon has another working
+/// folder.
 fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
     let path = std::fs::canonicalize(folder)
         .map_err(|error| Failure::usage(format!("could not open {}: {error}", folder.display())))?;
@@ -305,7 +306,7 @@ fn print_skill(found: &SkillReport) -> anyhow::Result<()> {
     facts.print()
 }
 
-/// Description of the form in which models get a skill. `None` if they get it completely.
+/// Describes how a skill is shortened in requests to models. Returns `None` if models receive the full skill.
 fn listed_form(found: &SkillReport) -> Option<&'static str> {
     match found.shown {
         SkillListing::Whole => None,

@@ -1,5 +1,5 @@
-//! `agentctl chat`, `attach` and `wait`. `chat` is the conversation of [`crate::repl`]; `attach` follows the live turn
-//! of a session; `wait` waits until a session is idle and prints the result of its last turn.
+//! `agentctl chat`, `attach` and `wait`. `chat` starts the conversation of [`crate::repl`]; `attach` follows the live
+//! turn of a session; `wait` waits until a session is idle and prints the result of its last turn.
 
 use std::{
     io::{self, Write as _},
@@ -76,7 +76,7 @@ pub(crate) struct AttachArgs {
     output: Output,
 }
 
-/// Form of standard output.
+/// Format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// The answer
@@ -108,7 +108,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         crate::terminal::note("no turn is running in this session");
         return Ok(Exit::Done);
     }
-    // Another client owns the turn, so it continues without this one.
+    // The turn belongs to another client, so it continues when this client leaves.
     let mut signals = Signals::listen(AtEnd::Leave)?;
     let keyboard = Keyboard::of_terminal();
     let after = args.after.unwrap_or(before_turn);
@@ -127,12 +127,13 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
     let client = asks.then(|| daemon.client.clone());
     let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, asks).await?;
-    // Only the live turn decides the exit code, not replayed ones.
+    // The exit code is that of the live turn, not of a replayed one.
     let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
     Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
 
-/// Follows a turn with the user at the terminal. `client` is used to preview edits; without it, no questions are asked.
+/// Follows a turn with the user at the terminal. `client` is used to preview edits; without a client, no questions are
+/// asked.
 pub(super) async fn attend(
     line: &mut SocketLine,
     renderer: &mut dyn Renderer,
@@ -205,13 +206,13 @@ pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Resu
     Ok(Exit::of_turn(&result, Interactivity::Unattended))
 }
 
-/// Waits until no turn runs in the session, and returns the result of the last turn. `None` if no turn has run.
+/// Waits until no turn runs in the session, and returns the result of the last turn. Returns `None` if no turn has run.
 async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Option<(TurnResult, TurnNotes)>> {
     let mut last = None;
     loop {
         let view = match daemon.client.session(&session.to_string()).await {
             Ok(view) => view,
-            // The daemon stopped after the end of the turn, whose result is known.
+            // The daemon stopped after the end of the turn was received.
             Err(_) if last.is_some() => return Ok(last),
             Err(error) => return Err(as_postponed(error.into()).into()),
         };
@@ -250,14 +251,14 @@ fn report_question(interrupt: &Interrupt) {
     crate::terminal::note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id));
 }
 
-/// Number of the first event of the last turn. `None` if no turn has run.
+/// Returns the number of the first event of the last turn. Returns `None` if no turn has run.
 async fn first_event(daemon: &Daemon, view: &SessionView) -> anyhow::Result<Option<u64>> {
     if let Some((_, first)) = view.session.open_turn {
         return Ok(Some(first));
     }
     let items = daemon.client.items(&view.session.summary.id.to_string(), 0, LOOKED_AT).await;
     let items = items.map_err(|error| as_postponed(error.into()))?;
-    // If the turn is longer than the loaded items, its end is enough.
+    // If the turn is longer than the loaded items, the first loaded item is used.
     Ok(begins(&items, u64::MAX).pop().or_else(|| items.first().map(|item| item.seq)))
 }
 

@@ -132,7 +132,7 @@ async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exi
 
 /// Loads the requested records, in several requests if needed.
 async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRecord>> {
-    // A full id is not looked up, because the log also covers deleted sessions.
+    // A full id is not looked up: the log also covers deleted sessions.
     let session_id = match args.session.as_deref().map(|session| session.parse().map_err(|_| session)) {
         Some(Err(session)) => Some(daemon.client.find_session(session).await?),
         named => named.and_then(Result::ok),
@@ -170,7 +170,7 @@ async fn verify(daemon: &Daemon, noted: Option<String>, json: bool) -> anyhow::R
     Ok(if report.is_intact() { Exit::Done } else { Exit::Failed })
 }
 
-/// Report for people: one line per finding, then the verdict.
+/// Formats the report for people: one line per finding, then the verdict.
 fn lines(report: &AuditReport, color: bool) -> Vec<String> {
     let mut lines: Vec<String> = report
         .findings
@@ -198,7 +198,7 @@ const COLUMN_NAMES: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "D
 /// Maximum characters shown of a user's reply.
 const MAX_REPLY: usize = 30;
 
-/// Cells of a record as logged. The table makes every character visible.
+/// Returns the cells of a record as logged. The table escapes hidden characters.
 fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
     let entry = &record.line.entry;
     let time = entry.at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
@@ -213,7 +213,7 @@ fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
 fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
     let called = tool_line::main_text(&decision.args);
     let about = match (&decision.answer, &decision.leads_to) {
-        // The edited arguments are those that ran, if the call ran.
+        // If the call ran, it ran with the edited arguments.
         (Some(Answer::Edit { args }), _) => format!("(edited) {} (was {called})", tool_line::main_text(args)),
         (_, Some(leads_to)) => format!("{called} -> {leads_to}"),
         (_, None) => called,
@@ -256,7 +256,7 @@ fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
     format!("{}{error}, {}", outcome.as_str(), parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// Cells of a record that does not belong to a call.
+/// Returns the cells of a record that does not belong to a call.
 fn event(fact: &AuditFact) -> [String; 5] {
     let answerer = |by: &AnsweredBy| match by {
         AnsweredBy::Client(name) => name.clone(),
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn times_accept_ages_dates_and_timestamps() {
         let now = Timestamp::now();
-        // A little time has passed between the two clock reads.
+        // The clock is read twice, so the difference is rounded up.
         let minutes = |text: &str| (now.duration_since(since(text).unwrap()).as_secs() + 59) / 60;
         assert_eq!((minutes("2h"), minutes("30m"), minutes("1h 5m")), (120, 30, 65));
         assert!(minutes("7d") > 6 * 24 * 60);

@@ -1,5 +1,5 @@
-//! `agentctl context`: shows the parts of the context window. `agentctl compact`: summarizes older history, or undoes
-//! a summary. `agentctl rewind`: returns to before a turn. `agentctl undo`: undoes a turn's file changes.
+//! `agentctl context`: shows the parts of the context window. `agentctl compact`: summarizes older history, or undoes a
+//! summary. `agentctl rewind`: restores the state before a turn. `agentctl undo`: undoes a turn's file changes.
 
 use std::io::{IsTerminal as _, stdout};
 
@@ -101,7 +101,7 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
         let (window, undone) = daemon.client.undo_compaction(&session.to_string()).await?;
         return report_undone(session, window, &undone, global.json);
     }
-    // Cancelling is safe, because the history is unchanged until the end.
+    // Cancelling is safe, because the history is only changed at the end.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
     let done = compact(&daemon, session, args.strategy, !global.json, &mut signals, &keyboard).await;
@@ -179,7 +179,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let point = args.to.map_or(RewindPoint::Steps(args.steps.unwrap_or(1)), RewindPoint::Before);
     let turn = point.turn(view.session.summary.turns)?;
     let (with_files, with_talk) = (!args.talk, !args.files);
-    // Previewed first, so that conflicts show before anything changes.
+    // The preview comes first, so that conflicts are reported before anything changes.
     let preview = if with_files { Some(rewind::files(&daemon, id, turn, args.redo, true).await?) } else { None };
     let changes = preview.as_ref().is_some_and(|report| !report.files.is_empty());
     if args.preview {
@@ -197,7 +197,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
             return Ok(Exit::Cancelled);
         }
     }
-    // Copied first: restored files without the rewound conversation would be half a rewind.
+    // The conversation is copied before the files are restored, so that a failed copy leaves the files unchanged.
     let new = if with_talk { Some(rewind::talk(&daemon, &view, turn).await?) } else { None };
     let done = if changes { Some(rewind::files(&daemon, id, turn, args.redo, false).await?) } else { None };
     let output = json!({ "session_id": new.unwrap_or(id), "rewound": id, "turn": turn, "files": done });

@@ -30,7 +30,7 @@ use crate::{
 /// Time for the daemon to exit after its own deadline.
 const STOP_MARGIN: Duration = Duration::from_secs(15);
 
-/// Time for a daemon that does not answer to exit by itself, before it is signalled.
+/// Time that an unresponsive daemon has to exit by itself before it is signalled.
 const EXIT_LIMIT: Duration = Duration::from_secs(3);
 
 /// Delay between checks of the daemon.
@@ -92,7 +92,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     let pid = loop {
         match location.search(|client, _| Ok(client)).await {
             SearchResult::Reached(client, _) => break client.stop(drain).await?,
-            // The daemon may be exiting already, and a signal would interrupt the exit.
+            // The daemon may already be exiting, and a signal would interrupt that.
             SearchResult::Silent(..) if begun.elapsed() < EXIT_LIMIT => {
                 was_there = true;
                 tokio::time::sleep(POLL_INTERVAL).await;
@@ -118,13 +118,13 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     Ok(Exit::Done)
 }
 
-/// Sends SIGTERM to a daemon that does not answer, and returns its process id. The id comes from the kernel, as the
-/// current holder of the data folder's lock; ids stored in files are not trusted.
+/// Sends SIGTERM to an unresponsive daemon, and returns its process id. The kernel reports the id of the process that
+/// holds the data folder's lock; ids stored in files are not trusted.
 fn signal_stop(holder: &LockHolder) -> Option<u32> {
     let pid = holder.pid?;
     let target = Pid::from_raw(i32::try_from(pid).ok()?);
     kill(target, Signal::SIGTERM).ok()?;
-    // A suspended process (Ctrl-Z, a debugger) receives SIGTERM only when it continues.
+    // A suspended process (Ctrl-Z, a debugger) handles SIGTERM only after it continues.
     let _ = kill(target, Signal::SIGCONT);
     note(&format!("the daemon does not answer; it was sent a signal to stop (pid {pid})"));
     Some(pid)
@@ -200,7 +200,7 @@ fn recovery_text(turn: &RecoveredTurn) -> String {
         .join("; ")
 }
 
-/// Origin of default values.
+/// Source shown for default values.
 const BUILT_IN: &str = "built-in";
 
 /// Examples for the help of `config`.

@@ -130,7 +130,7 @@ pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Res
     match command {
         DocsCommand::Add { files, common } => {
             let uploads = files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
-            // Creates a session if none is named and none exists.
+            // Without a session id, the last session is used. If none exists, a session is created.
             let session = match common.session.is_none() && daemon.client.sessions(1).await?.is_empty() {
                 true => daemon.client.create_session(&NewSession::default()).await?.session.summary.id,
                 false => named(&common).await?,
@@ -185,7 +185,7 @@ pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Res
 /// Number of attempts to enter a password.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Reads a document, and asks for its password if it is locked and a user is present.
+/// Reads a document. If it is locked and a user is present, asks for its password.
 async fn read_unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRange) -> anyhow::Result<Reading> {
     let session = session.to_string();
     let mut reading = daemon.client.read_document(&session, path, range, None).await?;
@@ -222,7 +222,7 @@ async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: boo
     let done = done?;
     let is_whole = done.notes.is_empty() && done.documents.iter().all(|state| state.chunks.is_some());
     let shown = listing_shown(session, &done, json)?;
-    // Reindexing a folder may include files that are not documents, which is not a failure.
+    // A reindexed folder may contain files that are not documents; that is not a failure.
     Ok(if again || is_whole && !done.documents.is_empty() { shown } else { Exit::Failed })
 }
 
@@ -261,10 +261,11 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
     Ok(())
 }
 
-/// Lines about documents that could not be searched completely: one per document, and the number of the rest.
+/// Returns lines about documents that could not be searched completely: one per document, then the number of omitted
+/// ones.
 fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     let line = |(name, reason): &(String, String), in_full: bool| {
-        // Only the first sentence; the advice after it is the same for most documents.
+        // Only the first sentence: the advice after it is the same for most documents.
         let reason = if in_full { reason.as_str() } else { reason.split("; ").next().unwrap_or(reason) };
         format!("{} could not be searched completely: {}", clean_line(name), clean_line(reason))
     };
@@ -335,9 +336,9 @@ fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Note about locked documents, because a search does not ask for passwords.
+/// Returns a note about locked documents. A search does not ask for passwords.
 fn locked_note(locked: &[String]) -> Option<String> {
-    // An archive lists its file names without a password.
+    // File names in an archive are readable without a password.
     let is_archive = |name: &String| name.to_ascii_lowercase().ends_with(".zip");
     let command = match (locked.iter().any(|name| !is_archive(name)), locked.iter().any(is_archive)) {
         (true, true) => "`agentctl docs show FILE` (in an archive `FILE!/DOCUMENT`)",
@@ -355,7 +356,7 @@ fn locked_note(locked: &[String]) -> Option<String> {
     }
 }
 
-/// Lines about documents that were not searched, or not completely.
+/// Returns lines about documents that were not searched, or not completely.
 fn unsearched_lines(finds: &DocumentFinds) -> Vec<String> {
     let others: Vec<_> = finds.broken.iter().filter(|(name, _)| !finds.locked.contains(name)).cloned().collect();
     let mut lines = broken_lines(&others);
@@ -363,14 +364,14 @@ fn unsearched_lines(finds: &DocumentFinds) -> Vec<String> {
     if finds.not_searched > 0 {
         let left = report::count(finds.not_searched, "document");
         lines.push(format!(
-            "{left} not searched: time limit; search again (what was read is cached), or name a folder with --in"
+            "{left} not searched: time limit; search again (documents read are cached), or name a folder with --in"
         ));
     }
     lines.extend(finds.late.then(|| "the search is incomplete: time limit; name a document with --in".to_owned()));
     lines
 }
 
-/// Search results as JSON, with a citation per match.
+/// Converts search results to JSON, with a citation per match.
 fn json_of(finds: &DocumentFinds) -> Value {
     let hit = |hit: &DocumentHit| {
         json!({

@@ -21,7 +21,7 @@ use crate::{
     report,
 };
 
-/// Bytes written to test that a disk accepts data: about as many as a small turn needs.
+/// Size of a test write in bytes, roughly what a small turn stores.
 const TRIAL_BYTES: usize = 64 << 10;
 
 /// The arguments of `doctor`.
@@ -175,8 +175,8 @@ fn socket(path: &Path) -> ModelCheck {
     }
 }
 
-/// Problems that the daemon finds in its stored data, without disk problems if `disk_reported`. Empty for older
-/// daemons, which have no such check.
+/// Returns problems that the daemon finds in its stored data, without disk problems if `disk_reported`. Returns nothing
+/// for older daemons, which do not support this check.
 async fn stored_data_checks(daemon: &Daemon, disk_reported: bool) -> Vec<ModelCheck> {
     let findings = match daemon.client.examine().await {
         Ok(findings) => findings,
@@ -236,7 +236,7 @@ async fn sandbox(daemon: &Daemon) -> Option<ModelCheck> {
     })
 }
 
-/// Checks the text recognition models for scanned pages.
+/// Checks the text recognition models that are used for scanned pages.
 fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
     let data = &daemon.client.hello().data_dir;
     if data.as_os_str().is_empty() {
@@ -251,8 +251,8 @@ fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
     })
 }
 
-/// Checks the language servers. Returns `None` if the daemon does not report them, or if the status request failed,
-/// which another check reports.
+/// Checks the language servers. Returns `None` if the daemon does not report them, or if the status request failed;
+/// another check reports that failure.
 async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
     let (missing, there): (Vec<LanguageServer>, Vec<LanguageServer>) =
         daemon.client.status().await.ok()?.language_servers?.into_iter().partition(|server| server.hint.is_some());
@@ -268,7 +268,7 @@ async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
     Some(warn(message, hints.join("\n")))
 }
 
-/// Checks the model of each slot: its server is reachable, or its weights exist.
+/// Checks the model of each slot: its server must be reachable, or its weights must exist.
 async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
     let slots = match daemon.client.models_looked_up().await {
         Ok(slots) => slots,
@@ -302,16 +302,16 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
     match daemon.client.listed_models(slot.slot).await {
         Err(error) if matches!(error.answered(), Some(ErrorKind::Unreachable | ErrorKind::Timeout)) => fail(
-            format!("{label}: nothing answers at {url}{route}: {error}"),
+            format!("{label}: no response from {url}{route}: {error}"),
             "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
              `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` of the daemon",
         ),
-        // The server answered, even if it does not list models.
+        // The server responded, even if it does not support listing models.
         Ok(_) | Err(_) => window(slot, format!("{label} at {url}{route}")),
     }
 }
 
-/// Warns if the window size is unknown, or if the server reads less than is sent.
+/// Warns if the window size is unknown, or if the server silently truncates requests.
 fn window(slot: &SlotInfo, label: String) -> ModelCheck {
     let tokens = slot.model.context_window;
     let set_hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW or that of the slot";
@@ -336,7 +336,7 @@ async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let label = format!("{}: {}", slot.slot, slot.model.id);
     match Weights::find(daemon).await {
         Weights::File(file) => {
-            // Usable settings of this shell are already reported as `environment`.
+            // Settings of this shell that the daemon can use are already reported as `environment`.
             let hint = if daemon.shell_notes(true).is_empty() {
                 "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml"
             } else {

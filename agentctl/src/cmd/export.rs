@@ -213,7 +213,7 @@ impl EventWriter for Events<'_> {
     }
 }
 
-/// Collects all events, because the page needs the complete trees.
+/// Collects all events, because the page needs complete trees of turns.
 struct Html<'a> {
     out: &'a mut (dyn Write + Send),
     session: Option<(SessionId, String)>,
@@ -286,7 +286,7 @@ impl Markdown<'_> {
         writeln!(self.out)
     }
 
-    /// Writes a code block that its text cannot close.
+    /// Writes a code block. The fence is longer than any fence in the text.
     fn fenced(&mut self, language: &str, text: &str) -> io::Result<()> {
         let text = clean(text);
         let fence = fence(&text);
@@ -405,7 +405,8 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
     Ok(Exit::Done)
 }
 
-/// Shows the pinned rules of an archive, and pins them if the user agrees, because models treat them as the user's own.
+/// Shows the pinned rules of an archive and pins them if the user agrees. Without consent, a foreign archive could set
+/// rules that models treat as the user's own.
 async fn confirm_pins(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
     let rules = report::count(report.pins.len(), "pinned rule");
     note(&format!("the archive has {rules}, which models would treat as yours:"));

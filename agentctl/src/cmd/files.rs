@@ -135,7 +135,7 @@ async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exi
     Ok(Exit::Done)
 }
 
-/// Copies to a temporary file, which is renamed once it is complete.
+/// Copies a session's file to a temporary file, which is renamed once it is complete.
 async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: bool) -> anyhow::Result<Exit> {
     let failed = Failure::of_file("write", output);
     let failed = |error| failed(error).hint("name a file in an existing, writable folder");

@@ -208,8 +208,8 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
     Ok(Exit::Done)
 }
 
-/// Finds the named interrupt. A full id is accepted even if it is not pending, because only the daemon can check if it
-/// was answered before.
+/// Finds the named interrupt. A full id is accepted even if the interrupt is not pending, because only the daemon knows
+/// if it was already answered.
 ///
 /// # Errors
 /// If the name matches no interrupt, or several.
@@ -241,19 +241,19 @@ pub(crate) fn resolve<'a>(
 
 /// Minimum characters of an id's suffix.
 const MIN_SUFFIX: usize = 6;
-/// Maximum digits of a list position. A suffix of an id is longer.
+/// Maximum digits of a list position. Suffixes of ids are longer.
 const POSITION_DIGITS: usize = 4;
 /// Maximum number of interrupts listed for an ambiguous name.
 const MAX_LISTED: usize = 4;
 
-/// Parses a list position, from 1. Ids start with a zero, so they are not mistaken for positions.
+/// Parses a list position, counted from 1. Ids start with a zero, so an id is never parsed as a position.
 fn list_position(name: &str) -> Option<usize> {
     let is_position =
         name.len() <= POSITION_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
     name.parse().ok().filter(|_| is_position)
 }
 
-/// Subject, age and id of an interrupt.
+/// Returns the subject, age and id of an interrupt.
 fn subject(interrupt: &&Interrupt) -> (String, Timestamp, InterruptId) {
     let title = match &interrupt.ask {
         Ask::Approval { tool, .. } => visible::line(tool),
@@ -262,7 +262,7 @@ fn subject(interrupt: &&Interrupt) -> (String, Timestamp, InterruptId) {
     (title, interrupt.raised_at, interrupt.id)
 }
 
-/// Rejects an approval by list position, because another interrupt may be at that position by now.
+/// Refuses to answer an approval by its list position, because the list may have changed since it was printed.
 fn check_position(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>) -> Result<(), Failure> {
     let approves =
         matches!(answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
@@ -325,8 +325,8 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     }
 }
 
-/// Reads a secret without echo, or from a pipe. A secret is not accepted as an argument, which would remain in the
-/// shell's history.
+/// Reads a secret from the terminal without echo, or from a pipe. A secret is not accepted as an argument, because
+/// arguments remain in the shell's history.
 fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
     let failed = |error: std::io::Error| Failure::usage(format!("could not read the password: {error}"));
     match args.words.as_slice() {
@@ -429,14 +429,14 @@ pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> an
 }
 
 impl GrantSession {
-    /// Full id of the session, if one is named.
+    /// Returns the full id of the session, if one is named.
     async fn session(&self, daemon: &Daemon) -> anyhow::Result<Option<String>> {
         let Some(name) = &self.session else { return Ok(None) };
         Ok(Some(daemon.client.find_session(name).await?.to_string()))
     }
 }
 
-/// Resolves a rule given as text or number, and the session that it belongs to.
+/// Resolves a rule given as text or number, and returns it with its session.
 async fn resolve_rule(
     daemon: &Daemon,
     rule: &str,

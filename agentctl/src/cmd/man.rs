@@ -1,6 +1,6 @@
 //! `agentctl man` and `agentctl completions`: manual pages from the help texts, completion scripts, and dynamic
-//! completion values. The daemon is only asked if it runs, and with a short timeout: a shell that hangs at a tab is
-//! worse than one without completions.
+//! completion values. The daemon is only queried if it is running, and with a short timeout, so that completion never
+//! hangs the shell.
 
 use std::{
     fs,
@@ -86,18 +86,18 @@ fn script(args: &CompletionsArgs, mut command: clap::Command) -> io::Result<Vec<
     Ok(script)
 }
 
-/// Time limit for the daemon's answer.
+/// Time limit for the daemon's response.
 const ANSWER_LIMIT: Duration = Duration::from_millis(300);
 
 /// Maximum number of offered sessions.
 const MAX_OFFERED: usize = 50;
 
-/// Completions for model slots.
+/// Returns completions for model slots.
 pub(crate) fn slots() -> Vec<CompletionCandidate> {
     Slot::ALL.into_iter().map(|slot| CompletionCandidate::new(slot.as_str())).collect()
 }
 
-/// Completions for sessions, last used first: suffixes of their ids, with titles.
+/// Returns completions for sessions, last used first: suffixes of their ids, with titles.
 pub(crate) fn sessions() -> Vec<CompletionCandidate> {
     let sessions = ask(async |client: Client| client.sessions(MAX_OFFERED).await).unwrap_or_default();
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
@@ -105,19 +105,19 @@ pub(crate) fn sessions() -> Vec<CompletionCandidate> {
     offers.enumerate().map(|(position, offer)| offer.display_order(Some(position))).collect()
 }
 
-/// Completions for agents other than the main one.
+/// Returns completions for agents other than the main one.
 pub(crate) fn agents() -> Vec<CompletionCandidate> {
     let agents = ask(async |client: Client| client.agents().await).unwrap_or_default();
     agents.into_iter().map(|card| offer(card.id, &sanitize::clean_line(&card.description))).collect()
 }
 
-/// Completions for plugin names.
+/// Returns completions for plugin names.
 pub(crate) fn plugins() -> Vec<CompletionCandidate> {
     let plugins = ask(async |client: Client| client.known_plugins().await).unwrap_or_default();
     plugins.into_iter().map(|plugin| offer(plugin.name, &sanitize::clean_line(&plugin.description))).collect()
 }
 
-/// Completions for pending interrupts.
+/// Returns completions for pending interrupts.
 pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();
     let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
@@ -128,7 +128,7 @@ pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     ids.into_iter().zip(texts).map(|(id, text)| offer(id, &visible::line(text))).collect()
 }
 
-/// Completions for MCP servers.
+/// Returns completions for MCP servers.
 pub(crate) fn mcp_servers() -> Vec<CompletionCandidate> {
     let servers = ask(async |client: Client| client.mcp_servers().await).unwrap_or_default();
     servers.into_iter().map(|server| CompletionCandidate::new(server.name)).collect()
@@ -145,7 +145,7 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async {
         let answer = async {
-            // The command line is incomplete, so its `--socket` is not available here.
+            // During completion, the command line is incomplete and its `--socket` is not available.
             let location = daemon::DaemonLocation::of(&Global::default()).ok()?;
             question(location.connect().await.ok()?).await.ok()
         };

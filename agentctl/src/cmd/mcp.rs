@@ -1,5 +1,5 @@
-//! `agentctl mcp`: lists, tests and configures MCP servers, and runs the daemon as an MCP server. For a login, the user
-//! opens a URL and the browser is redirected to a listener on the loopback interface.
+//! `agentctl mcp`: lists, tests and configures MCP servers, and runs the daemon as an MCP server. To log in, the user
+//! opens a URL, and the browser is redirected to a listener on the loopback interface.
 
 mod entry;
 mod import;
@@ -251,8 +251,8 @@ async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
     file.replace(&daemon, &new).await
 }
 
-/// Adds the valid servers from another program's file. For an invalid server, the problem is reported with its
-/// position in that file.
+/// Adds the valid servers from another program's file. Problems of invalid servers are reported with their position in
+/// that file.
 async fn write_valid(
     global: &Global,
     found: &mut FoundServers,
@@ -305,7 +305,7 @@ impl UserFile {
         Ok(Self { path, text })
     }
 
-    /// Returns `text` with one more server.
+    /// Returns `text` with the server added.
     fn with(&self, text: &str, entry: &Entry) -> Result<String, Failure> {
         entry::text_with(text, entry).map_err(|reason| {
             Failure::usage(format!("{}: {reason}", self.path.display()))
@@ -387,7 +387,7 @@ const MAX_CONNECTIONS: usize = 64;
 /// Time limit for the user's login.
 const LOGIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Shows the URL, waits for the browser's redirect, and lets the daemon fetch the token.
+/// Shows the URL, waits for the browser's redirect, and has the daemon fetch the token.
 async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> anyhow::Result<Exit> {
     let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0)))
         .await
@@ -433,13 +433,13 @@ async fn await_redirect(listener: &TcpListener, state: Option<&str>) -> std::io:
     }
 }
 
-/// Extracts the `state` parameter, which identifies the login.
+/// Returns the `state` parameter, which identifies the login.
 fn state_of(address: &str) -> Option<&str> {
     let query = address.split_once('?')?.1.split('#').next()?;
     query.split('&').find_map(|pair| pair.strip_prefix("state="))
 }
 
-/// Answers one request. Returns its path if it is the redirect of this login.
+/// Responds to one request. Returns its path if it is the redirect of this login.
 async fn answer_request(stream: TcpStream, state: Option<&str>) -> Option<String> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
@@ -464,7 +464,7 @@ async fn answer_request(stream: TcpStream, state: Option<&str>) -> Option<String
 mod serve {
     use super::{Args, Exit, Failure, Global};
 
-    /// The arguments of `mcp serve`, accepted and not read.
+    /// The arguments of `mcp serve`, which are accepted and ignored.
     #[derive(Debug, Args)]
     pub(crate) struct ServeArgs {
         /// Arguments of a build that has the feature

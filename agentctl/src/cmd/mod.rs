@@ -1,4 +1,4 @@
-//! The commands: arguments and handlers, one file per noun with its submodules.
+//! The commands: arguments and handlers, one module per command group.
 
 pub(crate) mod agents;
 pub(crate) mod attach;

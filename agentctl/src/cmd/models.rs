@@ -147,7 +147,7 @@ pub(super) async fn test(global: &Global, slot: Slot) -> anyhow::Result<Exit> {
         let (model, tokens) = (clean_line(&model), number(tokens));
         crate::terminal::note(&format!("testing {model}: at most {requests} requests, about {tokens} tokens"));
     };
-    // A failed write does not end the test: the exit code also reports the result.
+    // A failed write does not end the test, because the exit code also reports the result.
     let show = |check: &ModelCheck| drop((!global.json).then(|| report::lines(check_lines(check, 15))));
     let checks = daemon.client.test_model(slot, plan, show).await?;
     if global.json {

@@ -37,13 +37,13 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     write_new(path, text, fs::metadata(path).map_or(PRIVATE_MODE, |meta| meta.permissions().mode()))
 }
 
-/// Like `replace`, but the file becomes private in any case.
+/// Like [`replace`], but also makes an existing file private.
 pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
     write_new(path, text, PRIVATE_MODE)
 }
 
 fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    // A link is kept, and its target replaced.
+    // If the path is a link, the link stays and its target is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));

@@ -1,7 +1,7 @@
 //! `agentctl plugin`: folders with skills, agents, commands and MCP servers, added and removed as a whole.
 //!
-//! A plugin in a repository is fetched with the user's own `git` into a temporary folder. Before the user agrees to a
-//! plugin, everything that it runs is shown.
+//! The user's own `git` fetches a plugin from a repository into a temporary folder. All programs that a plugin would
+//! run are shown before the user agrees to it.
 
 use std::{
     fs::Permissions,
@@ -127,7 +127,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
             }
             let folder = found.folder.to_string_lossy().into_owned();
             let source = found.source.clone();
-            // Read from the folder, to show its current content.
+            // Loaded from the folder, to show its current content.
             let found = client.plugin_in(&folder).await?;
             ask_consent(global, &client, &found, &folder, &source, &consent).await
         }
@@ -183,7 +183,7 @@ async fn ask_consent(
     report::note(global.json, &added, &text)
 }
 
-/// Name and version of the plugin.
+/// Returns the name and version of the plugin.
 fn title(report: &PluginReport) -> String {
     clean_line(format!("{} {}", report.name, report.version).trim())
 }
@@ -247,7 +247,7 @@ fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
     }
 }
 
-/// URL for display, without credentials.
+/// Returns the URL for display, without credentials.
 fn shown(address: &str) -> String {
     match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
         Some((scheme, (who, rest))) if !who.contains('/') => format!("{scheme}://{rest}"),
@@ -255,7 +255,7 @@ fn shown(address: &str) -> String {
     }
 }
 
-/// Folder name that git derives from a URL. Used as the name of a plugin without a name.
+/// Returns the folder name that git derives from a URL. It becomes the plugin's name if the plugin does not define one.
 fn folder_name(address: &str) -> String {
     let last = address.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
     let name: String = last
@@ -271,7 +271,7 @@ const MAX_SCRIPTS: usize = 12;
 /// Maximum number of listed changed files.
 const MAX_CHANGES: usize = 40;
 
-/// All lines that describe a plugin.
+/// Returns all lines that describe a plugin.
 fn lines(report: &PluginReport) -> Vec<String> {
     let mut facts = FactSheet::new(11, visible::line);
     facts.non_empty("plugin", format!("{} {}", report.name, report.version).trim());
@@ -297,7 +297,7 @@ fn lines(report: &PluginReport) -> Vec<String> {
         facts.non_empty("  runs", command_line(server));
         facts.non_empty("  calls", &server.url);
         facts.non_empty("  in", &server.cwd);
-        // Only its default folder contains nothing but its own files.
+        // The server's default folder contains only the server's own files; any other folder may contain other code.
         if !matches!(server.cwd.as_str(), "" | "${PLUGIN_DATA}") {
             facts.line("  beware", "programs such as npx and python load code from the folder in which they start");
         }
@@ -321,7 +321,7 @@ fn lines(report: &PluginReport) -> Vec<String> {
     facts.lines
 }
 
-/// Summary of the plugin's parts.
+/// Returns a summary of the plugin's parts.
 fn parts(report: &PluginReport) -> String {
     let parts = project::counts(&[
         (report.skills.len(), "skill"),
@@ -344,7 +344,7 @@ fn state(report: &PluginReport) -> String {
     }
 }
 
-/// Command line with shell quoting, so that the ends of arguments are visible.
+/// Returns the command line with shell quoting, which shows where arguments end.
 fn command_line(server: &PluginServer) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "/._-+=:@,${}".contains(letter);
     server.command.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" ")

@@ -50,7 +50,7 @@ pub(crate) async fn handle(global: &Global, command: PolicyCommand) -> anyhow::R
 /// Name of the tool that runs commands.
 const SHELL_TOOL: &str = "run_bash_command";
 
-/// Call to a named tool.
+/// Builds a call to the named tool.
 fn named_call(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
     let arguments = arguments.unwrap_or("{}");
     let problem = match serde_json::from_str::<Value>(arguments) {
@@ -62,8 +62,8 @@ fn named_call(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure
     Err(Failure::usage(problem).hint(format!("for example: {example}; a command goes after `--`")))
 }
 
-/// Call to the shell tool. A single word is used verbatim, because it may be a whole script. Several words were split
-/// by the user's shell and are quoted again.
+/// Builds a call to the shell tool. A single word is used verbatim, because it may be a whole script. Several words
+/// were split by the user's shell, so they are quoted again.
 fn command(args: &[String]) -> PolicyCall {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:,@%+=-".contains(letter);
     let command = match args {
@@ -89,13 +89,13 @@ fn parse_call(text: &str) -> PolicyCall {
     command(&[text.to_owned()])
 }
 
-/// A call as JSON, with its arguments as an object if they are valid.
+/// Converts a call to JSON, with its arguments as an object if they are valid JSON.
 fn call_json(call: &PolicyCall) -> Value {
     let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.clone()));
     json!({ "tool": call.tool, "arguments": arguments })
 }
 
-/// A call on one line.
+/// Formats a call on one line.
 fn call_line(call: &PolicyCall) -> String {
     let arguments = serde_json::from_str::<Value>(&call.arguments).ok().filter(|_| call.tool == SHELL_TOOL);
     let command = arguments.and_then(|arguments| Some(arguments.get("command")?.as_str()?.to_owned()));
@@ -131,7 +131,7 @@ pub(crate) struct ExplainArgs {
 impl ExplainArgs {
     fn call(&self) -> Result<PolicyCall, Failure> {
         match &self.tool {
-            // Not a valid tool name, so it is a command line in quotes, as for `sh -c`.
+            // This is not a valid tool name, so it is a quoted command line, as for `sh -c`.
             Some(line) if self.arguments.is_none() && !may_be_a_tool(line) => Ok(command(std::slice::from_ref(line))),
             Some(tool) => named_call(tool, self.arguments.as_deref()),
             None => Ok(command(&self.command)),
@@ -177,7 +177,7 @@ fn print(call: &PolicyCall, explanation: &Explanation) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Short form of a verdict.
+/// Returns the short form of a verdict.
 fn verdict_text(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Allow => "allow".to_owned(),
@@ -230,7 +230,7 @@ pub(crate) struct TestArgs {
     session: Option<String>,
 }
 
-/// Parses a time in the past. Units of variable length are rejected, such as `7y`.
+/// Parses a time in the past. Units of variable length, such as in `7y`, are rejected.
 fn since(text: &str) -> Result<Timestamp, String> {
     let is_fixed = |span: Span| span.is_positive() && span.get_years() == 0 && span.get_months() == 0;
     if text.parse::<Span>().is_ok_and(|span| !is_fixed(span)) {
@@ -265,7 +265,7 @@ fn read(file: &Path) -> Result<RuleText, Failure> {
     Ok(RuleText { text, path })
 }
 
-/// Changes in the numbers of allowed, asked and denied calls. Negative for fewer.
+/// Returns the changes in the numbers of allowed, asked and denied calls; negative for fewer calls.
 fn balance<'a>(changes: impl IntoIterator<Item = (&'a Comparison, u64)>) -> [(&'static str, i64); 3] {
     let kind = |verdict: &Verdict| match verdict {
         Verdict::Allow => 0,

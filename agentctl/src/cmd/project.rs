@@ -184,8 +184,8 @@ pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -
                 if diff.files.is_empty() {
                     note("nothing has changed");
                 }
-                // Verbatim for programs such as `git apply`. On a terminal, hidden and control characters are made
-                // visible.
+                // The text is printed verbatim for programs such as `git apply`. On a terminal, hidden and control
+                // characters are escaped.
                 let text = if io::stdout().is_terminal() { visible::lines(&diff.text) } else { diff.text.clone() };
                 io::stdout().lock().write_all(text.as_bytes())?;
                 if diff.is_cut {
@@ -226,7 +226,7 @@ fn list(all: &[WorktreeReport]) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     for one in all {
         let session = report::short_id(one.session);
-        let of = if one.is_orphan { format!("session {session} is gone") } else { format!("session {session}") };
+        let of = if one.is_orphan { format!("session {session} was deleted") } else { format!("session {session}") };
         let state = match &one.problem {
             Some(problem) => clean_line(problem),
             None => {

@@ -1,6 +1,6 @@
-//! Recordings on the client side: the file is read here, played by the daemon, and written back. `agentctl sessions
-//! record` creates a recording. `agentctl test` plays a folder of recordings and checks expectations; its CI report is
-//! JUnit XML.
+//! Recordings on the client side: the client reads and writes the file, and the daemon plays it. `agentctl sessions
+//! record` creates a recording. `agentctl test` plays a folder of recordings, checks expectations, and can write a
+//! JUnit XML report for CI.
 //!
 //! - `case`: finds the tests in a folder, and checks their expectations.
 
@@ -196,7 +196,7 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     for case in &live {
         crate::terminal::note(&clean(&format!("skipped: {} is live; --live runs it", case.name)));
     }
-    // Checked for all tests first, so that none runs if one of them exceeds its permissions.
+    // All tests are checked first: if one of them exceeds its permissions, none is run.
     let play_request: Vec<PlayRequest> =
         cases.iter().map(|case| case.play_request(args.update, args.permitted)).collect::<Result<_, _>>()?;
     let daemon = daemon::connect(global).await?;
@@ -235,7 +235,7 @@ async fn run(daemon: &Daemon, case: &TestCase, play_request: PlayRequest) -> any
     .await;
     let (PlayReport { problems, turns: count }, failures) = match played {
         Ok(report) => (report, case.file.expect.failures(&turns)?),
-        // An unplayable recording does not affect the others, but a lost daemon ends the run.
+        // An invalid recording does not affect the other tests, but a lost daemon ends the run.
         Err(error) => {
             let kind = error.downcast_ref::<ClientError>().map(|error| error.kind);
             if !matches!(kind, Some(ClientErrorKind::Answered(_))) && !error.is::<Failure>() {
@@ -265,7 +265,7 @@ fn show(result: &TestResult) -> anyhow::Result<()> {
     report::lines(lines)
 }
 
-/// JUnit report of all tests.
+/// Returns the JUnit report of all tests.
 fn junit(suite: &str, results: &[TestResult], took: Duration) -> String {
     let failed = results.iter().filter(|result| !result.passed).count();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

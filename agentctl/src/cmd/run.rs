@@ -1,4 +1,4 @@
-//! `agentctl run`: runs one turn. The answer goes to standard output, everything else to standard error.
+//! `agentctl run`: runs one turn. The answer is printed to standard output, all other output to standard error.
 
 mod options;
 
@@ -62,7 +62,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'Tell a story' --output lines | while read -r line; do …
   agentctl run 'List my files' --output json | jq -r .text";
 
-/// Time limit for a turn to end before its session is deleted, and the delay between attempts.
+/// Time limit for deleting an ephemeral session while its turn is still ending, and the delay between attempts.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -184,7 +184,7 @@ impl AtInterrupt {
     }
 }
 
-/// Form of standard output.
+/// Format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// The answer
@@ -198,7 +198,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Returns true if the format is read by programs.
+    /// Returns true if the format is meant for programs.
     fn is_json(self) -> bool {
         matches!(self, Self::Json | Self::StreamJson)
     }
@@ -208,7 +208,7 @@ fn steps(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| "the number of steps must be a whole number, at least 1".to_owned())
 }
 
-/// Session and turn so far, for the result of a run that fails in the client.
+/// Known session and turn, for the result of a run that fails in the client.
 #[derive(Debug, Default)]
 struct TurnProgress {
     session: Option<SessionId>,
@@ -264,10 +264,10 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
     }
     let prompt = prompt.map(|prompt| prompt.with_file_list(&mentioned.named));
     let typed_bytes = prompt.as_ref().and_then(|prompt| {
-        // File names appended to the prompt were not typed.
+        // File names appended to the prompt were not typed by the user.
         prompt.typed_bytes.or((!uploads.is_empty()).then(|| prompt.text.trim_end().len() as u64))
     });
-    // A slot applies to this turn only, not to the session.
+    // A slot applies only to this turn, not to the session.
     let (slot, model) = match args.turn.model {
         Some(ModelName::Slot(slot)) => (Some(slot), None),
         model => (None, model),
@@ -277,7 +277,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
         let folder = shown_mounts(&target.mounts()).unwrap_or_else(|| shown_mount(mount));
         note(&format!("in view: {folder}; -C none shows nothing, -C .:rw makes it writable"));
     }
-    // Notifies the user of project files that are ignored because the project is not trusted.
+    // Reports project files that are ignored because the project is not trusted.
     if let Some(mount) = target.current_mounts(&daemon).await.project
         && let Some(report) = project::load_report(&daemon.client, &mount.path).await
         && let Some(notice) = project::notice(&report)
@@ -296,7 +296,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
             max_steps: args.max_steps.map(NonZeroU32::get),
             planning: args.plan,
             on_interrupt: at_interrupt.for_daemon(),
-            // A client that is gone cannot approve anything.
+            // Approvals end when this client disconnects.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,
             if_busy: args.if_busy,
             options: turn_options,
@@ -305,7 +305,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
     };
     let at_end = if has_terminal { AtEnd::CancelUnlessHungUp } else { AtEnd::Cancel };
     let mut signals = Signals::listen(at_end)?;
-    // Quoted lines of files are separate input parts.
+    // Each quoted line range becomes a separate input part.
     let parts = mentioned.selections.into_iter().map(InputPart::Selection).collect();
     let (line, slots) = tokio::join!(SocketLine::start(&daemon, request, parts), daemon.client.models());
     let mut line = line?;
@@ -329,7 +329,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
     let keyboard = Keyboard::of_terminal();
     let renderer = renderer(args.output, line.session(), at_interrupt, has_schema);
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
-    // The prompt came from the command line, so there is no input line to restore it to.
+    // The prompt was not typed at the keyboard, so no text is restored to the input line.
     keyboard.typed(|typed| typed.begin_turn(String::new()));
     let client = (at_interrupt == AtInterrupt::Ask).then(|| daemon.client.clone());
     let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, false).await?;
@@ -337,7 +337,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
     if let Some(path) = recorded {
         options::record(&daemon, line.session(), &path).await?;
     }
-    // `None` does not occur, because a line that started a turn either reports its end or fails.
+    // `None` should not occur: a line that started a turn reports the end of the turn or fails.
     let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.interactivity()));
     Ok(signals.exit(exit))
 }
@@ -365,7 +365,7 @@ async fn remove(global: &Global, session: SessionId) {
     note(&clean_line(&format!("the session was not deleted ({failure}): agentctl sessions delete {id}")));
 }
 
-/// Prints the session of a detached turn.
+/// Prints the id of a detached turn's session.
 fn print_detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> anyhow::Result<Exit> {
     match output {
         Output::Text | Output::Lines => {
@@ -379,14 +379,14 @@ fn print_detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>
     Ok(Exit::Done)
 }
 
-/// Prompt from the command line and standard input.
+/// Builds the prompt from the command line and standard input.
 fn prompt(args: &RunArgs, text: Option<String>, dash: bool) -> Result<Option<Prompt>, Failure> {
     let prompt = input::join(text, input::piped(dash, args.options.timeout())?)?;
     let continues = args.session.session.is_some() || args.session.resume;
     match prompt {
         Some(prompt) => Ok(Some(prompt)),
-        None if !args.files.is_empty() => Err(Failure::usage("files without a prompt")
-            .hint("say what to do with them: agentctl run 'Summarise it' --file …")),
+        None if !args.files.is_empty() => Err(Failure::usage("--file requires a prompt")
+            .hint("add a prompt, as in: agentctl run 'Summarise it' --file …")),
         None if continues && !dash => Ok(None),
         None => Err(Failure::usage("missing prompt").hint(
             "pass one: agentctl run 'What time is it?', or pipe one in; `agentctl run --continue` continues a turn \

@@ -1,7 +1,7 @@
 //! `agentctl service`: runs the daemon as a socket-activated systemd user service. Uses systemd's own programs:
 //! `systemctl`, `loginctl` and `journalctl`.
 //!
-//! - `units`: the two unit files, their state on the disk, and the environment file with keys.
+//! - `units`: the two unit files, their state on disk, and the environment file with keys.
 
 mod units;
 
@@ -145,17 +145,17 @@ fn note_logout() {
     }
 }
 
-/// Note and hint about an installed service that stops at logout.
+/// Returns a note and a hint if the installed service stops at logout.
 pub(crate) fn logout_note() -> Option<(&'static str, &'static str)> {
     let is_installed = check_manager().and_then(|()| has_unit(units::SOCKET)).unwrap_or_default();
     lingering_note().filter(|_| is_installed)
 }
 
-/// Starts the socket. A running daemon continues unless its unit was changed; it uses new keys after its next start.
+/// Starts the socket. A running daemon continues unless its unit was changed; it reads new keys only at its next start.
 fn start(changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
     let runs = property(units::SERVICE, "ActiveState")? == "active";
     if changed.contains(&units::SOCKET) {
-        // An active socket stays bound to its old path.
+        // Stopped first, because an active socket remains bound to its old path.
         control(&["stop", units::SERVICE, units::SOCKET])?;
     } else if changed.contains(&units::SERVICE) && runs {
         control(&["restart", units::SERVICE])?;
@@ -165,14 +165,14 @@ fn start(changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
     control(&["enable", "--now", units::SOCKET])
 }
 
-/// Returns true if a program is in the cache of a tool such as `uvx`, where it may be removed.
+/// Returns true if a program is in the cache of a tool such as `uvx`, which may remove the program.
 fn is_in_cache(program: &Path) -> bool {
     let caches = ["XDG_CACHE_HOME", "UV_CACHE_DIR"].into_iter().filter_map(|name| env::var_os(name).map(PathBuf::from));
     let default_cache = env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     caches.chain(default_cache).any(|cache| cache.is_absolute() && program.starts_with(cache))
 }
 
-/// Stops an idle daemon that was not started by systemd and therefore blocks the socket. A busy daemon is an error.
+/// Stops an idle daemon that was not started by systemd, because it blocks the socket. A busy daemon is an error.
 async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
     let Some(Daemon { client, .. }) = daemon::connect_running(global).await? else { return Ok(()) };
     let status = client.status().await?;
@@ -186,7 +186,7 @@ async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
     }
     let pid = client.stop(Some(Duration::ZERO)).await?;
     if daemon::wait_for_exit(pid, EXIT_LIMIT).await.is_err() {
-        return Err(Failure::unreachable(format!("the running daemon was asked to stop and did not (pid {pid})"))
+        return Err(Failure::unreachable(format!("the running daemon did not stop when requested (pid {pid})"))
             .hint("agentctl stop; then install again")
             .into());
     }
@@ -202,7 +202,7 @@ fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
         present.iter().try_for_each(|unit| unit.refuse_foreign(&folder))?;
     }
     if present.is_empty() {
-        return report::note(global.json, &json!({ "removed": false }), "agentctl has installed no service");
+        return report::note(global.json, &json!({ "removed": false }), "no service was installed by agentctl");
     }
     let manager = check_manager();
     match &manager {
@@ -211,7 +211,7 @@ fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
             control(&[&["disable", "--now"][..], &names].concat())?;
         }
         Err(error) if force => crate::terminal::note(&format!("only the files are removed: {error}")),
-        // The service may be running, and would continue without its units.
+        // The service may be running, and would continue without unit files.
         Err(error) => return Err(error.clone().hint("--force removes only the files").into()),
     }
     present.iter().try_for_each(|unit| unit.remove(&folder))?;
@@ -235,7 +235,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
     let (socket, enabled) = (value(units::SOCKET, "ActiveState"), value(units::SOCKET, "UnitFileState"));
     let (service, pid) = (value(units::SERVICE, "ActiveState"), value(units::SERVICE, "MainPID"));
     let pid = pid.parse::<u32>().ok().filter(|pid| *pid > 0);
-    // Units installed by a package are in another folder.
+    // Units from a package are installed in another folder.
     let path = |name: &str| of(name, "FragmentPath").unwrap_or_default();
     let files: Vec<_> =
         units.iter().map(|(name, state)| json!({ "name": name, "state": state, "path": path(name) })).collect();
@@ -295,7 +295,7 @@ fn check_manager() -> Result<(), Failure> {
 /// Runs `systemctl --user` with these arguments.
 ///
 /// # Errors
-/// If the command fails. The message is its output.
+/// If the command fails. The message is the command's output.
 fn control(args: &[&str]) -> Result<(), Failure> {
     run(SYSTEMCTL, &[&["--user"], args].concat()).map(drop)
 }
@@ -308,7 +308,7 @@ fn has_unit(unit: &str) -> Result<bool, Failure> {
     Ok(property(unit, "LoadState")? == "loaded")
 }
 
-/// Value of a unit's property; empty if unknown.
+/// Returns the value of a unit's property, or an empty text if it is unknown.
 ///
 /// # Errors
 /// If the manager cannot be reached.
@@ -317,7 +317,7 @@ fn property(unit: &str, property: &str) -> Result<String, Failure> {
     Ok(run(SYSTEMCTL, &["--user", "show", "--value", &name, unit])?.trim().to_owned())
 }
 
-/// Note that this user's units stop at the last logout. `None` if they do not, or if that is unknown.
+/// Returns a note if this user's units stop at the last logout. Returns `None` if they do not, or if that is unknown.
 fn lingering_note() -> Option<(&'static str, &'static str)> {
     let user = nix::unistd::getuid().to_string();
     let lingers = run("loginctl", &["show-user", &user, "--property=Linger", "--value"]).ok()?;

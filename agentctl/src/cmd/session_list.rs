@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// Number of sessions among which short ids are made unique.
+/// Number of sessions among which short ids must be unique.
 const ID_SCOPE: usize = 1000;
 /// Maximum number of sessions per request.
 const PAGE_SIZE: usize = 500;
@@ -54,7 +54,7 @@ pub(crate) struct ListFilter {
     words: Vec<String>,
 }
 
-/// Statuses selected by one value of `--status`.
+/// Statuses that one value of `--status` selects.
 type StatusGroup = &'static [SessionStatus];
 
 const STATUSES: [Choice<StatusGroup>; 5] = [
@@ -67,7 +67,7 @@ const STATUSES: [Choice<StatusGroup>; 5] = [
 
 impl ListFilter {
     fn filter(&self, since: Option<Timestamp>) -> Result<SessionFilter, Failure> {
-        // An empty variable in a script would otherwise select all sessions.
+        // Otherwise, an empty variable in a script would select all sessions.
         if self.words.iter().any(|word| word.trim().is_empty()) {
             return Err(Failure::usage("empty search word").hint("leave it out to select all sessions"));
         }
@@ -283,7 +283,7 @@ fn print_hits(hits: &[SearchHit]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Text on one line, with the marked ranges in bold.
+/// Formats a text on one line, with the marked ranges in bold.
 pub(super) fn marked(text: &str, marks: &[Range<usize>], color: bool) -> String {
     let (mut line, mut at) = (String::new(), 0);
     for mark in marks {
@@ -298,7 +298,7 @@ pub(super) fn marked(text: &str, marks: &[Range<usize>], color: bool) -> String 
     line
 }
 
-/// Sanitizes a part of a line. Unlike `clean_line`, it keeps spaces at the ends.
+/// Sanitizes a part of a line. Unlike `clean_line`, it preserves spaces at both ends.
 fn sanitize_part(part: &str) -> String {
     clean(part).replace(['\n', '\r', '\t'], " ")
 }

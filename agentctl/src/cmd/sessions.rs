@@ -1,5 +1,5 @@
-//! `agentctl sessions`: shows, renames, forks, resets and deletes sessions. The other subcommands are in neighbouring
-//! files.
+//! `agentctl sessions`: shows, renames, forks, resets and deletes sessions. Other subcommands are in neighbouring
+//! modules.
 
 use std::io::{self, IsTerminal as _};
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Columns for the result of a call.
+/// Columns for the result of a tool call.
 const RESULT_COLUMNS: usize = 100;
 
 /// Examples for the help of `sessions`.
@@ -227,12 +227,12 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
             && result.exit_code.is_some()
             && result.ran_with.is_none()
         {
-            // Formatted as when it ran; the line above shows the call.
+            // Formatted as in the live output, but without the call, which is on the line above.
             facts.below("result", tool_lines(None, result, RESULT_COLUMNS, false));
             continue;
         }
         let (author, text) = author_and_text(&item.item.body);
-        // Empty messages from a model were discarded, and the model was asked again.
+        // An empty message from a model was discarded and the request was repeated.
         if !(text.is_empty() && matches!(author, "model" | "thought")) {
             facts.line(author, report::cut(&text, 200));
         }
@@ -240,7 +240,7 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     facts.print()
 }
 
-/// Default model of the session's turns.
+/// Returns the default model of the session's turns.
 fn model(settings: &SessionSettings, slots: &[SlotInfo]) -> String {
     let slot = settings.slot.unwrap_or_default();
     let own = slots.iter().find(|info| info.slot == slot).map_or("", |info| info.model.id.as_str());
@@ -248,7 +248,7 @@ fn model(settings: &SessionSettings, slots: &[SlotInfo]) -> String {
     format!("{} ({source})", settings.model.as_deref().unwrap_or(own))
 }
 
-/// Author and text of an item.
+/// Returns the author and text of an item.
 fn author_and_text(body: &ItemBody) -> (&'static str, String) {
     match body {
         ItemBody::UserMessage { text, .. } => ("you", text.clone()),

@@ -1,7 +1,7 @@
 //! `agentctl trace`: shows a turn as a tree with times, tokens and cost, in the terminal or as an HTML page.
 //!
-//! The page needs no network: it contains its style, script and data, and its policy allows nothing else to run or
-//! load. The data is JSON with `<` escaped, so that it cannot close its tag, and the script only inserts it as text.
+//! The page needs no network: it contains its style, script and data, and its Content Security Policy blocks everything
+//! else. The data is JSON with `<` escaped, so that it cannot close its tag, and the script inserts it only as text.
 
 mod requests;
 mod tree;
@@ -102,7 +102,7 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
     }
     report::show(global.json, &json!({ "session_id": session_id, "turns": trees }), || {
         let look = TerminalStyle::detect();
-        // Files and pipes have no width, but their lines are also meant for people.
+        // Files and pipes have no width limit, but people also read the lines there.
         let columns = if std::io::stdout().is_terminal() { look.columns() } else { tree::DEFAULT_COLUMNS };
         report::lines(trees.iter().flat_map(|turn| tree::lines(turn, columns, look.out_color)))
     })
@@ -152,7 +152,7 @@ fn select_turn(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrac
         name.parse() == Ok(turn.number) || (id.len() >= 6 && (own.starts_with(&id) || own.ends_with(&id)))
     };
     let mut found: Vec<usize> = (0..last).filter(|at| is_named(&turns[*at])).collect();
-    // A turn number takes precedence over an id with the same digits.
+    // A turn number takes precedence over an id that starts or ends with the same digits.
     if let Some(at) = found.iter().copied().find(|at| name.parse() == Ok(turns[*at].number)) {
         found = vec![at];
     }
@@ -162,7 +162,7 @@ fn select_turn(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrac
             "it has {}; --turn N selects one by its number, --all shows them",
             report::count(last, "turn")
         ))),
-        _ => Err(Failure::usage(format!("several turns match {name:?}")).hint("write more of the id")),
+        _ => Err(Failure::usage(format!("several turns match {name:?}")).hint("use a longer part of the id")),
     }
 }
 
@@ -182,7 +182,7 @@ async fn events(client: &Client, session: SessionId) -> Result<Vec<Event>, Clien
     Ok(events)
 }
 
-/// Removes the origin of an item, which no trace shows.
+/// Removes the origin of an item, which traces do not show.
 pub(in crate::cmd) fn without_origin(mut event: Event) -> Event {
     if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
         item.origin = None;
@@ -216,7 +216,7 @@ pub(in crate::cmd) fn render(title: &str, session_id: SessionId, turns: &[TurnTr
     );
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len() + policy.len());
     let mut rest = PAGE;
-    // The template is split before each insertion, so that inserted text is never taken for a placeholder.
+    // The template is split before each insertion, so that inserted text is never parsed as a placeholder.
     for (mark, content) in
         [("{{policy}}", &*policy), ("{{style}}", STYLE), ("{{data}}", &*data), ("{{script}}", SCRIPT)]
     {
@@ -229,7 +229,7 @@ pub(in crate::cmd) fn render(title: &str, session_id: SessionId, turns: &[TurnTr
     Ok(page)
 }
 
-/// CSP source expression that allows only this text.
+/// Returns a CSP source expression that allows only this text.
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
 }

@@ -1,4 +1,4 @@
-//! `agentctl usage` and `agentctl stats`: tokens and cost by model, session, day or slot, and counters of events by
+//! `agentctl usage` shows tokens and cost by model, session, day or slot. `agentctl stats` shows counters of events by
 //! day.
 
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ const GROUPINGS: [Choice<UsageGrouping>; 4] = [
 /// Default number of days.
 const DEFAULT_DAYS: u32 = 30;
 
-/// Query for the last `days` days, including today.
+/// Returns a query for the last `days` days, including today.
 fn last(days: u32) -> UsageQuery {
     UsageQuery { last_days: Some(days), ..UsageQuery::default() }
 }
@@ -132,7 +132,7 @@ fn label(group: &UsageGroup, by: UsageGrouping) -> String {
     }
 }
 
-/// Cells of a row. Prompt tokens are split into computed, cached, and cache-written ones.
+/// Returns the cells of a row. Prompt tokens are split into computed, cached, and cache-written tokens.
 fn row(label: String, usage: &Usage) -> [String; 7] {
     let (cached, written) = (usage.cached_tokens, usage.cache_write_tokens);
     [
@@ -180,7 +180,7 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     }
     let query = UsageQuery { until: args.until, ..args.since };
     let usage = daemon.client.usage(&query).await?;
-    // Based on the daemon's current day, which may differ from ours.
+    // The daemon's current day may differ from the client's.
     let first =
         query.last_days.and_then(|days| (1..days).try_fold(usage.until, |day, _| day.yesterday().ok())).or(query.since);
     let days = daemon.client.counters(first, Some(usage.until)).await?;
@@ -210,7 +210,7 @@ fn total(days: &[DayCounters]) -> Vec<Counter> {
 }
 
 fn print_counters(total: &[Counter], usage: &UsageReport) -> anyhow::Result<()> {
-    // Most calls take less than a second, but waiting for a user may take days.
+    // Most calls take less than a second, but waits for a user may take days.
     let shown = |average: u64| if average < 60_000 { paint::duration(average) } else { report::span(average) };
     let rows = total.iter().map(|counter| {
         let average = counter.milliseconds.checked_div(counter.count).filter(|_| counter.milliseconds > 0);

@@ -1,12 +1,12 @@
 //! Locating the daemon, the built-in model's weights, and model settings in this shell.
 //!
-//! The socket named by the user is tried first, then the socket in the data folder's lock file, then the default
-//! sockets. At a default socket, the process must use that data folder. A client thus finds the same daemon with and
+//! The client tries the socket named by the user, then the socket in the data folder's lock file, then the default
+//! sockets. A daemon at a default socket must use that data folder. A client thus finds the same daemon with and
 //! without a desktop environment, and never the daemon of another data folder.
 //!
-//! Model variables of this shell are compared with those the daemon was started with. Variables without effect are
-//! reported, as are keys of known providers with the lines that would use them. Values are compared by digest and never
-//! shown.
+//! Model variables of this shell are compared with those that the daemon was started with. Variables without effect are
+//! reported. Keys of known providers are reported with the lines that would enable them. Values are compared by digest
+//! and never shown.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ pub(crate) struct DaemonLocation {
     named: Option<PathBuf>,
     /// Socket used by default.
     default: PathBuf,
-    /// Other sockets where the daemon may be instead.
+    /// Other sockets that the daemon may listen on.
     others: Vec<PathBuf>,
     /// Data folder; `None` if it is unknown but a socket is known.
     data: Option<PathBuf>,
@@ -43,24 +43,24 @@ pub(crate) struct DaemonLocation {
 
 /// Result of one search.
 pub(crate) enum SearchResult {
-    /// A daemon, and the socket at which it answered.
+    /// A daemon, and the socket at which it responded.
     Reached(Client, PathBuf),
-    /// A process that holds the data folder but does not answer, with the connection error if its socket is known.
+    /// A process that holds the data folder but does not respond, with the connection error if its socket is known.
     Silent(LockHolder, Option<ClientError>),
     /// No daemon is running.
     NotRunning,
-    /// A process at a socket that cannot be used.
+    /// The process at the socket cannot be used.
     Unusable(ClientError),
 }
 
 impl DaemonLocation {
-    /// Locations for these arguments and this environment.
+    /// Returns the locations for these arguments and this environment.
     ///
     /// # Errors
     /// If a path is invalid for a socket, or the data folder is unknown.
     pub(crate) fn of(global: &Global) -> Result<Self, Failure> {
         let named = match &global.socket {
-            // A relative path is meaningful on the command line, but not in the environment.
+            // A relative path is only allowed on the command line, not in the environment.
             Some(path) => absolute(path).ok().map(PathBuf::into_os_string),
             None => env::var_os("AGENTD_SOCKET"),
         };
@@ -84,22 +84,22 @@ impl DaemonLocation {
         Ok(Self { named, default, others, data })
     }
 
-    /// Socket named by the user.
+    /// Returns the socket named by the user.
     pub(crate) fn named(&self) -> Option<&Path> {
         self.named.as_deref()
     }
 
-    /// Socket where the daemon is, or would be.
+    /// Returns the socket of the running daemon, or the socket that a new one would use.
     pub(crate) fn socket(&self) -> PathBuf {
         self.holder().and_then(|holder| holder.socket).unwrap_or_else(|| self.default.clone())
     }
 
-    /// Process that holds the data folder, unless the user named a different socket.
+    /// Returns the process that holds the data folder, unless the user named a different socket.
     pub(crate) fn holder(&self) -> Option<LockHolder> {
         self.file_holder().or_else(|| self.folder_holder())
     }
 
-    /// Process that the lock file refers to.
+    /// Returns the process that the lock file refers to.
     fn file_holder(&self) -> Option<LockHolder> {
         // An unreadable lock file is treated like a missing one.
         let holder = lock_file::holder(&self.data.as_ref()?.join(LOCK_FILE)).ok().flatten()?;
@@ -107,7 +107,7 @@ impl DaemonLocation {
         is_expected.then_some(holder)
     }
 
-    /// Process that holds a folder whose lock file was removed, until it recreates the file.
+    /// Returns the process that holds a folder whose lock file was removed. The process recreates the file later.
     fn folder_holder(&self) -> Option<LockHolder> {
         lock_file::folder_holder(self.data.as_ref().filter(|_| self.named.is_none())?)
     }
@@ -142,7 +142,7 @@ impl DaemonLocation {
     /// Connects to the daemon.
     ///
     /// # Errors
-    /// If it is not running, or cannot be used.
+    /// If the daemon is not running, or cannot be used.
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
         match self.search(Client::of_our_version).await {
             SearchResult::Reached(client, _) => Ok(client),
@@ -153,8 +153,8 @@ impl DaemonLocation {
         }
     }
 
-    /// Returns true if the daemon uses the expected data folder. A named socket is accepted with any folder, as are
-    /// older daemons, which do not report their folder.
+    /// Returns true if the daemon uses the expected data folder. A named socket is accepted with any folder. Older
+    /// daemons do not report their folder and are accepted as well.
     fn is_expected(&self, client: &Client) -> bool {
         let theirs = &client.hello().data_dir;
         match &self.data {
@@ -164,13 +164,13 @@ impl DaemonLocation {
     }
 }
 
-/// Returns true if two paths lead to the same folder.
+/// Returns true if two paths refer to the same folder.
 pub(crate) fn is_same_folder(one: &Path, other: &Path) -> bool {
     let inode = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     one == other || inode(one).is_some_and(|found| Some(found) == inode(other))
 }
 
-/// Failure for a daemon that runs but cannot be reached, with a hint.
+/// Returns the failure for a daemon that runs but cannot be reached, with a hint.
 pub(crate) fn silent_error(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
     let process = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
     let problem = match (&holder.socket, error.map(|error| error.kind)) {
@@ -185,13 +185,13 @@ pub(crate) fn silent_error(holder: &LockHolder, error: Option<&ClientError>) -> 
     Failure::unreachable(format!("the daemon ({process}) has locked the data folder and {problem}")).hint(hint)
 }
 
-/// Maximum depth under the models folder that is searched for a file.
+/// Maximum depth of the search for a file under the models folder.
 const MAX_DEPTH: u8 = 3;
 
 /// File of the built-in model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// The file, which exists.
+    /// The file exists at this path.
     File(PathBuf),
     /// No file exists at this path or under it.
     Missing(PathBuf),
@@ -220,7 +220,7 @@ impl Weights {
     }
 }
 
-/// File named in the configuration. `None` for older daemons, which do not report it.
+/// Returns the file named in the configuration. Returns `None` for older daemons, which do not report it.
 async fn named(daemon: &Daemon) -> Option<PathBuf> {
     let view = daemon.client.config().await.ok()?;
     let value = |key: &str| {
@@ -231,7 +231,7 @@ async fn named(daemon: &Daemon) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     match (named.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => Some(home.join(rest)),
-        // A relative path refers to the folder of the configuration.
+        // A relative path is relative to the configuration folder.
         _ if Path::new(&named).is_relative() => Some(super::config_dir().ok()?.join(named)),
         _ => Some(named.into()),
     }
@@ -265,7 +265,7 @@ const SUFFIXES: [(&str, &[&str]); 5] = [
     ("ID", &["ID", "MODEL", "NAME", "MODEL_ID", "MODEL_NAME"]),
 ];
 
-/// Suffixes too short for fuzzy matching.
+/// Suffixes that are too short for fuzzy matching.
 const SHORT_SUFFIXES: [&str; 2] = ["ID", "WIRE"];
 
 /// Maximum edit distance of a misspelt name.
@@ -282,16 +282,16 @@ const PROVIDERS: [(&str, &str); 7] = [
     ("TOGETHER", "https://api.together.xyz/v1"),
 ];
 
-/// Keys that work without naming a model.
+/// Keys that are sufficient without naming a model.
 const SUFFICIENT_KEYS: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 
 /// A setting in this shell's environment that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ShellNote {
-    /// Names of the variables.
+    /// Names of the variables involved.
     #[serde(rename = "variables")]
     pub(crate) names: Vec<String>,
-    /// Finding, in one sentence.
+    /// Description of the problem, in one sentence.
     pub(crate) message: String,
     /// Hint on how to fix it.
     pub(crate) hint: String,
@@ -302,15 +302,15 @@ impl ShellNote {
         Self { names: names.iter().map(|name| (*name).to_owned()).collect(), message, hint }
     }
 
-    /// Message and hint in one line.
+    /// Returns the message and the hint on one line.
     pub(crate) fn line(&self) -> String {
         format!("{}: {}", self.message, self.hint)
     }
 }
 
 impl Daemon {
-    /// Variables in this shell without effect, the most important first. Unused provider keys are only reported if the
-    /// built-in model is in use.
+    /// Returns the variables of this shell that have no effect, the most important first. Unused provider keys are only
+    /// reported if the built-in model is in use.
     pub(crate) fn shell_notes(&self, has_builtin: bool) -> Vec<ShellNote> {
         let shell = variables().filter(|(_, value)| !value.trim().is_empty()).collect();
         self.client.hello().started_with.as_ref().map_or_else(Vec::new, |known| notes(&shell, known, has_builtin))
@@ -326,7 +326,7 @@ fn notes(shell: &BTreeMap<String, String>, known: &StartVariables, has_builtin: 
     notes
 }
 
-/// Variables that the daemon was started without, or with other values.
+/// Returns variables that the daemon was started without, or with other values.
 fn differing_variables(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<ShellNote> {
     let names: Vec<String> = known_names().collect();
     let of = |wanted: VariableMatch| -> Vec<&str> {
@@ -346,7 +346,7 @@ fn differing_variables(shell: &BTreeMap<String, String>, known: &StartVariables)
         .collect()
 }
 
-/// Names similar to a variable that has an effect.
+/// Returns names that resemble a variable that has an effect.
 fn misspelt_variables(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNote> {
     let known: Vec<String> = known_names().collect();
     let unknown = shell.keys().filter(|name| !known.contains(name));
@@ -378,12 +378,12 @@ fn intended_variable(name: &str, has_builtin: bool) -> Option<String> {
     for (end, forms) in SUFFIXES {
         for (slot, meant) in slots.clone() {
             for form in forms.iter().filter(|form| !(slot == "BASE" && **form == "URL")) {
-                // Aliases must match exactly, and so must short suffixes: `MODEL_BASE_DIR` belongs to another program.
+                // `MODEL_BASE_DIR` belongs to another program, so aliases and short suffixes must match exactly.
                 let edits = if *form == end && !SHORT_SUFFIXES.contains(&end) { MAX_EDITS } else { 0 };
                 consider(format!("MODEL_{slot}_{form}"), edits, format!("MODEL_{meant}_{end}"));
             }
         }
-        // Without a slot, `MODEL_ID` and `MODEL_NAME` are used by many programs.
+        // Many programs use `MODEL_ID` and `MODEL_NAME` without a slot.
         if has_builtin && !SHORT_SUFFIXES.contains(&end) {
             consider(format!("MODEL_{end}"), 1, format!("MODEL_{}_{end}", SLOT_NAMES[0]));
         }
@@ -391,9 +391,9 @@ fn intended_variable(name: &str, has_builtin: bool) -> Option<String> {
     nearest.map(|(_, meant)| meant)
 }
 
-/// Keys for providers that are not used.
+/// Returns keys of providers that are not used.
 fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
-    // The daemon uses these after its next start.
+    // The daemon uses these keys after its next start.
     if let Some(key) = SUFFICIENT_KEYS.into_iter().find(|key| shell.contains_key(*key)) {
         let message = format!("found {key}, which the daemon was started without");
         return vec![ShellNote::new(&[key], message, "agentctl stop, then start again".to_owned())];

@@ -1,5 +1,5 @@
-//! Connecting to the daemon, and starting it if none runs. A started daemon must outlive this client: it gets a
-//! separate session, a reduced environment, a log file, and no access to our terminal.
+//! Connects to the daemon, and starts it if none runs. A started daemon must outlive this client, so it gets a new
+//! session, a reduced environment, a log file, and no access to the client's terminal.
 //!
 //! - [`location`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
 
@@ -36,11 +36,12 @@ pub(crate) use location::{DaemonLocation, SearchResult, ShellNote, Weights, is_s
 /// Name of this client in the daemon's audit log.
 pub(crate) const CLIENT: &str = "agentctl";
 
-/// Time limit for a daemon to become ready. It normally takes well under a second; a large journal after a crash or a
-/// slow disk takes longer.
+/// Time limit for a daemon to become ready. It normally takes well under a second, but longer on a slow disk or with a
+/// large journal after a crash.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time during which a launched daemon may lose the start race: the winner is about to be ready, or about to exit.
+/// Time during which a launched daemon may lose the start race. The winner is either about to be ready, or about to
+/// exit.
 const RACE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Time to wait for a daemon that holds the data folder. The daemon checks its socket every five seconds.
@@ -66,14 +67,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Variables of the client's environment that the daemon requests, and the client's folder. Tools in our turns get
-    /// these variables; no others are sent.
+    /// Returns the variables of the client's environment that the daemon requests, and the client's folder. Tools in
+    /// this client's turns get these variables; no others are sent.
     pub(crate) fn environment(&self) -> ClientEnvironment {
         let folder = env::current_dir().and_then(fs::canonicalize);
         folder.map_or_else(|_| self.environment_in_no_folder(), |folder| self.environment_in(&folder))
     }
 
-    /// Like `environment`, with `folder` instead of the client's.
+    /// Like [`Self::environment`], with `folder` instead of the client's folder.
     pub(crate) fn environment_in(&self, folder: &Path) -> ClientEnvironment {
         self.environment_in_no_folder().in_folder(&self.client.hello().environment, folder)
     }
@@ -83,7 +84,7 @@ impl Daemon {
         ClientEnvironment::unchecked(variables().filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
     }
 
-    /// A turn of this client with default settings.
+    /// Builds a turn of this client with default settings.
     pub(crate) fn turn(&self, text: Option<String>) -> StartTurn {
         StartTurn {
             text,
@@ -94,30 +95,30 @@ impl Daemon {
         }
     }
 
-    /// Returns true if the built-in model serves the default slot. False if the models cannot be listed.
+    /// Returns true if the built-in model serves the default slot. Returns false if the models cannot be listed.
     pub(crate) async fn is_builtin(&self) -> bool {
         let slots = self.client.models().await.unwrap_or_default();
         slots.iter().any(|info| info.slot == Slot::default() && info.model.embedded)
     }
 
-    /// Variables named in the daemon's configuration that only this client has, such as keys of MCP servers.
+    /// Returns variables named in the daemon's configuration that only this client has, such as keys of MCP servers.
     pub(crate) fn variables(&self) -> HashMap<String, String> {
         let wanted = self.client.hello().variables.iter();
         wanted.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
     }
 }
 
-/// Variables of this shell that are valid UTF-8.
+/// Returns the variables of this shell that are valid UTF-8.
 pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Data folder of the daemon, as far as known without asking it.
+/// Returns the data folder of the daemon, as known without a request to the daemon.
 pub(crate) fn data_dir() -> Result<PathBuf, Failure> {
     folder("AGENTD_DATA_DIR", "XDG_DATA_HOME", ".local/share")
 }
 
-/// Folder of the user's configuration.
+/// Returns the folder of the user's configuration.
 pub(crate) fn config_dir() -> Result<PathBuf, Failure> {
     folder("AGENTD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
 }
@@ -131,7 +132,7 @@ fn folder(own: &str, xdg: &str, below_home: &str) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::usage("HOME is not set").hint(format!("set HOME, or name the folder with {own}")))
 }
 
-/// Log file of a daemon started by this client.
+/// Returns the log file of a daemon started by this client.
 pub(crate) fn log_file() -> Result<PathBuf, Failure> {
     Ok(data_dir()?.join("logs").join("agentd.log"))
 }
@@ -139,7 +140,7 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// Connects to the daemon, and starts it if none runs.
 ///
 /// # Errors
-/// If it cannot be reached or started, or has another version.
+/// If the daemon cannot be reached or started, or has another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
     let location = DaemonLocation::of(global)?;
     match connect_existing(&location).await? {
@@ -156,8 +157,8 @@ pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, F
     connect_existing(&DaemonLocation::of(global)?).await
 }
 
-/// Connects to a running daemon. Waits for one that starts, stops, or has lost its socket, which it restores within a
-/// few seconds.
+/// Connects to a running daemon. Waits for a daemon that starts, stops, or has lost its socket; a lost socket is
+/// restored within a few seconds.
 async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, Failure> {
     let begun = Instant::now();
     let mut pause = RETRY_DELAYS.0;
@@ -180,12 +181,12 @@ async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, F
     }
 }
 
-/// Starts a daemon and waits until it answers. If two clients do so at once, the daemon's lock lets one daemon live and
-/// both clients connect to it. If the lock belongs to a daemon that is exiting, none answers and another one is
+/// Starts a daemon and waits until it responds. If two clients start daemons at once, the lock lets only one of them
+/// run, and both clients connect to that one. If the lock belongs to a daemon that is exiting, another daemon is
 /// launched.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If the daemon cannot be started.
 pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, location.named(), log_file()?)?;
@@ -197,8 +198,8 @@ pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
         pause = (pause * 2).min(RETRY_DELAYS.1);
         match location.search(Client::of_our_version).await {
             SearchResult::Reached(client, socket) => return Ok(Daemon { client, location, socket, started: true }),
-            // Waiting does not help. A lost connection during the start is ignored: it may belong to a daemon that lost
-            // the race.
+            // Retrying does not help. A lost connection during the start is not an error: it may belong to a daemon
+            // that lost the race.
             SearchResult::Unusable(error)
                 if matches!(error.kind, ClientErrorKind::OtherVersion | ClientErrorKind::Refused) =>
             {
@@ -220,14 +221,14 @@ pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
             }
             Some(_) => {}
             None if begun.elapsed() > START_LIMIT => {
-                return Err(launched.failure("the daemon was started and does not answer", None));
+                return Err(launched.failure("the daemon was started but does not answer", None));
             }
             None => {}
         }
     }
 }
 
-/// Returns true if the process exists and is not a zombie. In a container, an ended process may stay until it is
+/// Returns true if the process exists and is not a zombie. In a container, an exited process may remain until it is
 /// reaped.
 fn is_alive(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
@@ -236,11 +237,11 @@ fn is_alive(pid: u32) -> bool {
     if stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['Z', 'X'])) {
         return false;
     }
-    // Signal 0 only checks; "not permitted" still means that the process exists.
+    // Signal 0 only checks for existence. "Not permitted" also means that the process exists.
     !matches!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None), Err(nix::errno::Errno::ESRCH))
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has exited.
 ///
 /// # Errors
 /// If the time limit is exceeded.
@@ -310,10 +311,10 @@ struct LaunchedDaemon {
     log_start: u64,
 }
 
-/// Path of the daemon's program: next to this one, because the two belong together, or else in `PATH`.
+/// Returns the path of the daemon's program: next to this program, which has the matching version, or else in `PATH`.
 ///
 /// # Errors
-/// If it is in neither place.
+/// If the program is in neither of these places.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     let beside = env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("agentd")));
     let in_path = env::var_os("PATH").unwrap_or_default();
@@ -332,7 +333,7 @@ pub(crate) fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Launches the daemon at the given or the default socket. It may not be ready when this returns.
+/// Launches the daemon at `socket`, or at the default socket. It may not be ready when this returns.
 ///
 /// # Errors
 /// If the log file cannot be opened, or the program cannot be run.
@@ -360,7 +361,7 @@ fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launche
         .current_dir("/")
         .env_clear()
         .envs(env::vars_os().filter(|(name, value)| !value.is_empty() && is_inherited(name)))
-        // The daemon runs in `/`, where relative paths would mean something else.
+        // The daemon's working folder is `/`, where relative paths would have another meaning.
         .envs(PATH_VARIABLES.iter().filter_map(|name| Some((name, absolute(env::var_os(name)?).ok()?))))
         .stdin(Stdio::null())
         .stdout(file)
@@ -370,10 +371,10 @@ fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launche
     Ok(LaunchedDaemon { child: Some(child), log, log_start })
 }
 
-/// Moves the command to a new session, so that closing the terminal or pressing Ctrl-C does not end it.
+/// Moves the command to a new session, so that neither closing the terminal nor Ctrl-C ends it.
 #[allow(unsafe_code, reason = "a new session can only be made between fork and exec")]
 fn start_session(command: &mut Command) {
-    // SAFETY: between fork and exec only async-signal-safe functions may be called. setsid is one of them, and the
+    // SAFETY: between fork and exec, only async-signal-safe functions may be called. setsid is one of them, and the
     // closure calls nothing else: it neither allocates nor locks, and its error is a number.
     unsafe {
         command
@@ -388,38 +389,39 @@ fn is_inherited(name: &OsStr) -> bool {
         || INHERITED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Detaches the daemon. A thread reaps it if it ends while we live; otherwise it would seem alive to waiting processes.
+/// Detaches the daemon. A thread reaps it if it exits before this client; otherwise, waiting processes would see it as
+/// alive.
 impl Drop for LaunchedDaemon {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Without the thread, the daemon is reaped after our exit.
+            // Without the thread, init reaps the daemon after this client has exited.
             let _ = thread::Builder::new().name("agentctl-daemon".to_owned()).spawn(move || child.wait());
         }
     }
 }
 
 impl LaunchedDaemon {
-    /// Exit status, once the daemon has ended.
+    /// Returns the exit status once the daemon has ended.
     fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().ok().flatten()
     }
 
-    /// Time during which the daemon may have ended because another one holds the data folder. A daemon whose lock file
-    /// and socket were removed is found again once it has recreated them.
+    /// Returns the time during which the daemon may have ended because another one holds the data folder. If the lock
+    /// file and socket of the other daemon were removed, the other daemon is found once it has recreated them.
     fn race_limit(&self) -> Duration {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
         let is_held = lines.iter().any(|line| line.contains("agentd is already running"));
         if is_held { HOLDER_LIMIT } else { RACE_LIMIT }
     }
 
-    /// Failure of the start, with the last lines of the log.
+    /// Returns the failure of the start, with the last lines of the log.
     fn failure(&self, problem: &str, exit_status: Option<ExitStatus>) -> Failure {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
         let output = if lines.is_empty() { String::new() } else { format!("; its output:\n  {}", lines.join("\n  ")) };
         let mut failure = Failure::unreachable(format!("{problem}{output}"))
             .hint(format!("the full log is in {}; `agentctl doctor` may find the cause", self.log.display()));
         if exit_status.and_then(|status| status.code()) == Some(2) {
-            // The daemon uses this code for invalid usage and configuration, and so do we.
+            // The daemon uses this code for invalid usage and configuration, and so does the client.
             failure.exit = Exit::Usage;
             failure.kind = ErrorKind::Configuration;
         }
@@ -427,7 +429,7 @@ impl LaunchedDaemon {
     }
 }
 
-/// Last lines written to the log since offset `start`.
+/// Returns the last lines written to the log since offset `start`.
 fn last_lines(log: &Path, start: u64) -> io::Result<Vec<String>> {
     let mut file = File::open(log)?;
     let end = file.metadata()?.len();

@@ -64,7 +64,7 @@ fn mentioned_files_are_found_in_any_context() {
     check("#\"@/odd?.txt\" and (#@/a.txt)", &["odd?.txt", "a.txt"]);
     check("#@/a.txt #@/a.txt", &["a.txt"]);
     check("two\nlines with #@/a.txt", &["a.txt"]);
-    // A `#` that names no file stays text.
+    // A `#` that names no file is plain text.
     check("# @/a.txt", &[]);
     check("issue #12, C#@/a.txt, #deep", &[]);
     check("`#@/a.txt`", &[]);
@@ -123,7 +123,7 @@ fn line_ranges_folders_and_globs_are_mentions() {
     let check = |text: &str, expected: &[&str]| assert_eq!(folder.found(text), expected, "{text}");
     check("see #@/a.rs:3, and #@/b.rs:10-40.", &["a.rs 3-3", "b.rs 10-40"]);
     check("#\"@/a.rs:3-4\"", &["a.rs 3-4"]);
-    // A file with exactly this name takes precedence, and invalid line numbers are not lines.
+    // A file with exactly this name takes precedence, and an invalid line number is part of the name.
     check("#@/x:1", &["x:1"]);
     check("#@/a.rs:0 #@/a.rs:4-3 #@/a.rs:x", &["a.rs"]);
     check("#@/a.rs:99999999999", &["a.rs"]);
@@ -155,14 +155,14 @@ fn project_files_are_named_and_other_files_copied() {
     let lines = Some(LineRange { first: 2, last: 3 });
     let text = "two\nthree\n".to_owned();
     assert_eq!(quoted, [agentd_core::input::Selection { uri: "/project/src/a.rs".to_owned(), lines, text }]);
-    // Lines beyond the end leave only the file.
+    // If the lines are beyond the end, the whole file is mentioned.
     let beyond = bundle("#@/app/src/a.rs:7");
     assert_eq!((beyond.named.len(), beyond.selections.len(), beyond.notes.len()), (1, 0, 1));
 
     assert_eq!(bundle("#@/other.txt").copies, [root.join("other.txt")]);
     assert_eq!(bundle("#@/more/").copies, [root.join("more/x"), root.join("more/y")]);
     assert_eq!(bundle("#@/.secret").copies, Vec::<PathBuf>::new());
-    // Text from a program cannot reach outside the project.
+    // Text from a program must not reference files outside of the project.
     let from_program = folder.bundle("#@/other.txt #@/more/ #@/other.txt:1 #@/app/src/b.rs", MentionSource::Program);
     assert_eq!((from_program.copies.len(), from_program.selections.len(), from_program.named.len()), (0, 0, 1));
     assert_eq!(from_program.notes.len(), 3);

@@ -1,5 +1,5 @@
 //! File mentions in a message: `#report.pdf`, `#notes/my plan.md`, `#src/main.rs:10-40`, `#src/`, `#tests/**/*.rs`,
-//! `#"odd name?.txt"`. They work the same in a chat, in `run` and in an editor. A `#` that names no file stays text.
+//! `#"odd name?.txt"`. They work the same in a chat, in `run` and in an editor. A `#` that names no file is plain text.
 //!
 //! - [`target`]: resolves one mention, expands patterns and folders, and collects what is attached to the message.
 
@@ -17,11 +17,11 @@ pub(crate) use self::target::{Bundle, Mention, MentionSource};
 /// Maximum bytes after a `#` that are searched for a path.
 const MAX_PATH: usize = 1024;
 
-/// Characters that end a sentence or a parenthesis, and rarely a name.
+/// Characters that end a sentence or a parenthesis, and are rarely part of a name.
 const CLOSING_PUNCTUATION: &str = ".,;:!?()[]{}\"'…。，；：！？（）「」";
 
-/// Finds the files mentioned in a text, in order and without duplicates. Code contains no mentions. Relative paths
-/// start at `base`; an empty one is the current folder.
+/// Finds the files mentioned in a text, in order and without duplicates. Code is skipped. Relative paths start at
+/// `base`; an empty `base` is the current folder.
 pub(crate) fn find(text: &str, base: &Path) -> Vec<Mention> {
     let mut found: Vec<Mention> = Vec::new();
     for line in prose_lines(text) {
@@ -34,7 +34,7 @@ pub(crate) fn find(text: &str, base: &Path) -> Vec<Mention> {
     found
 }
 
-/// Words after a `#` that look like paths but name no file, without duplicates. Code is skipped.
+/// Returns words after a `#` that look like paths but name no file, without duplicates. Code is skipped.
 pub(crate) fn missing(text: &str, base: &Path) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
     for line in prose_lines(text) {
@@ -48,7 +48,7 @@ pub(crate) fn missing(text: &str, base: &Path) -> Vec<String> {
     missing
 }
 
-/// Lines of a text outside of code blocks.
+/// Returns the lines of a text outside of code blocks.
 fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut in_fence = false;
     text.lines().filter(move |line| {
@@ -70,7 +70,7 @@ fn path_like(text: &str) -> Option<String> {
     is_path.then(|| word.to_owned())
 }
 
-/// Path by which tools access a file or folder of the session; `None` if it is outside of the session's folders.
+/// Returns the path by which tools access a file or folder, or `None` if it is outside of the session's folders.
 pub(crate) fn of_tools(path: &Path, mounts: &Mounts) -> Option<String> {
     let real_path = fs::canonicalize(path).ok()?;
     mounts.names().find_map(|(name, mount)| {
@@ -79,13 +79,13 @@ pub(crate) fn of_tools(path: &Path, mounts: &Mounts) -> Option<String> {
     })
 }
 
-/// Positions after each `#` that starts a word, outside of inline code.
+/// Returns the positions after each `#` that starts a word, outside of inline code.
 pub(crate) fn starts(line: &str) -> impl Iterator<Item = usize> {
     let mut in_code = false;
     let mut before = ' ';
     line.char_indices().filter_map(move |(index, letter)| {
         in_code ^= letter == '`';
-        // Not every script separates words by spaces.
+        // Some scripts do not separate words with spaces.
         let starts_word = before.is_whitespace() || !before.is_ascii() || "([{\"'".contains(before);
         let begins = letter == '#' && !in_code && starts_word;
         before = letter;
@@ -93,7 +93,7 @@ pub(crate) fn starts(line: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Expands a typed path: `~/` is replaced here, because no shell did it.
+/// Expands a typed path. `~/` is replaced here, because the text did not pass through a shell.
 pub(crate) fn typed_path(path: &str) -> PathBuf {
     let path = path.trim_matches(['"', '\'']);
     match (path.strip_prefix("~/"), std::env::home_dir()) {

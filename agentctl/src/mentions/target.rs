@@ -1,4 +1,4 @@
-//! Targets of mentions. A pattern or a folder expands to the files that git would track, without hidden ones.
+//! Targets of mentions. A pattern or a folder expands to its files, without hidden files and those that git ignores.
 //!
 //! Files in the session's folders are mentioned by their tool paths, line ranges are quoted, and all other files are
 //! copied.
@@ -19,7 +19,7 @@ use ignore::WalkBuilder;
 
 use super::{CLOSING_PUNCTUATION, MAX_PATH, of_tools, typed_path};
 
-/// A mention that refers to something.
+/// A mention with an existing target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mention {
     /// Text after the `#`, without quotes.
@@ -31,7 +31,7 @@ pub(crate) struct Mention {
 /// A file or folder that a mention refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MentionTarget {
-    /// A file as a whole.
+    /// A whole file.
     File(PathBuf),
     /// A range of lines in a file.
     Lines { path: PathBuf, lines: LineRange },
@@ -39,8 +39,8 @@ pub(crate) enum MentionTarget {
     Folder(PathBuf),
     /// Files that match a pattern.
     Pattern(MatchedFiles),
-    /// A file with a hidden component in its path. Such files often contain secrets, so a mention does not attach
-    /// them.
+    /// A file with a hidden component in its path. A mention does not attach such files, because they often contain
+    /// secrets.
     Hidden(PathBuf),
 }
 
@@ -64,7 +64,7 @@ pub(super) fn at(text: &str, base: &Path) -> Option<Mention> {
     None
 }
 
-/// Removes trailing punctuation, or else the last word.
+/// Returns the text without trailing punctuation, or else without the last word.
 fn shorter(candidate: &str) -> &str {
     let bare = candidate.trim_end_matches(|letter: char| CLOSING_PUNCTUATION.contains(letter));
     if bare.len() < candidate.len() {
@@ -102,20 +102,20 @@ fn lines_of(written: &str, base: &Path) -> Option<MentionTarget> {
     }
 }
 
-/// Files that match a pattern. Text with white space is not a pattern.
+/// Returns the files that match a pattern. Text with white space is not a pattern.
 fn matches(written: &str, base: &Path) -> Option<MentionTarget> {
     let is_pattern = written.contains('*') && !written.contains(char::is_whitespace);
     let matched = is_pattern.then(|| matching(&base.join(typed_path(written))))??;
     Some(MentionTarget::Pattern(matched))
 }
 
-/// Returns true if the path or the target of its links is hidden. Hidden folders above `base` do not count.
+/// Returns true if the path or the target of its links is hidden. Hidden folders above `base` are ignored.
 fn is_hidden(path: &Path, base: &Path) -> bool {
     let here = if base.as_os_str().is_empty() { std::env::current_dir().ok() } else { Some(base.to_owned()) };
     let written_hidden =
         has_hidden(path.strip_prefix(base).unwrap_or(path)) && (path.is_relative() || path.starts_with(base));
     let real = here.and_then(|here| fs::canonicalize(here).ok());
-    // Only components under the current folder are checked, so that working within a hidden folder is possible.
+    // Only components under the current folder are checked, so that a user can work inside of a hidden folder.
     let leads_hidden = fs::canonicalize(path).is_ok_and(|real_path| {
         has_hidden(real.as_deref().and_then(|here| real_path.strip_prefix(here).ok()).unwrap_or(&real_path))
     });
@@ -126,7 +126,7 @@ fn has_hidden(path: &Path) -> bool {
     path.components().any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")))
 }
 
-/// Maximum number of files for one mention. For more files, the user should mount a folder instead.
+/// Maximum number of files for one mention. A user with more files should mount a folder instead.
 pub(crate) const MAX_FILES: usize = 50;
 
 /// Maximum number of entries visited for one mention.
@@ -140,13 +140,13 @@ const MAX_DEPTH: usize = 32;
 pub(crate) struct MatchedFiles {
     /// Paths of the files, sorted.
     pub(crate) files: Vec<PathBuf>,
-    /// True if there are more files.
+    /// True if the number of files was limited.
     pub(crate) is_cut: bool,
 }
 
 /// Expands a pattern. Returns `None` if it is invalid or matches no file.
 fn matching(pattern: &Path) -> Option<MatchedFiles> {
-    // The part before the first component with a star is a folder; only files in it are searched.
+    // The path before the first component with a star is a folder; the search is limited to this folder.
     let has_star = |part: &Component<'_>| part.as_os_str().as_encoded_bytes().contains(&b'*');
     let root: PathBuf = pattern.components().take_while(|part| !has_star(part)).collect();
     let below: PathBuf = pattern.components().skip_while(|part| !has_star(part)).collect();
@@ -180,7 +180,7 @@ fn walk(root: &Path, glob: Option<&GlobMatcher>, depth: usize) -> MatchedFiles {
     found
 }
 
-/// Maximum number of files copied for one folder or pattern. For more files, the user should mount the folder instead.
+/// Maximum number of files copied for one folder or pattern. A user with more files should mount the folder instead.
 const MAX_COPIES: usize = 20;
 
 /// Maximum size of a file from which lines are quoted, in bytes.
@@ -195,12 +195,13 @@ pub(crate) enum MentionSource {
     Editor,
     /// A command line typed by a user.
     Terminal,
-    /// A command line run by a program. Its text may come from others, so only files of the project are attached.
+    /// A command line run by a program. The text may come from other sources, so only files of the project are
+    /// attached.
     Program,
 }
 
 impl MentionSource {
-    /// Hint on how to attach a file that a mention does not attach.
+    /// Returns a hint for attaching a file that the mention did not attach.
     fn hint(self, written: &str) -> String {
         match self {
             Self::Chat => format!("; /upload {written} attaches it anyway"),
@@ -224,7 +225,7 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// Collects what the mentions attach in a session with these folders.
+    /// Collects the attachments of the mentions in a session with these folders.
     pub(crate) fn collect(mentions: Vec<Mention>, mounts: &Mounts, source: MentionSource) -> Self {
         let mut bundle = Self::default();
         let collector = Collector { mounts, source };
@@ -262,7 +263,7 @@ impl Collector<'_> {
                 None => self.add_copies(&written, &walk(path, None, MAX_DEPTH), bundle),
             },
             MentionTarget::Pattern(matched) => self.matched(&written, matched, bundle),
-            // In the project, hidden files are visible anyway and guarded by approvals.
+            // In the project, models can see hidden files anyway, and approvals protect these files.
             MentionTarget::Hidden(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is {named}")),
                 None => bundle.note(format!("#{written} is hidden and was not attached{}", self.source.hint(&written))),
@@ -272,7 +273,7 @@ impl Collector<'_> {
 
     fn file(&self, written: &str, path: &Path, bundle: &mut Bundle) {
         match self.of_tools(path) {
-            // The session already has the file, so tools work on the original.
+            // The session already has access to the file, so tools work on the original.
             Some(named) => bundle.named.push(format!("#{written} is {named}")),
             None if self.may_leave_project() => bundle.copies.push(path.to_owned()),
             None => bundle.note(self.outside_note(written)),
@@ -347,7 +348,7 @@ impl Collector<'_> {
 
 /// Quoted lines of a file.
 struct Quote {
-    /// Quoted range, limited by the end of the file.
+    /// Quoted range, which ends at the end of the file at the latest.
     lines: LineRange,
     text: String,
     is_cut: bool,

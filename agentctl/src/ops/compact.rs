@@ -1,4 +1,4 @@
-//! Compaction: replaces the older part of a history by a summary, and reports a compaction or its undo.
+//! Compaction, which replaces the older part of a history by a summary. Also reports compactions and their undo.
 
 use std::io;
 
@@ -48,7 +48,7 @@ pub(crate) struct CompactOutcome {
     pub(crate) result: TurnResult,
 }
 
-/// Runs a turn that only compacts.
+/// Runs a turn that only compacts the history.
 ///
 /// # Errors
 /// If the daemon refuses the turn or is lost, or the user left.
@@ -89,13 +89,13 @@ impl CompactOutcome {
         Ok(())
     }
 
-    /// Exit code of the outcome.
+    /// Returns the exit code of the outcome.
     pub(crate) fn exit(&self) -> Exit {
         Exit::of_turn(&self.result, Interactivity::Attended)
     }
 }
 
-/// Lines about what was kept and dropped.
+/// Formats the report as lines: sizes, the summary, and preserved messages.
 fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
     let mut lines = vec![format!(
@@ -136,7 +136,7 @@ pub(crate) fn report_undone(
     report::show(json, &json!({ "session_id": session, "window": window, "undone": undone }), || {
         report::lines(&[
             format!("undone: the model sees the {messages_before} messages again, about {tokens} tokens"),
-            "they are compacted again automatically when they no longer fit or there are many more".to_owned(),
+            "they are compacted again automatically when they no longer fit, or after many more messages".to_owned(),
         ])
     })
 }

@@ -1,5 +1,5 @@
-//! Operations shared by commands and the chat: pinned rules and file transfer here; compaction, rewind and undo in
-//! submodules.
+//! Operations shared by commands and the chat. This module contains pinned rules and file transfer; the submodules
+//! contain compaction, rewind and undo.
 
 pub(crate) mod compact;
 pub(crate) mod rewind;
@@ -23,7 +23,7 @@ pub(crate) async fn pins(daemon: &Daemon, session: &str) -> anyhow::Result<Vec<S
 /// Appends a pinned rule and returns all of them.
 ///
 /// # Errors
-/// If the rule is too long, there are too many, or the connection fails.
+/// If the rule is too long, there are too many rules, or the connection fails.
 pub(crate) async fn add_pin(daemon: &Daemon, session: &str, rule: &str) -> anyhow::Result<Vec<String>> {
     let mut pins = self::pins(daemon, session).await?;
     pins.push(rule.to_owned());
@@ -46,11 +46,11 @@ pub(crate) async fn remove_pin(daemon: &Daemon, session: &str, number: usize) ->
     Ok(removed)
 }
 
-/// Passes a file to `take` piece by piece and returns its size; an empty file is one empty piece. A file that changes
-/// meanwhile is an error, because the pieces would not form any version of it.
+/// Passes a file to `take` piece by piece and returns its size. An empty file is passed as one empty piece. A file that
+/// changes while it is read is an error, because the pieces could come from different versions.
 ///
 /// # Errors
-/// If the file cannot be read, or was changed meanwhile.
+/// If the file cannot be read, or was changed while it was read.
 pub(crate) async fn each_piece(
     client: &Client,
     session: &str,

@@ -1,8 +1,8 @@
-//! Rewinding a session: its files, its conversation, or both, to the state before a turn.
+//! Rewinds a session: restores its files, its conversation, or both, to the state before a turn.
 //!
-//! Files are restored as by `agentctl undo`, for all turns at once. The conversation continues in a copy of the earlier
-//! part, which takes the session's name; the session itself stays unchanged under another name. Nothing is lost, and
-//! resuming the old session reverts the rewind.
+//! File changes are undone as by `agentctl undo`, for all these turns at once. The conversation continues in a copy of
+//! the earlier part, which gets the session's name; the session itself stays unchanged under another name. A rewind
+//! thus loses nothing, and can be reverted by resuming the old session.
 
 use agentd_core::{
     folder::AddedFolder,
@@ -23,7 +23,7 @@ const MAX_TITLE: usize = 120;
 /// Target of a rewind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RewindPoint {
-    /// Before the turn with this number, from 1.
+    /// Before the turn with this number, counted from 1.
     Before(u64),
     /// Before the last N turns.
     Steps(u64),
@@ -64,7 +64,7 @@ pub(crate) async fn files(
     Ok(daemon.client.undo(&session.to_string(), &request).await?)
 }
 
-/// Continues in a copy of the conversation before this turn, and returns its id. The copy takes the session's name.
+/// Copies the conversation before this turn, and returns the id of the copy. The copy takes the session's name.
 ///
 /// # Errors
 /// If the session cannot be copied.
@@ -79,13 +79,13 @@ pub(crate) async fn talk(daemon: &Daemon, view: &SessionView, turn: u64) -> anyh
     let old_title = format!("{short_title} (before the rewind to turn {turn})");
     match daemon.client.rename_session(&id, &old_title).await {
         Ok(()) => Ok(new),
-        // The new name only helps the user; failing to set it does not fail the rewind.
+        // The old session's new name is only for display, so an error here does not fail the rewind.
         Err(error) if matches!(error.kind, ClientErrorKind::Answered(_)) => Ok(new),
         Err(error) => Err(error.into()),
     }
 }
 
-/// An empty session with the settings of another one.
+/// Returns an empty session with the settings of another one.
 fn empty_copy(settings: &SessionSettings, title: &str) -> NewSession {
     NewSession {
         title: Some(title.to_owned()).filter(|title| !title.is_empty()),

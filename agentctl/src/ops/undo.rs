@@ -19,13 +19,13 @@ use crate::{
     },
 };
 
-/// Shown part of the diff for a file that was left unchanged. Previews are shown completely.
+/// Limit for the diff of a file that was left unchanged. Previews are shown completely.
 const CONFLICT_DIFF_ROOM: Room = Room { rows: 200, columns: usize::MAX };
 
 /// Parses a turn number or id.
 ///
 /// # Errors
-/// If the text is neither.
+/// If the text is neither a turn number nor an id.
 pub(crate) fn turn(text: &str) -> Result<TurnChoice, String> {
     let number = text.parse().ok().filter(|number| *number > 0).map(TurnChoice::Number);
     let id = || text.parse::<TurnId>().ok().map(TurnChoice::Id);
@@ -80,7 +80,7 @@ fn outcome_text(file: &UndoneFile, preview: bool) -> String {
     if file.reason.is_some() { format!("{done}, but {}", reason()) } else { done.to_owned() }
 }
 
-/// Summary of the report in one line.
+/// Returns a summary of the report in one line.
 pub(crate) fn summary(report: &UndoReport) -> String {
     let number = |outcome| report.files.iter().filter(|file| file.outcome == outcome).count();
     let [done, conflicts, failed] = [UndoOutcome::Done, UndoOutcome::Conflict, UndoOutcome::Failed].map(number);
@@ -96,12 +96,12 @@ pub(crate) fn summary(report: &UndoReport) -> String {
     std::iter::once(done).chain(left).chain(failed).collect::<Vec<_>>().join(", ")
 }
 
-/// Exit code of a report.
+/// Returns the exit code of a report.
 pub(crate) fn exit(report: &UndoReport) -> Exit {
     if report.is_whole() { Exit::Done } else { Exit::Failed }
 }
 
-/// Question that asks to confirm a previewed undo.
+/// Builds the question that asks for confirmation of a previewed undo.
 pub(crate) fn question(session_id: SessionId, preview: &UndoReport) -> Interrupt {
     Interrupt {
         id: InterruptId::generate(),

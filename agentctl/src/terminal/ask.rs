@@ -4,14 +4,14 @@ use std::io::{self, BufRead as _, Read as _, Write as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
 
-/// Ctrl-C as a byte, from a terminal that does not turn it into a signal.
+/// Ctrl-C as a byte, for a terminal mode that does not turn it into a signal.
 const CTRL_C: u8 = 3;
 
 /// Value that disables a control character (`_POSIX_VDISABLE` on Linux).
 const DISABLED: u8 = 0;
 
-/// Prompts for a line with echo. Returns `None` on Ctrl-C or Ctrl-D. Ctrl-C does not end the program, because the
-/// caller may have state to restore.
+/// Prompts for a line with echo. Returns `None` on Ctrl-C or Ctrl-D. Ctrl-C does not end the program, so that the
+/// caller can restore its state.
 ///
 /// # Errors
 /// If the terminal cannot be read or written.
@@ -90,7 +90,7 @@ fn hidden_line() -> io::Result<Option<String>> {
             // Ctrl-U.
             21 => bytes.clear(),
             8 | 127 => {
-                // Removes the whole character, not only its last byte.
+                // Removes a whole character, including all of its bytes.
                 while bytes.pop().is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000) {}
             }
             byte if byte >= b' ' => bytes.push(byte),
@@ -100,7 +100,7 @@ fn hidden_line() -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// A terminal in another mode, restored on drop.
+/// A terminal with changed settings, which are restored on drop.
 struct ChangedTerminal(Termios);
 
 impl ChangedTerminal {
@@ -115,7 +115,7 @@ impl ChangedTerminal {
 
 impl Drop for ChangedTerminal {
     fn drop(&mut self) {
-        // Fails only if the terminal is gone.
+        // Fails only if the terminal was closed.
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Terminal features besides text: the bell or a desktop notification, the window title during a chat, and the
+//! Terminal features other than text: the bell or a desktop notification, the window title during a chat, and the
 //! clipboard, which is written with OSC 52.
 
 use std::{
@@ -20,7 +20,7 @@ const MAX_NOTIFICATION: usize = 120;
 /// Method of getting the user's attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attention {
-    /// No signal at all.
+    /// No signal.
     Off,
     /// The bell, which terminals and tmux show in their own ways.
     Bell,
@@ -29,7 +29,7 @@ pub(crate) enum Attention {
 }
 
 impl Attention {
-    /// Method for this process's terminal, unless the variable overrides it.
+    /// Returns the method for this process's terminal, unless the variable overrides it.
     pub(crate) fn of_terminal() -> Self {
         let has_terminal = io::stdin().is_terminal() && TerminalStyle::detect().err_terminal;
         if has_terminal { Self::choose(|name| env::var_os(name)) } else { Self::Off }
@@ -43,7 +43,7 @@ impl Attention {
             () if is(VARIABLE, &["off", "none", "0"]) => Self::Off,
             () if is(VARIABLE, &["bell"]) => Self::Bell,
             () if is(VARIABLE, &["osc9"]) => Self::Notification,
-            // tmux does not pass notifications on, but shows a bell.
+            // tmux does not forward notifications, but supports the bell.
             () if variable("TMUX").is_some() => Self::Bell,
             () if is("TERM_PROGRAM", &["iTerm.app", "WezTerm", "ghostty"]) || is("TERM", &["xterm-kitty"]) => {
                 Self::Notification
@@ -52,7 +52,7 @@ impl Attention {
         }
     }
 
-    /// Notifies the user, with a short reason.
+    /// Signals the user, with a short reason for a notification.
     pub(crate) fn call(self, reason: &str) {
         let _ = write(&self.sequence(reason));
     }
@@ -69,10 +69,10 @@ impl Attention {
 /// Maximum number of characters in a title.
 const MAX_TITLE: usize = 80;
 
-/// The window title. The previous one is restored at the end if the terminal supports it.
+/// The window title. The previous title is restored at the end if the terminal supports it.
 #[derive(Debug, Default)]
 pub(crate) struct WindowTitle {
-    /// Current title; `None` without a window.
+    /// Current title; `None` if titles are not supported.
     shown: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl WindowTitle {
         Self { shown: Some(String::new()) }
     }
 
-    /// Shows a title, unless it is shown already.
+    /// Sets the title, unless it is unchanged.
     pub(crate) fn set(&mut self, title: &str) {
         let Some(shown) = &mut self.shown else { return };
         let title = printable(title, MAX_TITLE);
@@ -109,7 +109,7 @@ fn printable(text: &str, longest: usize) -> String {
     clean_line(text).chars().filter(|c| !c.is_control()).take(longest).collect()
 }
 
-/// Writes a sequence to standard error. Fails if the terminal is gone.
+/// Writes a sequence to standard error. Fails if the terminal is closed.
 fn write(sequence: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
     err.write_all(sequence.as_bytes())?;
@@ -122,12 +122,12 @@ pub(crate) const MAX_CLIPBOARD_BYTES: usize = 74_000;
 /// Copies a text to the clipboard. The terminal does not report success.
 ///
 /// # Errors
-/// If the terminal is gone.
+/// If the terminal is closed.
 pub(crate) fn copy(text: &str) -> io::Result<()> {
     write(&sequence(text, env::var_os("TMUX").is_some()))
 }
 
-/// Builds the sequence. tmux uses the plain sequence for its own buffer and passes the wrapped one to the outer
+/// Builds the sequence. In tmux, the plain sequence sets the buffer of tmux and the wrapped one is passed to the outer
 /// terminal; the settings of tmux decide which one takes effect.
 fn sequence(text: &str, in_tmux: bool) -> String {
     let plain = format!("\x1b]52;c;{}\x07", STANDARD.encode(text));

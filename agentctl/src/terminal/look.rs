@@ -1,7 +1,7 @@
 //! Capabilities of the terminal, detected once, and its size, queried when needed.
 //!
-//! A plain terminal (`TERM=dumb`, or no `TERM`) supports no control sequences: it only receives text and newlines.
-//! People who use a screen reader request one with `chat --plain` ([`become_plain`]).
+//! A plain terminal (`TERM=dumb`, or no `TERM`) supports no control sequences, so it only receives text and newlines.
+//! `chat --plain` requests a plain terminal for users of screen readers ([`become_plain`]).
 
 use std::{
     env,
@@ -17,21 +17,21 @@ use anstream::{AutoStream, ColorChoice};
 const TERM_VARIABLE: &str = "TERM";
 /// Terminal type without control sequences.
 const DUMB_TERM: &str = "dumb";
-/// Environment variable with the original terminal type, set before switching to a plain one.
+/// Environment variable with the original terminal type, set before the switch to a plain terminal.
 const ORIGINAL_TERM_VARIABLE: &str = "AGENTCTL_TERM";
 
 /// Capabilities of standard output and standard error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalStyle {
-    /// Standard output is a terminal of any type: text is streamed there.
+    /// Standard output is a terminal of any type, so text is streamed there.
     pub(crate) out_shown: bool,
-    /// Standard output supports cursor movements: Markdown may be repainted there.
+    /// Standard output supports cursor movements, so Markdown may be repainted there.
     pub(crate) out_terminal: bool,
     /// Standard output supports colours.
     pub(crate) out_color: bool,
     /// Standard error is a terminal of any type.
     pub(crate) err_shown: bool,
-    /// Standard error supports cursor movements: a spinner may be shown there.
+    /// Standard error supports cursor movements, so a spinner may be shown there.
     pub(crate) err_terminal: bool,
     /// Standard error supports colours.
     pub(crate) err_color: bool,
@@ -55,7 +55,7 @@ impl TerminalStyle {
         }
     }
 
-    /// Columns for lines on the terminal; 100 without a terminal.
+    /// Returns the number of columns of the terminal; 100 without a terminal.
     pub(crate) fn columns(&self) -> usize {
         if self.out_shown || self.err_shown { (self.size)().0 } else { 100 }
     }
@@ -66,7 +66,7 @@ pub(crate) fn is_plain() -> bool {
     env::var_os(TERM_VARIABLE).is_none_or(|kind| kind == DUMB_TERM)
 }
 
-/// Replaces this process by the same program on a plain terminal. Returns only if that fails, with the error.
+/// Replaces this process by the same program on a plain terminal. Only returns on failure, with the error.
 pub(crate) fn become_plain() -> io::Error {
     let mut arguments = env::args_os();
     let mut command = Command::new("/proc/self/exe");
@@ -79,14 +79,14 @@ pub(crate) fn become_plain() -> io::Error {
     command.args(arguments).env(TERM_VARIABLE, DUMB_TERM).env_remove("CLICOLOR_FORCE").exec()
 }
 
-/// Original terminal type, for programs that take over the terminal.
+/// Returns the original terminal type, for programs that take over the terminal.
 pub(crate) fn kind_for_programs() -> Option<OsString> {
     env::var_os(ORIGINAL_TERM_VARIABLE).or_else(|| env::var_os(TERM_VARIABLE))
 }
 
 fn terminal_size() -> (usize, usize) {
     match crossterm::terminal::size() {
-        // Some terminals in containers and pipes report 0.
+        // Some terminals in containers and pipes report a size of 0.
         Ok((columns @ 1.., rows @ 1..)) => (usize::from(columns), usize::from(rows)),
         _ => (80, 24),
     }

@@ -3,8 +3,8 @@
 //! - [`ask`]: line input, with or without echo.
 //! - [`attention`]: the bell, notifications, the window title and the clipboard.
 //! - [`look`], [`paint`]: capabilities of the terminal, colours, and text widths.
-//! - [`sanitize`]: all prose from models and tools passes through it before a terminal shows it. Text that a user
-//!   decides on uses [`agentd_core::visible`] instead, which omits nothing.
+//! - [`sanitize`]: sanitizes all prose from models and tools before a terminal shows it. Text that a user bases a
+//!   decision on uses [`agentd_core::visible`] instead, which omits nothing.
 
 pub(crate) mod ask;
 pub(crate) mod attention;
@@ -29,7 +29,7 @@ pub(crate) fn note_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) {
     lines.into_iter().for_each(|line| note(&sanitize::clean_line(line.as_ref())));
 }
 
-/// Text for standard error, wrapped between words if that is a terminal, so that no word or id is split.
+/// Prepares text for standard error. On a terminal, the text is wrapped between words, so that no word or id is split.
 pub(crate) fn fitted(text: &str) -> String {
     let look = look::TerminalStyle::detect();
     if !look.err_shown {

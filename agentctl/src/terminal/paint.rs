@@ -6,7 +6,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Style of secondary text: tool lines, usage, reasoning.
 pub(crate) const QUIET: Style = Style::new().dimmed();
-/// Style of emphasis in a quiet line.
+/// Style of emphasis in secondary text.
 pub(crate) const STRONG: Style = Style::new().bold();
 /// Style of errors and failures.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
@@ -26,14 +26,14 @@ pub(crate) fn paint(color: bool, style: Style, text: &str) -> String {
     }
 }
 
-/// Number of columns that a text takes.
+/// Returns the number of columns that a text occupies.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Maximum number of columns that a character takes on any terminal: ambiguous characters count as wide, and parts of a
-/// joined emoji are counted separately. Code that must know the cursor's row wraps lines by this measure, so that no
-/// terminal wraps them elsewhere.
+/// Returns the maximum number of columns that a character occupies on any terminal: ambiguous characters count as wide,
+/// and parts of a joined emoji are counted separately. Code that must know the cursor's row wraps lines by this width,
+/// so that no terminal wraps them at another place.
 pub(crate) fn widest(c: char) -> usize {
     c.width_cjk().unwrap_or(0)
 }
@@ -72,7 +72,7 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
     clipped
 }
 
-/// Longest suffix of a text that fits in `columns`.
+/// Returns the longest suffix of a text that fits in `columns`.
 pub(crate) fn tail(text: &str, columns: usize) -> &str {
     let starts = text.char_indices().rev().map(|(at, _)| at);
     let start = starts.take_while(|at| width(&text[*at..]) <= columns).last();

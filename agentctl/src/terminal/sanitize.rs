@@ -1,16 +1,16 @@
 //! Removes control sequences from text before a terminal shows it.
 //!
-//! Text from models and tools is hostile: an escape sequence can rename the window, write the clipboard, or move
-//! the cursor up and repaint an approval. All such text must pass through here before it reaches standard output or
-//! the terminal. The result contains no control characters but newline and tab, for any input and any split into
-//! chunks. Escape sequences are removed completely; characters that reorder or hide text (bidirectional overrides,
-//! tag characters) are written as `<U+202E>`.
+//! Text from models and tools may be hostile: an escape sequence can rename the window, write the clipboard, or move
+//! the cursor up and repaint an approval. All such text must be sanitized here before it reaches standard output or the
+//! terminal. The result contains no control characters except newline and tab, for any input and any split into chunks.
+//! Escape sequences are removed completely; characters that reorder or hide text (bidirectional overrides, tag
+//! characters) are written as `<U+202E>`.
 //!
-//! Only for prose, because it omits text. Anything that a user decides on, or that ran, is shown by
-//! [`agentd_core::visible`] instead.
+//! Only suitable for prose, because it omits text. Text that a user bases a decision on, or that was executed, is shown
+//! with [`agentd_core::visible`] instead.
 
-/// Maximum length of a control string (OSC, DCS, APC, PM, SOS), after which it is treated as text again. Without the
-/// limit, an unterminated string would swallow the rest of the answer.
+/// Maximum length of a control string (OSC, DCS, APC, PM, SOS), after which it is treated as text again. Without this
+/// limit, an unterminated string would hide the remaining answer.
 const MAX_STRING: usize = 4096;
 
 /// Parser state at the end of the previous chunk.
@@ -23,13 +23,13 @@ enum State {
     Escape,
     /// In a control sequence (CSI), until its final character.
     Sequence,
-    /// In a control string of this length so far, until ST, BEL or the end of the line.
+    /// In a control string, with its length so far, until ST, BEL or the end of the line.
     String(usize),
     /// After an ESC in a control string: a backslash completes ST.
     StringEscape,
 }
 
-/// Sanitizes text that comes in chunks. Sequences split over two chunks are recognised.
+/// Sanitizes text that arrives in chunks. Sequences that are split over two chunks are recognised.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sanitizer {
     state: State,
@@ -51,12 +51,12 @@ pub(crate) fn clean(text: &str) -> String {
     Sanitizer::default().push(text)
 }
 
-/// Sanitizes a complete text and collapses white space, so that it is one line.
+/// Sanitizes a complete text and collapses white space to get a single line.
 pub(crate) fn clean_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Processes one character, appends what remains of it, and returns the new state.
+/// Processes one character, appends its sanitized form, and returns the new state.
 fn step(state: State, c: char, out: &mut String) -> State {
     match state {
         State::Ground => ground(c, out),
@@ -70,7 +70,7 @@ fn step(state: State, c: char, out: &mut String) -> State {
         State::Sequence => match c {
             ' '..='?' => State::Sequence,
             '@'..='~' => State::Ground,
-            // Not a valid sequence. This character is text, or starts the next sequence.
+            // The sequence is invalid. This character is text, or starts the next sequence.
             _ => ground(c, out),
         },
         State::String(length) => match c {

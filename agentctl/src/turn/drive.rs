@@ -33,20 +33,20 @@ use crate::{
     terminal::{attention::Attention, sanitize::clean_line},
 };
 
-/// Maximum number of queued events while the user answers a question. Beyond it, text deltas are dropped; the completed
-/// items follow later.
+/// Maximum number of queued events while the user answers a question. Above this limit, text deltas are dropped; the
+/// completed items arrive later.
 const MAX_BACKLOG: usize = 10_000;
 
-/// Input that leaves another client's turn, if nothing else is typed.
+/// Input that leaves another client's turn, if it is typed alone.
 const LEAVE_INPUT: &str = "q";
 
-/// Duration after which the user may have turned to something else.
+/// Duration after which the user may have switched to other work.
 const LONG_TURN: Duration = Duration::from_secs(10);
 
-/// Time limit for the turn to end after the client was signalled to end. Supervisors kill the client some time later.
+/// Time limit for the turn to end after the client received an end signal. Supervisors kill the client some time later.
 const END_LIMIT: Duration = Duration::from_secs(8);
 
-/// Time limit for a steering message in flight once the client was signalled to end.
+/// Time limit for a steering message in flight after the client received an end signal.
 const STEER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Access to the user of this client while a turn runs.
@@ -54,24 +54,25 @@ pub(crate) struct Person<'a> {
     pub(crate) asker: &'a mut dyn Asker,
     pub(crate) signals: &'a mut Signals,
     pub(crate) keyboard: &'a Keyboard,
-    /// Returns true for text that can be added to the running turn. Other text waits for the end of the turn.
+    /// Returns true for text that can be added to the running turn. Other text is sent after the end of the turn.
     pub(crate) may_steer: fn(&str) -> bool,
     /// Method to notify the user about questions and the end of a long turn.
     pub(crate) attention: Attention,
-    /// True if another client started the turn: Ctrl-C asks before cancelling, and Ctrl-D or `q` leaves it.
+    /// True if another client started the turn. Ctrl-C then asks before cancelling, and Ctrl-D or `q` leaves the turn.
     pub(crate) is_guest: bool,
 }
 
 /// Follows a turn until it has ended, and returns its result.
 ///
-/// The first Ctrl-C cancels the turn but keeps reading, because the end of the turn reports what was done; the second
-/// one leaves. Esc also cancels, but never leaves. Other signals are handled as configured in [`Signals`].
+/// The first Ctrl-C cancels the turn. Events are still read, because the end of the turn reports what was done. The
+/// second Ctrl-C leaves the turn. Esc also cancels, but never leaves. Other signals are handled as configured in
+/// [`Signals`].
 ///
 /// Returns `None` if the line ended without the end of the turn: nothing was running, the user left another client's
-/// turn, or postponed an answer to do something else ([`Asker::leaves`]).
+/// turn, or the user postponed an answer to do something else ([`Asker::leaves`]).
 ///
 /// # Errors
-/// A [`Failure`] if the daemon is lost or refuses, or the user left; an [`std::io::Error`] of the renderer.
+/// A [`Failure`] if the daemon is lost or refuses the turn, or the user left; an [`std::io::Error`] of the renderer.
 pub(crate) async fn drive<L: Line>(
     line: &mut L,
     renderer: &mut dyn Renderer,
@@ -103,7 +104,8 @@ pub(crate) async fn drive<L: Line>(
     drop(hold);
     keyboard.typed(TypeAhead::end_turn);
     if followed.is_err() {
-        // Animations must not outlive the turn. The failure itself reports why it ended.
+        // Stops animations of the renderer. An error is ignored, because the failure already reports why the turn
+        // ended.
         let _ = renderer.leave();
     }
     followed
@@ -121,17 +123,17 @@ struct Driver<'a, L> {
     is_guest: bool,
     /// True if the next Ctrl-C only asks for confirmation.
     confirms_cancel: bool,
-    /// Events received while the user was asked.
+    /// Events received while a question was open.
     backlog: VecDeque<Event>,
-    /// Questions already asked, so that a reconnect does not repeat them.
+    /// Questions already asked, to avoid repeating them after a reconnect.
     asked: HashSet<InterruptId>,
     /// True once the turn was cancelled.
     cancelled: bool,
-    /// Time until which Esc is ignored, because a question has just disappeared.
+    /// Time until which Esc is ignored, because a question was just dismissed.
     escape_ignored_until: Option<Instant>,
     /// Deadline for the end of a cancelled turn.
     cancel_deadline: Option<Instant>,
-    /// Time when the turn is left, if the typed `q` is still alone.
+    /// Time at which the turn is left, if nothing is typed after the `q`.
     leave_at: Option<Instant>,
 }
 
@@ -141,7 +143,7 @@ impl<L: Line> Driver<'_, L> {
         renderer: &mut dyn Renderer,
         asker: &mut dyn Asker,
     ) -> anyhow::Result<Option<TurnResult>> {
-        // Text typed before the start of the turn belongs to it.
+        // Text typed before the start of the turn is sent to this turn.
         self.steer(renderer).await?;
         let mut last = None;
         while let Some(event) = self.next(renderer).await? {
@@ -186,14 +188,14 @@ impl<L: Line> Driver<'_, L> {
         Ok(last)
     }
 
-    /// Returns the next event; queued ones come first.
+    /// Returns the next event. Queued events come first.
     async fn next(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<Option<Event>> {
         if let Some(event) = self.backlog.pop_front() {
             return Ok(Some(event));
         }
         loop {
             tokio::select! {
-                // In this order, so that a busy stream starves neither Ctrl-C nor the keys.
+                // Biased, so that a busy stream starves neither Ctrl-C nor the keys.
                 biased;
                 signal = self.signals.next() => self.on_end_signal(signal, renderer).await?,
                 () = or_never(self.cancel_deadline.map(sleep_until)) => {
@@ -220,7 +222,7 @@ impl<L: Line> Driver<'_, L> {
                     _ => {
                         let is_leave = self.is_guest && press.key == Key::Char('q');
                         let is_alone = is_leave && !self.keyboard.typed(|typed| typed.is_writing());
-                        // A `q` may start a message, so wait briefly for more.
+                        // A `q` may be the start of a message, so more input is awaited briefly.
                         self.leave_at = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
                         self.steer(renderer).await?;
@@ -239,14 +241,14 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    /// Leaves a turn that continues.
+    /// Leaves a turn that continues in the daemon.
     fn leave(&self, renderer: &mut dyn Renderer) -> anyhow::Result<Option<Event>> {
         renderer.leave()?;
         renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
         Ok(None)
     }
 
-    /// Sends typed text to the turn. Rejected text waits for the end of the turn.
+    /// Sends typed text to the turn. Rejected text is sent after the end of the turn.
     async fn steer(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         while let Some(text) = self.keyboard.typed(TypeAhead::next_steer) {
             self.send_steer(text, renderer).await?;
@@ -255,7 +257,7 @@ impl<L: Line> Driver<'_, L> {
         Ok(())
     }
 
-    /// Shows the typed text. Errors are ignored: a closed terminal is detected by the next event.
+    /// Shows the typed text. Errors are ignored, because the next event detects a closed terminal.
     fn show_typed(&self, renderer: &mut dyn Renderer) {
         if self.shows_keys {
             self.keyboard.typed(|typed| renderer.typed(typed).ok());
@@ -272,7 +274,7 @@ impl<L: Line> Driver<'_, L> {
                 result = &mut steer => is_sent = result.is_ok(),
             }
             if end_signal.is_some() {
-                // The daemon may have received the text already, and queueing it would send it twice.
+                // The daemon may have received the text already, so queueing it could send it twice.
                 is_sent = timeout(STEER_LIMIT, steer).await.is_ok_and(|result| result.is_ok());
             }
         }
@@ -295,7 +297,7 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    /// Cancels the turn. Leaves it if it was cancelled before or should continue.
+    /// Cancels the turn. Leaves the turn if it was cancelled before or should continue.
     async fn on_end_signal(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         if self.cancelled {
             return Err(self.abandoned_error("left before the turn ended").into());
@@ -321,12 +323,12 @@ impl<L: Line> Driver<'_, L> {
                 "ending: cancelling the turn"
             }
         })?;
-        // If the line is broken now, `next` reconnects and cancels then.
+        // If the line is broken, `next` cancels the turn after reconnecting.
         self.line.cancel().await;
         Ok(())
     }
 
-    /// Failure if the client ends before the cancelled turn.
+    /// Returns the failure of a client that ends before the cancelled turn has ended.
     fn abandoned_error(&self, message: &str) -> Failure {
         Failure {
             exit: self.signals.exit(Exit::Cancelled),
@@ -336,8 +338,8 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    /// Sends the user's answer and returns true if the question is settled. A late answer does not fail the turn. An
-    /// answer that the daemon rejects, such as an edit denied by the rules, leaves the question open.
+    /// Sends the user's answer. Returns true if the question is settled. A late answer does not fail the turn. If the
+    /// daemon rejects the answer, such as an edit that the rules deny, the question stays open.
     async fn answer(
         &mut self,
         interrupt: &Interrupt,
@@ -348,8 +350,8 @@ impl<L: Line> Driver<'_, L> {
         let id = short_id(interrupt.id);
         renderer.note(&match failure.kind {
             ErrorKind::Conflict | ErrorKind::NotFound => format!("no longer needed: {failure}"),
-            ErrorKind::InvalidInput => format!("answer refused: {failure}"),
-            _ => format!("answer refused: {failure}; give it with `agentctl answer {id} …`"),
+            ErrorKind::InvalidInput => format!("the answer was refused: {failure}"),
+            _ => format!("the answer was refused: {failure}; retry with `agentctl answer {id} …`"),
         })?;
         Ok(failure.kind != ErrorKind::InvalidInput)
     }
@@ -395,12 +397,13 @@ impl<L: Line> Driver<'_, L> {
                 arrival = self.line.next() => {
                     let event = match arrival? {
                         Some(Arrival::Event(event)) => event,
-                        // A renderer that shows subagents has no question on its screen.
+                        // If the renderer shows subagents, no question is on the screen.
                         Some(Arrival::Child(event)) => {
                             renderer.child(&event)?;
                             continue;
                         }
-                        // A note would overwrite the question. If the line stays broken, sending the answer reports it.
+                        // A note would overwrite the question. If the line stays broken, the error is reported when the
+                        // answer is sent.
                         Some(Arrival::Note(_) | Arrival::Lost | Arrival::FileRequested(..)) => continue,
                         None => return Ok(true),
                     };
@@ -411,7 +414,7 @@ impl<L: Line> Driver<'_, L> {
                     }
                     if settled {
                         drop(asking);
-                        // An Esc meant for the question must not cancel the turn.
+                        // The user may have pressed Esc to dismiss the question, so it must not cancel the turn.
                         self.escape_ignored_until = Some(Instant::now() + STILLNESS);
                         elsewhere.map_or(Ok(()), |note| renderer.note(&note))?;
                         return Ok(true);
@@ -422,12 +425,12 @@ impl<L: Line> Driver<'_, L> {
     }
 }
 
-/// Message about a changed mode.
+/// Returns a message about a changed mode.
 pub(crate) fn mode_note(mode: SessionMode) -> String {
     format!("mode: {mode} · {}", mode.description())
 }
 
-/// Message about an answer from another client.
+/// Returns a message about an answer from another client.
 fn answered_elsewhere(event: &Event, interrupt: &Interrupt) -> Option<String> {
     let EventKind::InterruptResolved { interrupt_id, answer, by: AnsweredBy::Client(client), .. } = &event.kind else {
         return None;

@@ -90,7 +90,7 @@ impl Line for Script {
     }
 }
 
-/// A renderer that records what it is shown.
+/// A renderer that records all calls.
 #[derive(Default)]
 struct Shown(Vec<String>);
 
@@ -202,14 +202,16 @@ async fn turns_are_followed_until_they_end() {
     check(|turn| vec![Beat::Note, end(turn), end(turn)], None, &[], &["note", ended]).await;
     let answered: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), resolved(turn), end(turn)];
     check(answered, approve.clone(), &["Approve"], &[raised, settled, ended]).await;
-    // An answer from elsewhere or the end of the turn dismisses a question; a repeated question is not asked again.
+    // An answer from another client or the end of the turn dismisses a question; a repeated question is not asked
+    // again.
     let elsewhere: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), Beat::Note, resolved(turn), end(turn)];
     check(elsewhere, None, &[], &[raised, "note", settled, ended]).await;
     check(|turn| vec![ask(turn), end(turn)], None, &[], &[raised, ended]).await;
     check(|turn| vec![ask(turn), ask(turn), end(turn)], approve.clone(), &["Approve"], &[raised, raised, ended]).await;
     let long_ago = play(|turn| vec![ask(turn), end(turn)], approve, false).await;
     assert!(long_ago.sent.is_empty());
-    // Ctrl-C cancels and keeps reading, also during a question. A cancellation by another client is reported as such.
+    // Ctrl-C cancels the turn, also during a question, and events are still read. A cancellation by another client is
+    // reported.
     let cancelled: fn(TurnId) -> Vec<Beat> =
         |turn| vec![Beat::Signal(EndSignal::Interrupt), end_by(StopReason::Cancelled, turn)];
     check(cancelled, None, &["cancel"], &["note", ended]).await;

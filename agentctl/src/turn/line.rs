@@ -1,5 +1,5 @@
-//! The line to one turn: receives events, and sends answers and cancellations. A broken line is resumed after the last
-//! event. Events of subagents are interleaved with those of their parent session.
+//! The connection to one turn: receives events, and sends answers and cancellations. A broken connection is resumed
+//! after the last event. Events of subagents are interleaved with those of their parent session.
 
 use std::time::{Duration, Instant};
 
@@ -27,34 +27,34 @@ use crate::{
     report::short_id,
 };
 
-/// Time limit for the daemon to come back: a restart by systemd takes a second or two, reading a large journal a bit
+/// Time limit for the daemon to come back. A restart by systemd takes a second or two; loading a large journal takes
 /// longer.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(15);
 
-/// Time for a supervisor such as systemd to restart the daemon. After that, this client starts it.
+/// Time for a supervisor such as systemd to restart the daemon. After this time, the client starts the daemon.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(3);
 
 /// Delay between connection attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Something received from a line.
+/// A message received from a line.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// An event of the session.
     Event(Box<Event>),
-    /// An event of a subagent. The turn never waits for it.
+    /// An event of a subagent. The turn never waits for such an event.
     Child(Box<Event>),
     /// A tool requests a file provided by this client; the answer goes to the sender.
     FileRequested(ClientFileRequest, TurnSender),
-    /// A message about the line itself for the user.
+    /// A message for the user about the line.
     Note(String),
-    /// The daemon is gone; the line waits for it.
+    /// The connection to the daemon is lost; the line waits for the daemon.
     Lost,
 }
 
 /// A connection to one turn.
 pub(crate) trait Line: Send {
-    /// Returns the next event; `None` after the last one, also if called again. This method is cancel safe.
+    /// Returns the next event. Returns `None` after the last event, also if called again. This method is cancel safe.
     fn next(&mut self) -> impl Future<Output = Result<Option<Arrival>, Failure>> + Send;
 
     /// Sends the answer to an interrupt.
@@ -70,13 +70,13 @@ pub(crate) trait Line: Send {
     /// Cancels the turn now, or as soon as the line is connected again.
     fn cancel(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Returns true if an interrupt is still pending. Replayed interrupts may have been answered long ago.
+    /// Returns true if an interrupt is still pending. A replayed interrupt may have been answered long before.
     fn is_pending(&mut self, id: InterruptId) -> impl Future<Output = bool> + Send;
 
     /// Returns true if the line ends with this turn.
     fn ends_with(&self, turn: TurnId) -> bool;
 
-    /// Command that follows the session from another terminal.
+    /// Returns the command that follows the session from another terminal.
     fn attach_command(&self) -> String;
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct SocketLine {
     /// Turn started by this client; `None` for a line that only listens.
     turn: Option<TurnId>,
     source: Source,
-    /// True if the daemon announced its stop, so the stop was intended.
+    /// True if the daemon announced its stop, which means that the stop was intended.
     was_stopped: bool,
     /// Number of the last stored event received.
     last_seq: u64,
@@ -98,7 +98,7 @@ pub(crate) struct SocketLine {
     /// Client name used for answers.
     client_name: String,
     cancelled: bool,
-    /// Subagents, if their events are wanted.
+    /// Subagents, if their events were requested.
     children: Option<Children>,
     /// Event to deliver after the pending events of subagents.
     deferred: Option<Box<Event>>,
@@ -120,7 +120,7 @@ impl SocketLine {
     /// Starts a turn, with additional input parts.
     ///
     /// # Errors
-    /// If the daemon refuses it or is lost.
+    /// If the daemon refuses the turn or is lost.
     pub(crate) async fn start(daemon: &Daemon, request: StartRequest, parts: Vec<InputPart>) -> Result<Self, Failure> {
         Ok(Self::started(daemon, daemon.client.turn_with_parts(request, parts, daemon.variables()).await?))
     }
@@ -146,7 +146,7 @@ impl SocketLine {
     /// Subscribes to a session after an event number, until its live turn has ended.
     ///
     /// # Errors
-    /// If the daemon refuses it or is lost.
+    /// If the daemon refuses the subscription or is lost.
     pub(crate) async fn attach(daemon: &Daemon, session: SessionId, after_seq: u64) -> Result<Self, Failure> {
         let stream = daemon.client.subscribe(&session.to_string(), after_seq, true).await?;
         Ok(Self::new(daemon, session, Source::Events(Box::new(stream)), after_seq))
@@ -180,17 +180,17 @@ impl SocketLine {
         Self { client_name: client, ..self }
     }
 
-    /// Session of the line.
+    /// Returns the session of the line.
     pub(crate) fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Number of the last stored event received.
+    /// Returns the number of the last stored event received.
     pub(crate) fn last_seq(&self) -> u64 {
         self.last_seq
     }
 
-    /// Turn started by this client, if any.
+    /// Returns the turn started by this client, if any.
     pub(crate) fn turn(&self) -> Option<TurnId> {
         self.turn
     }
@@ -199,7 +199,7 @@ impl SocketLine {
     async fn reconnect(&mut self, since: Instant) -> Result<(), Failure> {
         loop {
             match self.subscribe_again().await {
-                // If the daemon was stopped on purpose, it is not started again.
+                // A daemon that was stopped on purpose is not started again.
                 Err(error)
                     if error.kind == ClientErrorKind::NotRunning
                         && !self.was_stopped
@@ -222,7 +222,7 @@ impl SocketLine {
         let session = self.session.to_string();
         let stream = client.subscribe(&session, self.last_seq, true).await?;
         if self.cancelled {
-            // An error means that the turn has ended meanwhile; its end is received anyway.
+            // Fails if the turn has already ended; the event of its end is received in any case.
             let _ = client.cancel_turn(&session, self.turn).await;
         }
         self.client = client;
@@ -240,7 +240,7 @@ impl SocketLine {
     }
 }
 
-/// Returns true if the error means that the connection is lost or the daemon is stopping.
+/// Returns true if the error means a lost connection or a stopping daemon.
 pub(crate) fn is_connection_lost(error: &ClientError) -> bool {
     use ClientErrorKind as Kind;
     matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))
@@ -329,7 +329,7 @@ impl Line for SocketLine {
 
     async fn cancel(&mut self) {
         self.cancelled = true;
-        // On failure the line is broken, which `next` handles, or the turn has ended.
+        // Fails if the line is broken, which `next` handles, or if the turn has ended.
         let _ = match &self.source {
             Source::Turn(stream) => stream.sender().cancel().await,
             Source::Events(_) => self.client.cancel_turn(&self.session.to_string(), self.turn).await,
@@ -342,7 +342,8 @@ impl Line for SocketLine {
             return true;
         }
         let session = self.session.to_string();
-        // If unknown, ask: a surplus answer is rejected, but a missing one leaves the turn waiting.
+        // If the state is unknown, the question is asked: a surplus answer is rejected, but a missing answer blocks the
+        // turn.
         let pending = self.client.interrupts(Some(&session)).await;
         pending.map_or(true, |pending| pending.iter().any(|interrupt| interrupt.id == id))
     }
@@ -369,15 +370,15 @@ struct Child {
     seen: u64,
     /// Live events; `None` until the subscription succeeds.
     live: Option<EventStream>,
-    /// Stream of the remaining events once the subagent's work is over, and the number of the last event. Later events
-    /// belong to other work.
+    /// Stream of the remaining events after the end of the subagent's work, and the number of the last event to
+    /// deliver. Later events belong to other work.
     rest: Option<(EventStream, u64)>,
 }
 
 impl Children {
-    /// Handles an event of the parent and returns the next subagent event to deliver before it. When a subagent's work
-    /// is over, its remaining events are returned. Call it again with the same event until it returns `None`. This
-    /// method is cancel safe.
+    /// Handles an event of the parent, and returns the next subagent event to deliver before it. When a subagent has
+    /// finished its work, its remaining events are returned. The caller must repeat the call with the same event until
+    /// it returns `None`. This method is cancel safe.
     pub(crate) async fn before(&mut self, client: &Client, event: &Event) -> Option<Event> {
         match &event.kind {
             EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
@@ -399,14 +400,14 @@ impl Children {
         None
     }
 
-    /// Subscribes to subagents without a stream. A session that does not exist yet is retried with the next event.
+    /// Subscribes to subagents without a stream. A session that does not exist yet is retried at the next event.
     async fn listen(&mut self, client: &Client) {
         for child in self.active.iter_mut().filter(|child| child.live.is_none()) {
             child.live = client.subscribe(&child.subagent.session_id.to_string(), child.seen, false).await.ok();
         }
     }
 
-    /// Returns the next event of any subagent. Never completes without a subscription.
+    /// Returns the next event of any subagent. Never completes if there is no subscription.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
             let live = self.active.iter_mut().enumerate();
@@ -423,11 +424,11 @@ impl Children {
             match received {
                 Ok(Some(event)) => {
                     child.note(&event);
-                    // Rotates, so that the other streams are polled first next time.
+                    // Rotates the list, so that the other streams are polled first next time.
                     self.active[index..].rotate_left(1);
                     return event;
                 }
-                // Missing events are delivered when the subagent's work is over.
+                // Missing events are delivered when the subagent has finished its work.
                 Ok(None) | Err(_) => child.live = None,
             }
         }
@@ -441,8 +442,8 @@ impl Child {
         }
     }
 
-    /// Returns the next remaining event after the subagent's work is over. `None` if there are no more events, or the
-    /// session is unreachable.
+    /// Returns the next remaining event after the end of the subagent's work. Returns `None` if there are no more
+    /// events, or the session is unreachable.
     async fn remaining_event(&mut self, client: &Client) -> Option<Event> {
         if self.rest.is_none() {
             self.live = None;

@@ -1,9 +1,9 @@
-//! Following turns, shared by `run`, `attach` and `chat`.
+//! Follows turns for `run`, `attach` and `chat`.
 //!
-//! - [`mod@line`]: the connection to one turn: events, answers and cancellations. A broken line is resumed after the
-//!   last event. Events of subagents are interleaved with those of their parent session.
-//! - [`mod@drive`]: passes events to a [`Renderer`], interrupts to an [`Asker`] and Ctrl-C to the daemon; text typed
-//!   meanwhile is stored ([`crate::keyboard`]).
+//! - [`mod@line`]: the connection to one turn: events, answers and cancellations. A broken connection is resumed after
+//!   the last event. Events of subagents are interleaved with those of their parent session.
+//! - [`mod@drive`]: passes events to a [`Renderer`], interrupts to an [`Asker`] and Ctrl-C to the daemon. Text typed
+//!   while the turn runs is stored ([`crate::keyboard`]).
 //! - [`ForeseeingAsker`]: previews the effect of an edited call and asks for confirmation.
 //! - [`signals`]: Ctrl-C and termination signals as a future.
 //! - [`BuiltinNotice`]: warns the user that answers come from the small built-in model, whose abilities are easily
@@ -34,22 +34,23 @@ pub(crate) use drive::{Person, drive, mode_note};
 pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};
 
-/// Notice about a lost connection.
+/// Message about a lost connection.
 pub(crate) const LOST: &str = "the connection to the daemon was lost; waiting for it to come back";
 
 /// Shows a turn as it happens. Methods are called in the order of events; each event is delivered once.
 ///
-/// A wrapper around another renderer overrides [`Renderer::inner`]; otherwise, calls that it does not handle are lost.
+/// A wrapper around another renderer must override [`Renderer::inner`]; otherwise, calls that it does not handle are
+/// lost.
 pub(crate) trait Renderer: Send {
-    /// Wrapped renderer, which receives all calls that this one does not handle.
+    /// Returns the wrapped renderer, which receives all calls that this renderer does not handle.
     fn inner(&mut self) -> Option<&mut dyn Renderer> {
         None
     }
 
-    /// Shows one event. `TurnEnded` is passed here too, before [`Renderer::finish`].
+    /// Shows one event. `TurnEnded` is also passed here, before [`Renderer::finish`].
     ///
     /// # Errors
-    /// If nothing can be written any more; a broken pipe ends the client quietly.
+    /// If the output cannot be written; a broken pipe ends the client without a message.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
     /// Shows one event of a subagent, if enabled by [`SocketLine::with_children`].
@@ -60,7 +61,7 @@ pub(crate) trait Renderer: Send {
         self.inner().map_or(Ok(()), |inner| inner.child(event))
     }
 
-    /// Shows the result of the turn. No more events of the turn follow.
+    /// Shows the result of the turn. No events of the turn follow.
     ///
     /// # Errors
     /// As for [`Renderer::event`].
@@ -68,7 +69,7 @@ pub(crate) trait Renderer: Send {
         self.inner().map_or(Ok(()), |inner| inner.finish(result))
     }
 
-    /// Clears animations from the screen, because the turn continues unseen.
+    /// Clears animations from the screen, because the turn continues without this client.
     ///
     /// # Errors
     /// As for [`Renderer::event`].
@@ -76,7 +77,7 @@ pub(crate) trait Renderer: Send {
         self.inner().map_or(Ok(()), Renderer::leave)
     }
 
-    /// Clears animations, because a question follows on the same screen.
+    /// Clears animations, because a question is about to be shown on the same screen.
     ///
     /// # Errors
     /// As for [`Renderer::event`].
@@ -84,7 +85,7 @@ pub(crate) trait Renderer: Send {
         self.inner().map_or(Ok(()), Renderer::pause)
     }
 
-    /// Shows text typed while the turn runs, if there is room for it.
+    /// Shows text typed while the turn runs, if there is space for it.
     ///
     /// # Errors
     /// As for [`Renderer::event`].
@@ -103,7 +104,7 @@ pub(crate) trait Renderer: Send {
         }
     }
 
-    /// Shows one line of the client itself. The text is trusted and not sanitized.
+    /// Shows one line of the client. The text is trusted and not sanitized.
     ///
     /// # Errors
     /// As for [`Renderer::event`].
@@ -118,20 +119,20 @@ pub(crate) trait Renderer: Send {
 
 /// Asks the user of this client.
 pub(crate) trait Asker: Send {
-    /// Asks until there is a valid answer ([`Answer::misfit`]). `None` leaves the interrupt pending, for another client
-    /// or for later.
+    /// Asks until the answer is valid ([`Answer::misfit`]). `None` leaves the interrupt pending, for another client or
+    /// for later.
     ///
-    /// The future is dropped early if another client answered or the turn ended. It must then remove its question from
-    /// the screen and restore the terminal. The renderer is not called while the future runs.
+    /// The future is dropped early if another client answered or the turn ended. Dropping it must remove the question
+    /// from the screen and restore the terminal. The renderer is not called while the future runs.
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>>;
 
-    /// Returns true if postponing an answer also stops following the turn.
+    /// Returns true if postponing an answer also leaves the turn.
     fn leaves(&self) -> bool {
         false
     }
 }
 
-/// Asks nothing: interrupts stay pending for other clients.
+/// Asks no questions: interrupts remain pending for other clients.
 #[derive(Debug, Default)]
 pub(crate) struct NonInteractive;
 
@@ -141,10 +142,11 @@ impl Asker for NonInteractive {
     }
 }
 
-/// Maximum number of lines about this shell's environment.
+/// Maximum number of hint lines about this shell's environment.
 const MAX_NOTES: usize = 2;
 
-/// Notice about the built-in model with hints for a better one, based on variables that are already set.
+/// Returns a notice about the built-in model, with hints for using a better model, based on variables that are already
+/// set.
 pub(crate) fn builtin_notice(daemon: &Daemon) -> String {
     let intro = "This is the small built-in model: it runs without a network and makes mistakes.";
     let notes: Vec<String> = daemon.shell_notes(true).iter().take(MAX_NOTES).map(ShellNote::line).collect();
@@ -161,7 +163,7 @@ pub(crate) fn builtin_notice(daemon: &Daemon) -> String {
 pub(crate) struct BuiltinNotice {
     inner: Box<dyn Renderer>,
     builtin: Vec<ModelInfo>,
-    /// The notice; `None` once it was shown.
+    /// The notice; `None` after it was shown.
     notice: Option<String>,
 }
 
@@ -218,7 +220,7 @@ impl<A: Asker> ForeseeingAsker<A> {
                         shown.ask = ask;
                         edited = Some(args);
                     }
-                    // Asks again with the unchanged preview.
+                    // If the preview fails, the question is repeated with the unchanged preview.
                     Err(error) => {
                         let Failure { message, hint, .. } = Failure::from(error);
                         crate::terminal::note(&message);

@@ -1,7 +1,7 @@
-//! Signals that end the client, as a future.
+//! Receives signals that end the client, as a future.
 //!
-//! Threads receive them, so that even a blocked client ends: on a repeated signal, or some time after a signal that
-//! leaves nothing to wait for.
+//! Threads receive the signals, so that even a blocked client ends: either on a repeated signal, or some time after a
+//! signal that does not cancel the turn.
 
 use std::{
     fs, io,
@@ -41,12 +41,12 @@ pub(crate) enum EndSignal {
     Interrupt,
     /// SIGTERM from `kill`, `timeout` or a supervisor.
     Terminate,
-    /// SIGHUP: the terminal is gone.
+    /// SIGHUP: the terminal was closed.
     HangUp,
 }
 
 impl EndSignal {
-    /// Exit code of a client ended by this signal.
+    /// Returns the exit code of a client ended by this signal.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Self::Interrupt => Exit::Cancelled,
@@ -56,12 +56,12 @@ impl EndSignal {
     }
 }
 
-/// Effect of a termination signal on the turn. Ctrl-C always cancels it.
+/// Effect of a termination signal on the turn. Ctrl-C always cancels the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtEnd {
     /// The turn belongs to the client and is cancelled.
     Cancel,
-    /// The turn is cancelled, but continues if the terminal is closed: closing a window loses nothing.
+    /// The turn is cancelled, unless the terminal was closed: closing a window loses no work.
     CancelUnlessHungUp,
     /// The turn continues without the client.
     Leave,
@@ -77,7 +77,7 @@ impl AtEnd {
     }
 }
 
-/// Receives the signals. While it lives, the first signal of a kind does not end the process.
+/// Receives the signals. While this value exists, the first signal of a kind does not end the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     receiver: mpsc::Receiver<EndSignal>,
@@ -91,7 +91,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts listening. An ignored SIGHUP stays ignored (`nohup`).
+    /// Starts listening. If SIGHUP is ignored (`nohup`), it stays ignored.
     ///
     /// # Errors
     /// If the signal handlers cannot be installed.
@@ -107,7 +107,7 @@ impl Signals {
         let watch = EndWatch { sender, stopping, at_end, terminal: TerminalAtStart::remember() };
         let (source, received) = sync_channel(SIGNAL_CAPACITY);
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        // With a handler, an ignored SIGHUP would no longer be ignored.
+        // A handler would also receive an ignored SIGHUP, so none is installed for it.
         let kinds = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|kind| *kind != SIGHUP || !ignores_hangup(&status));
         let (mut signals_of_system, forwarder) = (iterator::Signals::new(kinds)?, source.clone());
         thread::Builder::new().name("agentctl-signals".to_owned()).spawn(move || {
@@ -122,11 +122,11 @@ impl Signals {
         Ok((source, signals))
     }
 
-    /// Starts listening for a client that needs its terminal: a closed terminal ends it, even if SIGHUP is ignored or
-    /// was sent to another process.
+    /// Starts listening for a client that needs its terminal. A closed terminal ends the client, even if SIGHUP is
+    /// ignored or was sent to another process.
     ///
     /// # Errors
-    /// As for [`Signals::listen`], or the watching thread cannot be started.
+    /// As for [`Signals::listen`], or if the watching thread cannot be started.
     pub(crate) fn of_terminal(at_end: AtEnd) -> io::Result<Self> {
         let (sender, signals) = Self::started(at_end)?;
         thread::Builder::new().name("agentctl-hangup".to_owned()).spawn(move || {
@@ -136,13 +136,13 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Receives no signals; the turn is cancelled by other means.
+    /// Creates a value that receives no signals; the turn is cancelled by other means.
     #[cfg(feature = "mcp-serve")]
     pub(crate) fn never() -> Self {
         Self::from_receiver(mpsc::channel(SIGNAL_CAPACITY).1, AtEnd::Cancel)
     }
 
-    /// Receives signals from a channel.
+    /// Creates a value that receives signals from a channel.
     pub(crate) fn from_receiver(receiver: mpsc::Receiver<EndSignal>, at_end: AtEnd) -> Self {
         Self { receiver, stopping: Arc::default(), at_end, pending: None, first: None }
     }
@@ -153,7 +153,7 @@ impl Signals {
             Some(pending) => pending,
             None => match self.receiver.recv().await {
                 Some(signal) => signal,
-                // All senders are gone, so no signal can arrive.
+                // All senders are dropped, so no signal can arrive.
                 None => std::future::pending().await,
             },
         };
@@ -171,12 +171,13 @@ impl Signals {
         }
     }
 
-    /// Records whether the client is stopping. If so, the next signal ends it, even if it is blocked.
+    /// Sets or clears the stopping flag. While it is set, the next signal ends the client, even if the client is
+    /// blocked.
     pub(crate) fn set_stopping(&self, stopping: bool) {
         self.stopping.store(stopping, Ordering::Relaxed);
     }
 
-    /// Exit code of the client; a cancellation caused by a signal gets the code of that signal.
+    /// Returns the exit code of the client. A cancellation caused by a signal gets the code of that signal.
     pub(crate) fn exit(&self, exit: Exit) -> Exit {
         match (exit, self.first) {
             (Exit::Cancelled, Some(first)) => first.exit(),
@@ -184,7 +185,7 @@ impl Signals {
         }
     }
 
-    /// Discards buffered Ctrl-C presses, so that one meant for the last turn does not cancel the next.
+    /// Discards buffered Ctrl-C presses, so that a press during the last turn does not cancel the next one.
     pub(crate) fn forget(&mut self) {
         self.first = None;
         self.set_stopping(false);
@@ -196,7 +197,7 @@ impl Signals {
     }
 }
 
-/// Forwards the signals, and ends the process if the client does not react.
+/// Forwards the signals, and ends the process if the client does not react to them.
 struct EndWatch {
     sender: mpsc::Sender<EndSignal>,
     stopping: Arc<AtomicBool>,
@@ -226,7 +227,7 @@ impl EndWatch {
             }
             last = Some((signal, Instant::now()));
             let is_further = is_ending || self.is_stopping();
-            // The previous signal is still buffered, so the client would not receive this one either.
+            // The previous signal is still buffered, so the client is not receiving signals.
             let is_backlogged = self.sender.capacity() < SIGNAL_CAPACITY && (is_interrupt || is_further);
             if is_backlogged || due.is_some() || self.sender.is_closed() {
                 self.end(signal);

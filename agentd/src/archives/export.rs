@@ -1,5 +1,5 @@
-//! Export of a session as an archive or as events. On request, secrets are masked: known secrets, and strings that look
-//! like secrets, as in the audit log.
+//! Exports a session as an archive or as events. On request, known secrets and strings that look like secrets are
+//! masked, as in the audit log.
 
 use std::{
     collections::BTreeSet,
@@ -50,7 +50,7 @@ impl Exporter {
         Self { engine, export, redactor: redact.map(ArchiveRedactor), runtime: Handle::current() }
     }
 
-    /// Summary of the session, as in lists.
+    /// Returns the summary of the session, as in lists.
     pub fn summary(&self) -> SessionSummary {
         SessionSummary { title: self.masked(&self.export.summary.title), ..self.export.summary.clone() }
     }
@@ -91,7 +91,7 @@ impl Exporter {
         let sessions = self.export.sessions.len();
         if sessions > MAX_SESSIONS {
             let message = format!(
-                "the session has {} subagents, and an archive holds at most {MAX_SESSIONS} sessions",
+                "the session has {} subagents, and an archive contains at most {MAX_SESSIONS} sessions",
                 sessions - 1
             );
             let hint = "`--format json` or `markdown` exports the session itself";
@@ -129,8 +129,8 @@ impl Exporter {
         Manifest::new(made_by, Timestamp::now(), self.masked(&summary.title), self.redactor.is_some(), sessions)
     }
 
-    /// Adds a file and returns its size in bytes. `None` if the file is omitted because it cannot be searched for
-    /// secrets.
+    /// Adds a file and returns its size in bytes. Returns `None` if the file is omitted because it cannot be searched
+    /// for secrets.
     fn file(
         &self,
         archive: &mut ArchiveWriter<impl Write>,
@@ -158,14 +158,14 @@ impl Exporter {
     }
 }
 
-/// Header of a secret that spans several lines, and thus several strings in a list.
+/// Header of a secret that spans several lines, which may be separate strings in a list.
 const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
 /// Masks secrets with the given function.
 struct ArchiveRedactor(Redaction);
 
 impl ArchiveRedactor {
-    /// Masks secrets in a text. JSON stays valid JSON, unless a secret spans several of the strings.
+    /// Masks secrets in a text. JSON stays valid, unless a secret spans several of its strings.
     fn text(&self, text: &str) -> String {
         let may_be_json = text.trim_start().starts_with(['{', '[']);
         let Some(value) = may_be_json.then(|| serde_json::from_str::<Value>(text).ok()).flatten() else {
@@ -173,7 +173,7 @@ impl ArchiveRedactor {
         };
         let mut masked = value.clone();
         scrub(&mut masked, &|text| (self.0)(text));
-        // Parsing keeps only the last value of a duplicate key, so the whole text is checked as well.
+        // Parsing drops all but the last value of a duplicate key, so the whole text is checked as well.
         if masked == value && (self.0)(text) == text {
             return text.to_owned();
         }
@@ -195,7 +195,7 @@ impl ArchiveRedactor {
         free
     }
 
-    /// Masks secrets in an event. The opaque provider data of a message is removed, as it cannot be searched.
+    /// Masks secrets in an event. The opaque provider data of a message is removed, because it cannot be searched.
     fn event(&self, mut event: Event) -> Event {
         if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
             item.origin = None;
@@ -204,8 +204,8 @@ impl ArchiveRedactor {
             let mut masked = value.clone();
             scrub(&mut masked, &|text| self.text(text));
             serde_json::from_value(masked).or_else(|_| {
-                // A field with a secret's name may require a certain type. In that case, only the strings in it are
-                // masked.
+                // A field whose name marks a secret may require a certain type. In that case, only the strings in it
+                // are masked.
                 let mut texts = value;
                 self.texts(&mut texts);
                 serde_json::from_value(texts)

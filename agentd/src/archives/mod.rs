@@ -1,8 +1,8 @@
 //! Export and import of sessions: the connection between the engine and archive files. [`export`] writes an archive or
-//! events. This module reads an archive, or the history of another application.
+//! events. This module imports an archive, or the history of another application.
 //!
-//! Also moves bytes between a client's stream and a blocking thread, with bounded queues in both directions. A time
-//! limit applies to clients that neither read nor write.
+//! This module also moves bytes between a client's stream and a blocking thread, with bounded queues in both
+//! directions. A client that stops reading or writing is disconnected after a time limit.
 
 use std::{
     io::{self, Read, Write},
@@ -31,7 +31,8 @@ pub mod export;
 pub const QUEUE: usize = 4;
 /// Size of a piece in bytes.
 const PIECE: usize = 256 << 10;
-/// Time limit for a client to read or send the next piece. The limit is long, as users may view an export in a pager.
+/// Time limit for a client to read or send the next piece. The limit is long, because users may view an export in a
+/// pager.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Sends values to a client from a blocking thread.
@@ -146,7 +147,7 @@ impl From<ArchiveError> for Refusal {
 /// Imports an archive. Blocks. Must be called inside a runtime.
 ///
 /// # Errors
-/// Returns the reason if the archive is rejected. In that case, nothing from the archive is stored.
+/// Returns the reason if the archive is rejected. In this case, nothing from the archive is stored.
 pub fn archive(engine: Engine, source: impl Read, as_new: bool, client: String) -> Result<ImportReport, Refusal> {
     let mut incoming = IncomingArchive { engine, as_new, client, import: None, runtime: Handle::current() };
     let unpacked = unpack(source, &mut incoming);
@@ -182,7 +183,7 @@ pub fn foreign(
     let mut import = import.without_usage().with_origin(format.program(), &client);
     let mut events = history.events.into_iter();
     loop {
-        // Small batches, as other tasks also write to the journal.
+        // The batches are small, because other tasks also write to the journal.
         let batch: Vec<Event> = events.by_ref().take(EVENT_BATCH).collect();
         if batch.is_empty() {
             break;

@@ -1,7 +1,7 @@
 //! `agents.yaml`: all agents except the main one.
 //!
-//! Also `tools.yaml` and `skills.yaml`, which decide when tools and skills are offered, and tool names from other
-//! systems.
+//! Also contains `tools.yaml` and `skills.yaml`, which decide when tools and skills are offered, and the mapping of
+//! tool names from other systems.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ struct AgentsFile {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AgentLayer {
-    /// Other systems write the next two fields. Here, only the key of the map is used.
+    /// Other systems write the next two fields. Only the key of the map is used here.
     #[serde(rename = "id")]
     _id: Option<String>,
     #[serde(rename = "name")]
@@ -52,8 +52,8 @@ struct AgentLayer {
     max_steps: Option<Spanned<u32>>,
 }
 
-/// Resolves the agents, and the plugins that provide some of them. An agent from a file or from an earlier plugin takes
-/// precedence over one with the same name.
+/// Resolves the agents, and records which plugins provide them. An agent from a file or from an earlier plugin takes
+/// precedence over another one with the same name.
 pub(super) fn resolve(
     sources: &Sources,
     names: &ToolNames,
@@ -157,14 +157,14 @@ fn check_complete(card: &AgentCard) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Warnings about settings without effect. An agent still works if some of its tools do not exist.
+/// Returns warnings about settings without effect. An agent still works if some of its tools do not exist.
 pub fn notes<'a>(
     agents: &Agents,
     agent_plugins: &BTreeMap<String, String>,
     tools: impl Iterator<Item = &'a str> + Clone,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    // Problems of plugins are reported with the plugins.
+    // Problems in a plugin's agents are reported with the plugin.
     for card in agents.iter().filter(|card| !agent_plugins.contains_key(&card.id)) {
         for name in card.named_tools().filter(|name| !tools.clone().any(|tool| tool == *name)) {
             let guess = nearest(name, tools.clone()).map(|name| format!(", did you mean `{name}`?"));
@@ -187,7 +187,7 @@ pub struct ToolSetting {
     pub always_available: Option<bool>,
     /// Category of the tool in lists.
     pub category: Option<String>,
-    /// Keywords for finding the tool.
+    /// Keywords that help to find the tool.
     pub tags: Option<Vec<String>>,
     /// Description for models that replaces the tool's own.
     pub description: Option<String>,
@@ -209,8 +209,8 @@ pub enum ToolSwitch {
     Never,
 }
 
-/// File with two sections. Tools under `core` are offered in every turn, and tools under `optional` in the turns that
-/// they are enabled for. For skills, the sections only affect the display.
+/// File with two sections. Tools under `core` are offered in every turn, and tools under `optional` in the turns for
+/// which they are enabled. For skills, the sections only affect the display.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, bound = "T: Default + Deserialize<'de>")]
 struct SectionedFile<T> {
@@ -244,7 +244,7 @@ pub(super) fn tools(sources: &Sources, names: &ToolNames, origins: &mut Origins)
 }
 
 impl ToolSetting {
-    /// The label with these settings applied.
+    /// Returns the label with these settings applied.
     pub fn label(&self, default: &ToolLabel) -> ToolLabel {
         let always_available = self.always_available.unwrap_or(default.always_available);
         let tier = match self.enabled {
@@ -301,7 +301,7 @@ impl<'de> Deserialize<'de> for ToolSwitch {
 #[serde(deny_unknown_fields, default)]
 struct SkillFile {
     enabled: Option<bool>,
-    /// Other systems write this field. Enabled skills are always available here.
+    /// Other systems write this field, which has no effect here: enabled skills are always available.
     #[serde(rename = "always_available")]
     _always_available: Option<bool>,
     auto_load_on_file_types: Option<Vec<String>>,
@@ -330,7 +330,7 @@ pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSe
 /// Resolves tool names in configuration files.
 #[derive(Debug, Default)]
 pub struct ToolNames {
-    /// Aliases that the user gave to tools of MCP servers. These names are never translated.
+    /// Aliases that the user assigned to tools of MCP servers. Aliases are never translated.
     aliases: BTreeSet<String>,
 }
 
@@ -341,7 +341,7 @@ impl ToolNames {
         Self { aliases: tools.filter_map(|tool| tool.alias.clone()).collect() }
     }
 
-    /// Canonical name of the tool, or `name` itself if it is unknown.
+    /// Returns the canonical name of the tool, or `name` itself if it is unknown.
     pub(super) fn canonical<'a>(&self, name: &'a str) -> &'a str {
         if self.aliases.contains(name) {
             return name;

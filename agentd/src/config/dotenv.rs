@@ -1,10 +1,10 @@
 //! `.env` files, which set variables for the other files of a configuration folder, and `mcp_secrets.env`, whose
 //! variables only apply to `mcp_servers.yaml`. The daemon's own environment takes precedence over both.
 //!
-//! The format of `.env` is the usual one: one `NAME=value` per line, with optional `export`, quotes and trailing
-//! comment. Errors never quote a value.
+//! A `.env` file has one `NAME=value` per line, with optional `export`, quotes and trailing comment. Errors never quote
+//! a value.
 //!
-//! Also finds secrets inside longer strings of `mcp_servers.yaml`, such as arguments and URLs.
+//! This module also finds secrets inside longer strings of `mcp_servers.yaml`, such as arguments and URLs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,8 @@ use crate::{
     environment::Environment,
 };
 
-/// Variables of all `.env` files, except for those that the environment sets. Higher layers take precedence.
+/// Returns the variables of all `.env` files, except for those that the environment sets. Higher layers take
+/// precedence.
 ///
 /// # Errors
 /// If a line is not a variable definition.
@@ -41,8 +42,8 @@ pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment,
     Ok(found.into_iter().collect())
 }
 
-/// Variables of the daemon's environment, and the variables of `mcp_secrets.env` files that the environment does not
-/// set. Higher layers take precedence.
+/// Returns the daemon's environment, plus the variables of `mcp_secrets.env` files that the environment does not set.
+/// Higher layers take precedence.
 ///
 /// # Errors
 /// If a line is not a variable definition. The error does not quote the line, which may contain a secret.
@@ -71,7 +72,7 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// The variable that a line defines, or `None` for a blank line or a comment.
+/// Returns the variable that a line defines, or `None` for a blank line or a comment.
 fn read(line: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, String)>, &'static str> {
     let line = line.trim().trim_start_matches('\u{feff}');
     if line.is_empty() || line.starts_with('#') {
@@ -104,7 +105,7 @@ fn read(line: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<(S
     Ok(Some((name.to_owned(), value)))
 }
 
-/// The text before the closing quote, and the rest of the line.
+/// Returns the text before the closing quote, and the remaining line.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -138,7 +139,7 @@ fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     out
 }
 
-/// Minimum length of a secret in bytes. Shorter values would match inside common words, and protect nothing.
+/// Minimum length of a secret in bytes. Shorter values would also match in common words.
 const MIN_SECRET_BYTES: usize = 6;
 /// Mask of a secret that is written literally.
 const MASK: &str = "[…]";
@@ -208,7 +209,7 @@ impl<'a> SecretFinder<'a> {
     }
 }
 
-/// The literal secret in an argument, identified by the text before the secret: `--api-key=…`, `--token …`, `Bearer …`.
+/// Returns the literal secret in an argument, identified by the text before it: `--api-key=…`, `--token …`, `Bearer …`.
 fn literal_secret<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     let found = match (arg.split_once("Bearer "), arg.split_once('=')) {
         (Some((_, token)), _) => Some(token),
@@ -228,7 +229,7 @@ fn is_secret(name: &str) -> bool {
 }
 
 impl Sources {
-    /// The same sources with the variables of `.env` files in the environment.
+    /// Returns the same sources, with the variables of `.env` files in the environment.
     ///
     /// # Errors
     /// If a line of a `.env` file is not a variable definition.

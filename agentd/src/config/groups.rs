@@ -15,7 +15,7 @@ use crate::config::{
     yaml::{self, Auto, BoundedInt, Limit, Span},
 };
 
-/// Overwrites the fields that a higher layer sets, and records the name of each.
+/// Overwrites the fields that a higher layer sets, and records their names.
 macro_rules! overlay_fields {
     ($lower:expr, $overrides:expr, $note:expr; $($field:ident),* $(,)?) => {$(
         if $overrides.$field.is_some() {
@@ -334,7 +334,7 @@ pub struct FilePath {
     written: Option<Spanned<String>>,
 }
 
-/// Compares the resolved paths, as the same path can be written in several ways.
+/// Compares the resolved paths, because the same path can be written in several ways.
 impl PartialEq for FilePath {
     fn eq(&self, other: &Self) -> bool {
         self.path == other.path

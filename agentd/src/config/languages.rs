@@ -1,6 +1,6 @@
 //! `languages.yaml`: the language servers and their limits.
 //!
-//! Also `web.yaml`: the hosts that tools may access, limits for responses, and the search engine.
+//! This module also contains `web.yaml`: the hosts that tools may access, limits for responses, and the search engine.
 
 use std::{collections::BTreeMap, str::FromStr as _};
 
@@ -103,7 +103,7 @@ impl From<GlobalSettings> for LanguageLimits {
     }
 }
 
-/// The server's command: a name, or a path, which is made absolute.
+/// Parses the server's command: a name, or a path, which is made absolute.
 fn command(reader: &Reader<'_>, value: &Spanned<String>) -> Result<String, ConfigError> {
     let text = reader.text(value)?;
     if text.trim().is_empty() {
@@ -192,7 +192,7 @@ fn check_name(name: &str, location: &ErrorLocation) -> Result<(), ConfigError> {
         .with_hint("use at most 40 ASCII letters, digits, `-` and `_`"))
 }
 
-/// Hint on where to put the search engine's API key.
+/// Hint for a URL that contains the search engine's API key.
 const KEY_HINT: &str = "put the key into the variable named by api_key_env";
 
 /// Search engine that answers web searches.
@@ -264,7 +264,7 @@ impl FetchFile {
             web.timeout = timeout.0;
             set("timeout");
         }
-        // The range was checked when the numbers were parsed.
+        // The range was already checked when the numbers were parsed.
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         if let Some(limit) = self.max_bytes {
             web.max_bytes = size(limit.0);
@@ -349,7 +349,7 @@ impl Search {
         let base_url =
             address(base_url, "http://localhost:8888", KEY_HINT).map_err(|reason| invalid("base_url", reason))?;
         let is_name_char = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        // Users sometimes put the key itself here. It must not appear in a message.
+        // Users sometimes write the key itself here, so the value must not appear in a message.
         if api_key_env.len() > 64 || !api_key_env.chars().all(is_name_char) {
             let error = invalid("api_key_env", "not the name of an environment variable".to_owned());
             return Err(error.with_hint("put the key itself into the daemon's environment, not into a file"));

@@ -1,6 +1,6 @@
 //! The configuration files, lowest layer first.
 //!
-//! Also the origin of each value, and errors with location, message and suggested correction.
+//! This module also contains the origin of each value, and errors with location, message and suggested correction.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ macro_rules! subjects {
             /// Subjects of all configuration files.
             pub const ALL: &[Self] = &[$(Self::$subject),*];
 
-            /// Name of the file in each configuration folder.
+            /// Returns the name of the file in each configuration folder.
             #[must_use]
             pub fn file_name(self) -> &'static str {
                 match self { $(Self::$subject => $name,)* }
@@ -84,13 +84,13 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Folder to which relative paths in the file refer.
+    /// Returns the folder to which relative paths in the file refer.
     pub(super) fn folder(&self) -> PathBuf {
         self.origin.path().parent().map(Path::to_path_buf).unwrap_or_default()
     }
 }
 
-/// Warnings about files that contain keys and that other users of the host can read, one sentence each.
+/// Returns warnings about files that contain keys and that other users of the host can read, one sentence each.
 pub fn exposed_key_files(files: &[PathBuf]) -> Vec<String> {
     let contains_keys = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -106,14 +106,14 @@ pub fn exposed_key_files(files: &[PathBuf]) -> Vec<String> {
     files.iter().filter(contains_keys).filter(is_open).map(note).collect()
 }
 
-/// The built-in files, one per subject.
+/// Returns the built-in files, one per subject.
 pub fn built_in() -> Vec<SourceFile> {
     let file =
         |&subject: &Subject| SourceFile { subject, origin: Origin::BuiltIn, text: subject.built_in().to_owned() };
     Subject::ALL.iter().map(file).collect()
 }
 
-/// Reads all files of all layers, lowest first: built-in files, the host's folders, the user's folder.
+/// Loads all files of all layers, lowest first: built-in files, the host's folders, the user's folder.
 ///
 /// # Errors
 /// If an existing file cannot be read, is too long or is not UTF-8, or if another user can write the file or its
@@ -128,7 +128,7 @@ pub fn load(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigEr
 }
 
 fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> Origin) -> Result<(), ConfigError> {
-    // If the folder is not accessible, its files are missing too, or fail with their own error.
+    // If the folder is not accessible, its files are reported as missing or fail with their own error.
     if let Ok(found) = fs::metadata(folder) {
         check_owner(folder, &found)?;
     }
@@ -142,7 +142,7 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
 }
 
 /// Checks that no other user can write the file. Otherwise, rules and servers written by another user would take effect
-/// as the user's own.
+/// as if they were the user's own.
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
     let Some(objection) = objection(found) else { return Ok(()) };
     let shown = path.display();
@@ -198,7 +198,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Name or path of the origin for error messages.
+    /// Returns the name or path of the origin for error messages.
     pub fn path(&self) -> PathBuf {
         match self {
             Self::System(path) | Self::User(path) | Self::Plugin(_, path) => path.clone(),
@@ -233,7 +233,7 @@ impl Origins {
         self.keys.insert(key.into(), origin.clone());
     }
 
-    /// Location to report in an error about the value of `key`.
+    /// Returns the location to report in an error about the value of `key`.
     pub(super) fn location(&self, key: &str) -> ErrorLocation {
         match self.keys.get(key) {
             None | Some(Origin::BuiltIn) => ErrorLocation::Setting(key.to_owned()),
@@ -261,7 +261,7 @@ pub struct ConfigError {
 /// Location of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorLocation {
-    /// A file. Line and column count from 1, and are `None` if the error concerns the whole file.
+    /// A file. Line and column are counted from 1, and `None` if the error concerns the whole file.
     File(PathBuf, Option<(u64, u64)>),
     /// Variable in the environment.
     Variable(String),
@@ -277,14 +277,14 @@ impl ConfigError {
         Self { location, message: message.into(), hint: None }
     }
 
-    /// Adds a hint on what to write instead.
+    /// Adds a suggested correction.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The correct spelling or value, if known.
+    /// Returns the correct spelling or value, if known.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -302,7 +302,7 @@ impl fmt::Display for ErrorLocation {
     }
 }
 
-/// The candidate closest to `word`, if any is close enough for a suggestion.
+/// Returns the candidate closest to `word`, if one is close enough for a suggestion.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let tolerance = word.chars().count().div_ceil(3).clamp(1, 4);
     candidates
@@ -331,7 +331,7 @@ impl Sources {
         self.files.iter().filter(move |file| file.subject == subject)
     }
 
-    /// Resolves a path in a file: `~/` is the user's home folder, and a relative path refers to the file's folder.
+    /// Resolves a path in a file: `~/` is the user's home folder, and a relative path is relative to the file's folder.
     pub(super) fn path_in(&self, file: &SourceFile, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), self.env.path("HOME")) {
             (Some(rest), Some(home)) => home.join(rest),

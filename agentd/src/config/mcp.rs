@@ -1,4 +1,4 @@
-//! `mcp_servers.yaml`: the MCP servers, how to connect to them, and which of their tools models are offered. The `file`
+//! `mcp_servers.yaml`: the MCP servers, their connection settings, and the tools that are offered to models. The `file`
 //! module defines the keys and adds the servers of plugins, with lower precedence than the servers of all files.
 
 mod file;
@@ -62,13 +62,13 @@ struct Server {
     plugin: Option<String>,
 }
 
-/// Resolves the servers, and the plugins that provide some of them.
+/// Resolves the servers, and records which plugins provide them.
 pub(super) fn resolve(
     sources: &Sources,
     origins: &mut Origins,
 ) -> Result<(McpConfig, BTreeMap<String, String>), ConfigError> {
     let (mut config, broken, plugins) = read(sources, origins)?;
-    // Users see each reason together with its location.
+    // Users see each error together with its location.
     config.broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
     Ok((config, plugins))
 }
@@ -76,7 +76,7 @@ pub(super) fn resolve(
 /// Errors of broken servers, by server name.
 type BrokenServers = BTreeMap<String, ConfigError>;
 
-/// Reads the working servers, the broken servers, and the plugins that provide servers.
+/// Parses the layers. Returns the working servers, the broken servers, and the plugins that provide servers.
 fn read(
     sources: &Sources,
     origins: &mut Origins,
@@ -121,7 +121,7 @@ fn read(
 }
 
 /// Replaces each unset variable in the file with a mark, because clients may lend the value. Variables with a default
-/// are marked in the text, as each occurrence has its own default. The daemon's own values of folder variables are
+/// are marked in the text, because each occurrence has its own default. The daemon's own values of folder variables are
 /// ignored.
 fn mark_unset_variables(file: &SourceFile, values: &HashMap<String, String>) -> (SourceFile, HashMap<String, String>) {
     let mut variables = values.clone();
@@ -160,7 +160,7 @@ pub fn check_user_file(sources: &Sources, text: String, path: PathBuf) -> Result
     candidate.files.push(SourceFile { subject: Subject::Mcp, origin: Origin::User(path), text });
     let before = read(sources, &mut Origins::default()).map(|(_, broken, _)| broken).unwrap_or_default();
     let (_, broken, _) = read(&candidate, &mut Origins::default())?;
-    // A server that was broken before does not prevent the change.
+    // A server that was already broken does not prevent the change.
     match broken.into_iter().find(|(name, _)| !before.contains_key(name)) {
         Some((_, error)) => Err(error),
         None => Ok(()),
@@ -240,7 +240,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads a credential for a server, which is sent unchanged.
+    /// Reads a credential that is sent to a server unchanged.
     fn credential(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
         let text = self.text(value)?;
         let is_valid = !text.trim().is_empty() && !text.contains(char::is_control);
@@ -252,7 +252,7 @@ impl Reader<'_> {
     }
 
     fn check_url(&self, value: &Spanned<String>, text: &str) -> Result<(), ConfigError> {
-        // A URL with a mark can only be checked once a client has lent the value.
+        // A URL with a mark can only be checked after a client has lent the value.
         if variables::has_mark(text) {
             return Ok(());
         }
@@ -306,7 +306,7 @@ impl Server {
                 command: command.clone(),
                 args: self.args.clone(),
                 env: self.env.clone(),
-                // Relative paths refer to the folder of the file that set the command.
+                // Relative paths are relative to the folder of the file that set the command.
                 cwd: self.cwd.clone().unwrap_or_else(|| self.command_folder.clone()),
             },
             (Mode::Stdio, ..) => {

@@ -1,8 +1,8 @@
 //! The configuration. Layers in order of precedence, lowest first: agentd's defaults, the host's files, the user's
 //! files, the environment, the command line. Each layer overrides only the keys that it sets.
 //!
-//! - [`layers`]: the files, and the origin of each value for diagnostics. Reading the files, including files that
-//!   contain a single key, is the only I/O.
+//! - [`layers`]: the files, and the origin of each value for diagnostics. The only I/O is reading these files,
+//!   including files that contain a single key.
 //! - this module with `groups` (`agentd.yaml`) and the rules (`hitl_rules.yaml`), `models` (`models.yaml`, `MODEL_*`),
 //!   [`agents`] (`agents.yaml`, `tools.yaml`, `skills.yaml`), `languages` (`languages.yaml`, `web.yaml`), `mcp`
 //!   (`mcp_servers.yaml`): the schema of these files, and the merging of layers.
@@ -140,7 +140,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     })
 }
 
-/// The prompt of the highest layer that sets one. Prompts are not merged.
+/// Returns the prompt of the highest layer that sets one. Prompts are not merged.
 fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut Origins) -> String {
     let mut text = String::new();
     for file in sources.files_of(subject).filter(|file| !file.text.trim().is_empty()) {
@@ -151,7 +151,7 @@ fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut 
 }
 
 impl Config {
-    /// All secrets in the configuration.
+    /// Returns all secrets in the configuration.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let servers = self.models.iter().filter_map(|(_, model)| match model {
             ModelLocation::Server(model) => Some(model),
@@ -202,8 +202,8 @@ fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSet
 }
 
 impl IndexSettings {
-    /// Checks that overlaps are at most half a chunk, so that each chunk advances, and that documents are not removed
-    /// before they are stale.
+    /// Checks that overlaps are at most half a chunk, so that each chunk advances, and that a document becomes stale
+    /// before it is removed.
     fn check(&self, origins: &Origins) -> Result<(), ConfigError> {
         let refuse = |key: &str, rule: &str| Err(ConfigError::new(origins.location(key), format!("{key} {rule}")));
         if self.chunk_overlap.0 * 2 > self.chunk_chars.0 {
@@ -232,7 +232,7 @@ impl ServiceSettings {
 }
 
 impl DaemonSettings {
-    /// Path of the embedded model's weights, or `None` for the bundled weights.
+    /// Returns the path of the embedded model's weights, or `None` for the bundled weights.
     pub fn named_weights(&self) -> Option<PathBuf> {
         let weights = &self.embedded.weights;
         (weights.text != "auto").then(|| weights.path.clone())
@@ -268,7 +268,7 @@ fn rules(sources: &Sources, tools: &ToolNames, origins: &mut Origins) -> Result<
     Ok(RuleSettings { file: rules, policy, sources: names, sha256: sha256(texts.as_bytes()) })
 }
 
-/// Rules with `text` in place of the user's file at `path`, to check the text before it is used.
+/// Returns the rules with `text` in place of the user's file at `path`, to check the text before it is used.
 ///
 /// # Errors
 /// Returns the first invalid entry, with its location.
@@ -293,7 +293,7 @@ fn apply_layer(
         for (name, section) in tools {
             let canonical = names.canonical(&name).to_owned();
             if named.insert(canonical.clone(), section).is_some() {
-                // Without this error, one of the two sections would be lost silently.
+                // Without this error, one of the two sections would be ignored silently.
                 let message = format!("`{name}` and another name in `tools` both refer to {canonical}");
                 let location = ErrorLocation::File(file.origin.path(), find(&file.text, &name));
                 return Err(ConfigError::new(location, message).with_hint(format!("put all rules under `{canonical}`")));
@@ -323,7 +323,7 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     ConfigError::new(ErrorLocation::File(origin.path(), location), message).with_hint(hint)
 }
 
-/// Line and column of `value` in `text`, plain or in quotes.
+/// Returns the line and column of `value` in `text`, plain or quoted.
 fn find(text: &str, value: &str) -> Option<(u64, u64)> {
     let spellings = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
     let at = |(number, line): (usize, &str)| {

@@ -153,8 +153,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     let mut settings = ModelSettings::new();
     for slot in Slot::ALL {
         let Some(layer) = slots.remove(&slot) else { continue };
-        // `chat: {temperature: 0.2}` is the model of base with other settings. Settings that do not name a model, for
-        // example because `${NAME:-}` expanded to nothing, leave the slot empty.
+        // `chat: {temperature: 0.2}` is base's model with other settings. Settings that do not name a model leave the
+        // slot empty, for example if `${NAME:-}` is expanded to an empty text.
         let varies_base = slot != Slot::Base && base.has_address() && origins.has_prefix(&format!("models.{slot}."));
         if layer.names_a_model() || varies_base {
             settings.push((slot, layer.complete(slot, &base, &anthropic, &others)?));
@@ -186,8 +186,8 @@ impl SlotLayer {
         overlay_fields!(timeouts, overrides, note; connect, first_byte, idle);
     }
 
-    /// Clears the settings that a higher layer invalidates. A key belongs to the URL in the same layer and must never
-    /// be sent to another layer's URL. A slot has either a URL or a file.
+    /// Clears settings that a higher layer makes invalid. A key belongs to the URL in the same layer, and must never be
+    /// sent to another layer's URL. A slot has either a URL or a file.
     fn clear_overridden(&mut self, overrides: &Self, slot: Slot, origins: &mut Origins) {
         let has_moved = overrides.base_url.is_some() && overrides.base_url != self.base_url;
         let mut clear = |key: &str| drop(origins.keys.remove(&format!("models.{slot}.{key}")));
@@ -216,8 +216,8 @@ impl SlotLayer {
         if let Some(path) = self.gguf {
             return Ok(ModelLocation::Gguf(path));
         }
-        // A slot that sets neither a URL nor a key is another model on the server of base. The slot shares the
-        // connection settings, but neither the limits nor the prices of base's model.
+        // A slot that sets neither a URL nor a key is another model on base's server. It shares the connection settings
+        // of base, but not the limits and prices of base's model.
         let names_server = self.base_url.is_some() || self.api_key.is_some();
         let has_other_wire = self.wire == Some(Wire::Anthropic) && base.wire != Some(Wire::Anthropic);
         let own_server = slot == Slot::Base || names_server || has_other_wire;
@@ -235,14 +235,14 @@ impl SlotLayer {
         let mut model = ModelConfig::new(wire, base_url);
         model.api_key = key;
         model.headers = self.headers.clone().or_else(|| server.headers.clone()).unwrap_or_default();
-        // Without an ID, the first model that the server lists is used.
+        // If no id is set, the first model in the server's list is used.
         model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();
         model.temperature = own.temperature.as_ref().map(|temperature| temperature.value);
         model.max_tokens = own.max_tokens.as_ref().map(|tokens| tokens.value);
         model.context_window = self.context_window;
         model.native_tools = own.native_tools.or(shared.native_tools);
         model.echo_reasoning = own.echo_reasoning.or(shared.echo_reasoning).unwrap_or_default();
-        // The model of the vision slot accepts pictures, unless configured otherwise.
+        // The vision slot's model accepts pictures, unless configured otherwise.
         model.sees_pictures = own.sees_pictures.or((slot == Slot::Vision).then_some(true));
         model.thinking = own.thinking;
         model.effort = own.effort;
@@ -262,7 +262,7 @@ impl SlotLayer {
         Ok(ModelLocation::Server(Box::new(model)))
     }
 
-    /// A model without a slot that only serves as a fallback.
+    /// Builds a model without a slot that only serves as a fallback.
     fn into_fallback(self, name: &str, anthropic: &AnthropicDefaults) -> Result<ModelConfig, ConfigError> {
         let location = || ErrorLocation::Setting(format!("models.others.{name}"));
         let invalid = |message: &str| Err(ConfigError::new(location(), message));
@@ -282,8 +282,8 @@ impl SlotLayer {
     }
 }
 
-/// The model that a name in `fallback` refers to. `None` if the name is the slot itself, as slots on the same server
-/// share their fallbacks.
+/// Returns the model that a name in `fallback` refers to. Returns `None` if the name is the slot itself, because slots
+/// on the same server share their fallbacks.
 fn fallback_named(slot: Slot, name: &str, others: &BTreeMap<String, ModelConfig>) -> Option<Fallback> {
     match (name.parse::<Slot>(), others.get(name)) {
         (Ok(own), _) if own == slot => None,
@@ -306,12 +306,12 @@ impl AnthropicDefaults {
         Self { address, key: text(ANTHROPIC_KEY_VARIABLE).map(SecretString::from) }
     }
 
-    /// The base URL. Checked only if a slot needs it, as other programs also read the variable.
+    /// Returns the base URL. It is only checked if a slot needs it, because other programs also use the variable.
     fn base_url(&self) -> Result<String, ConfigError> {
         url_in(ANTHROPIC_ADDRESS_VARIABLE, &self.address)
     }
 
-    /// The key, only for the server that it belongs to.
+    /// Returns the key, but only for the server that it belongs to.
     fn key_for(&self, wire: Wire, base_url: &str) -> Option<SecretString> {
         let is_same_origin = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.address));
         self.key.clone().filter(|_| wire == Wire::Anthropic && is_same_origin)
@@ -332,8 +332,8 @@ fn use_provider_key(
         }
         (None, Some(_)) => {
             let address = text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL);
-            // The provider's own models work best over the Responses API. Other servers that accept such a key all
-            // support chat completions, and few support anything else.
+            // The provider's own models work best over the Responses API. All other servers that accept such a key
+            // support chat completions; few support anything else.
             let is_openai = origin_of(address) == origin_of(DEFAULT_BASE_URL);
             (if is_openai { Wire::Responses } else { Wire::OpenAi }, OPENAI_KEY_VARIABLE, address)
         }
@@ -349,7 +349,7 @@ fn use_provider_key(
         ..SlotLayer::default()
     };
     slots.entry(Slot::Base).or_default().overlay(server, Slot::Base, origins, |_| Origin::Variable(key));
-    // At other hosts, the first model that the server lists is used.
+    // At other hosts, the first model in the server's list is used.
     for (slot, id) in default_models(&host) {
         let model = SlotLayer { id: Some(id.clone()), ..SlotLayer::default() };
         slots.entry(*slot).or_default().overlay(model, *slot, origins, |_| Origin::BuiltIn);
@@ -357,7 +357,7 @@ fn use_provider_key(
     Ok(())
 }
 
-/// Scheme, host and port of a URL.
+/// Returns the scheme, host and port of a URL.
 fn origin_of(address: &str) -> Option<url::Origin> {
     url::Url::parse(address).ok().map(|url| url.origin())
 }
@@ -406,7 +406,7 @@ impl Reader<'_> {
         })
     }
 
-    /// An optional string. An empty string, for example from an unset `${NAME:-}`, is treated as not set.
+    /// Reads an optional string. An empty string, for example from an unset `${NAME:-}`, is treated as not set.
     fn optional(&self, value: Option<&Spanned<String>>) -> Result<Option<String>, ConfigError> {
         let text = value.map(|value| self.text(value)).transpose()?;
         Ok(text.filter(|text| !text.is_empty()))
@@ -440,7 +440,7 @@ impl Reader<'_> {
         Ok(key.trim().to_owned())
     }
 
-    /// Names of the models that answer in place of a slot's model.
+    /// Reads the names of the models that answer in place of a slot's model.
     fn fallback(&self, names: &[Spanned<String>]) -> Result<Vec<String>, ConfigError> {
         let name = |name: &Spanned<String>| match self.optional(Some(name))? {
             Some(text) if !is_model_id(&text) => Err(self.refuse(name, "not a slot or model id")),
@@ -456,7 +456,7 @@ fn url_in(variable: &str, text: &str) -> Result<String, ConfigError> {
     })
 }
 
-/// Checks a URL and removes its trailing slash. Error messages do not repeat the URL, as it may contain a password.
+/// Checks a URL and removes its trailing slash. Error messages do not quote the URL, because it may contain a password.
 fn check_url(text: &str) -> Result<String, &'static str> {
     match url::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("base_url must start with http:// or https://"),

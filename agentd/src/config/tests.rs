@@ -1,4 +1,4 @@
-//! Table tests for the layers: files and variables in, values or errors out.
+//! Table tests for the layers: files and variables as input, values or errors as output.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ fn file(subject: Subject, text: &str) -> SourceFile {
     }
 }
 
-/// Sources with these user files above the built-in files.
+/// Returns sources with these user files above the built-in files.
 pub(super) fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
     let mut all = layers::built_in();
     all.extend(files.iter().map(|(subject, text)| file(*subject, text)));
@@ -27,7 +27,7 @@ fn config(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Config {
     resolve(&sources(files, env)).unwrap()
 }
 
-/// `base_url|key|id` for a server, or the path of a file.
+/// Formats a server as `base_url|key|id`; for a local model, returns the path of its file.
 fn model_at(config: &Config, slot: Slot) -> String {
     match config.models.iter().find(|(other, _)| *other == slot).map(|(_, model)| model) {
         None => "empty".to_owned(),
@@ -63,7 +63,7 @@ fn anthropic_key_is_sent_to_its_own_address_only() {
     check("base: {wire: anthropic, base_url: http://127.0.0.1:8080}", &[], Slot::Base, "http://127.0.0.1:8080|-|");
     check("base: {wire: anthropic, base_url: https://api.anthropic.com}", &[proxy], Slot::Base, &format!("{HERE}|-|"));
     check("base: {base_url: https://api.anthropic.com/v1}", &[], Slot::Base, &format!("{HERE}/v1|-|"));
-    // A base with the other wire keeps its own key.
+    // If base uses the other wire, it keeps its own key.
     let base = "base: {base_url: http://h/v1, api_key: other}\n";
     check(&format!("{base}code: {{wire: anthropic, id: m}}"), &[], Slot::Code, &format!("{HERE}|sk-ant|m"));
     let base = "base: {wire: anthropic, base_url: http://h, api_key: k}\n";
@@ -94,11 +94,11 @@ fn api_key_alone_selects_default_models() {
         (Slot::Base, ModelLocation::Server(model)) => model.wire,
         other => panic!("{other:?}"),
     };
-    // Compatible servers may only support chat completions.
+    // Compatible servers may support only chat completions.
     assert_eq!(wire(&[openai]), Wire::Responses);
     assert_eq!(wire(&[("OPENAI_BASE_URL", "https://api.openai.com/v1/"), openai]), Wire::Responses);
     assert_eq!(wire(&[("OPENAI_BASE_URL", "http://proxy/v1"), openai]), Wire::OpenAi);
-    // A configured model takes precedence, and the key is not sent.
+    // A configured model takes precedence, and the key from the environment is not sent.
     check(&[openai, ("MODEL_BASIC_BASE_URL", "http://h/v1")], Slot::Base, "http://h/v1|-|");
     assert!(config(&[], &[("ANTHROPIC_API_KEY", " ")]).models.is_empty());
     let error = resolve(&sources(&[], &[openai, ("OPENAI_BASE_URL", "ftp://h")])).unwrap_err();
@@ -122,7 +122,7 @@ fn fallback_models_are_named_or_described() {
         named.collect::<Vec<_>>()
     };
     assert_eq!(fallback(Slot::Base), ["slot chat", "id small", "m at http://other"]);
-    // Slots on the same server share its fallbacks, but no slot is its own fallback.
+    // Slots on the same server share fallbacks, but a slot is never its own fallback.
     assert_eq!(fallback(Slot::Code), ["slot chat", "id small", "m at http://other"]);
     assert_eq!(fallback(Slot::Chat), ["id small", "m at http://other"]);
     let refused = |text: &str| resolve(&sources(&[(Subject::Models, text)], &[])).unwrap_err().to_string();
@@ -199,7 +199,7 @@ vision: {gguf: ~/v.gguf}
             (Chat, "empty"),
         ],
     );
-    // A URL alone is enough, and an empty variable is treated as not set.
+    // A URL is sufficient, and an empty variable is treated as not set.
     check(
         "",
         &[("MODEL_BASIC_BASE_URL", "http://here:1/v1/"), ("MODEL_BASIC_ID", "")],
@@ -211,7 +211,7 @@ vision: {gguf: ~/v.gguf}
         &[("MODEL_MULTIMODAL_BASE_URL", "http://v"), ("MODEL_MULTIMODAL_API_KEY", "k"), ("MODEL_MULTIMODAL_ID", "m")],
         &[(Base, "empty"), (Vision, "http://v|k|m")],
     );
-    // The key in the file belongs to the URL in the file.
+    // A key in the file belongs to the URL in the file.
     check(FILE, &[("MODEL_BASIC_BASE_URL", "http://other")], &[(Base, "http://other|-|file-model")]);
     check(FILE, &[("MODEL_BASIC_BASE_URL", "http://file/v1")], &[(Base, "http://file/v1|file-key|file-model")]);
     check(FILE, &[("MODEL_BASIC_API_KEY", "env-key")], &[(Base, "http://file/v1|env-key|file-model")]);

@@ -1,9 +1,9 @@
 //! The values of the configuration for display: each key with the value of the highest layer, and `•••` in place of
 //! every secret.
 //!
-//! The values are read a second time on request, as plain YAML: the typed settings contain neither their keys nor how a
-//! secret was written. Secrets are detected in three ways: by the key name, by the typed settings that store secrets,
-//! and by their form.
+//! The values are parsed a second time on request, as plain YAML: the typed settings contain neither the keys nor the
+//! original notation of secrets. Secrets are detected in three ways: by the key name, by the typed settings that store
+//! secrets, and by their form.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -40,11 +40,11 @@ const SECRET_SUFFIXES: [&str; 13] = [
 /// Maps whose values are all secrets.
 const SECRET_MAPS: [&str; 2] = ["env", "headers"];
 
-/// Layers of a configuration, stored to display its values.
+/// Layers of a configuration, stored so that their values can be displayed.
 #[derive(Clone)]
 pub struct ConfigValues(pub(super) Arc<Sources>);
 
-/// Omits the file contents, as they contain secrets.
+/// Omits the file contents, which contain secrets.
 impl fmt::Debug for ConfigValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ConfigValues")
@@ -52,15 +52,16 @@ impl fmt::Debug for ConfigValues {
 }
 
 impl ConfigValues {
-    /// The value of each key that has an origin, in the same order, or `None` if the value cannot be determined.
-    /// `secrets` are the secrets in the typed settings, and `clean` redacts known secrets in a text.
+    /// Returns the value of each key that has an origin, in the same order, or `None` if the value cannot be
+    /// determined. `secrets` are the secrets in the typed settings, and `clean` redacts known secrets in a text.
     pub fn render(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
         let trees: Vec<Option<Value>> = self.0.files.iter().map(|file| self.tree(file)).collect();
         let patterns = redact::Patterns::default();
         let clean = |text: &str| patterns.clean(&clean(text)).replace(redact::MASK, MASK);
         let mask = Mask { secrets, clean: &clean };
         let value = |key: &str, origin: &Origin| {
-            // A server name is not checked against the secret suffixes: it does not describe the values under it.
+            // A server name is not matched against the secret suffixes, because it does not describe the values under
+            // it.
             let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
             mask.mask(name, self.value(&trees, key, origin)?).into()
         };
@@ -72,7 +73,7 @@ impl ConfigValues {
         origins.keys.iter().map(view).collect()
     }
 
-    /// The value as written in the layer `origin`.
+    /// Returns the value as written in the layer `origin`.
     fn value(&self, trees: &[Option<Value>], key: &str, origin: &Origin) -> Option<Value> {
         let Sources { files, plugins, env, log_level } = &*self.0;
         match origin {
@@ -99,7 +100,7 @@ impl ConfigValues {
         paths.iter().find_map(|path| find(tree.as_ref()?, path)).cloned()
     }
 
-    /// A file as a tree of values, with variables expanded. `None` if the file is empty or not YAML.
+    /// Parses a file as a tree of values, with variables expanded. Returns `None` if the file is empty or not YAML.
     fn tree(&self, file: &SourceFile) -> Option<Value> {
         if !file.subject.file_name().ends_with(".yaml") {
             return None;
@@ -116,7 +117,8 @@ fn is_server(key: &str) -> bool {
     key.starts_with("mcp_servers.") && !key.starts_with("mcp_servers.global.")
 }
 
-/// The file of a key, and the key's possible paths in that file. There are no paths if the file is a single text.
+/// Returns the file of a key, and the key's possible paths in that file. There are no paths if the file is a single
+/// text.
 fn paths(key: &str) -> (Subject, Vec<String>) {
     let (group, rest) = key.split_once('.').unwrap_or((key, ""));
     let section_paths = || vec![format!("core.{rest}"), format!("optional.{rest}")];
@@ -143,7 +145,7 @@ fn paths(key: &str) -> (Subject, Vec<String>) {
     }
 }
 
-/// The value at a path. Names may contain dots.
+/// Returns the value at a path. Names may contain dots.
 fn find<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
     let fields = tree.as_object()?;
     if let Some(value) = fields.get(path) {
@@ -152,7 +154,7 @@ fn find<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
     fields.iter().find_map(|(name, value)| find(value, path.strip_prefix(name)?.strip_prefix('.')?))
 }
 
-/// Merges a layer over another one, key by key.
+/// Merges a layer with the layer below it, key by key.
 fn merged(lower: Value, overrides: Value) -> Value {
     match (lower, overrides) {
         (Value::Object(mut lower), Value::Object(overrides)) => {
@@ -167,7 +169,7 @@ fn merged(lower: Value, overrides: Value) -> Value {
     }
 }
 
-/// Defines each unset variable in the file as its own reference, `${NAME}`.
+/// Defines each unset variable in the file as a reference to itself, `${NAME}`.
 fn name_unset(text: &str, variables: &mut HashMap<String, String>) {
     for rest in text.split("${").skip(1) {
         let name: String = rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
@@ -177,7 +179,7 @@ fn name_unset(text: &str, variables: &mut HashMap<String, String>) {
     }
 }
 
-/// Expands variables in quotes, which the parser leaves unchanged.
+/// Expands variables in quoted strings, which the parser leaves unchanged.
 fn expand(tree: &mut Value, variables: &HashMap<String, String>) {
     match tree {
         Value::String(text) if text.contains("${") => {
@@ -242,14 +244,14 @@ fn masked(value: Value) -> Value {
     }
 }
 
-/// Returns true if a value with this name is a secret. A name in which the keyword is not at the end means something
-/// else: `token_budget`, `api_key_env`, `max_tokens`.
+/// Returns true if a value with this name is a secret. The keyword must be at the end of the name: `token_budget`,
+/// `api_key_env` and `max_tokens` are not secrets.
 fn is_secret(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Returns true if a value with this name contains several secrets. A number, such as `max_tokens`, contains none.
+/// Returns true if a value with this name contains several secrets. A number, such as `max_tokens`, is not secret.
 fn are_secrets(name: &str, value: &Value) -> bool {
     !value.is_number() && name.strip_suffix('s').is_some_and(is_secret)
 }
@@ -263,7 +265,7 @@ fn without_credentials(text: &str) -> String {
         out.push_str(before);
         let end = address.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`')).unwrap_or(address.len());
         let (address, tail) = address.split_at(end);
-        // A password may contain any character, so only the last `@` reliably ends it.
+        // A password may contain an `@`, so the last `@` is used as its end.
         let host_and_path = match address.rsplit_once('@') {
             Some((_, host_and_path)) => {
                 out.push_str(&format!("{MASK}@"));

@@ -1,6 +1,6 @@
 //! Parsing of YAML files into typed layers. Errors name the line and the nearest valid key.
 //!
-//! Also scalar values with their own notation: durations, optional limits, URLs, log filters.
+//! This module also parses scalar values with their own notation: durations, optional limits, URLs, log filters.
 
 use std::{collections::HashMap, fmt, marker::PhantomData, path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::config::{ConfigError, ErrorLocation, Sources, layers::SourceFile, nearest};
 
-/// Parses a file. An empty file sets nothing.
+/// Parses a file. An empty file is a layer without settings.
 pub(super) fn parse<T: DeserializeOwned>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
@@ -29,13 +29,14 @@ fn read<T>(
     variables: &HashMap<String, String>,
     deserialize: impl Fn(&str, Options) -> Result<T, Error>,
 ) -> Result<T, ConfigError> {
-    // No snippets: the line may contain a key.
+    // Snippets are disabled, because the line may contain a key.
     let options = options! { with_snippet: false }.with_properties(variables.clone());
     let source = if is_blank(&file.text) { "{}" } else { file.text.as_str() };
     deserialize(source, options).map_err(|error| describe(file, &error))
 }
 
-/// Parses a file as untyped values. Only `true` and `false` are booleans. `None` if the file is empty or invalid.
+/// Parses a file as untyped values. Only `true` and `false` are booleans. Returns `None` if the file is empty or
+/// invalid.
 pub(super) fn tree(file: &SourceFile, variables: &HashMap<String, String>) -> Option<serde_json::Value> {
     if is_blank(&file.text) {
         return None;
@@ -44,7 +45,7 @@ pub(super) fn tree(file: &SourceFile, variables: &HashMap<String, String>) -> Op
     serde_saphyr::from_str_with_options(&file.text, options).ok()
 }
 
-/// Parses the part of a file that the seed selects.
+/// Parses the part of a file that the seed deserializes.
 pub(super) fn parse_seed<S: for<'de> DeserializeSeed<'de, Value = T> + Copy, T>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
@@ -74,7 +75,7 @@ impl Reader<'_> {
         values.iter().map(|value| self.text(value)).collect()
     }
 
-    /// Resolves a path. A relative path refers to the file's folder.
+    /// Resolves a path. A relative path is relative to the file's folder.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.sources.path_in(self.file, path)
     }
@@ -84,8 +85,8 @@ impl Reader<'_> {
     }
 }
 
-/// The text of a value. Expands variables in quoted strings: the parser only expands plain ones, but users expect
-/// `"${KEY}"` to mean the same as `${KEY}`.
+/// Returns the text of a value. The parser expands variables only in plain strings, so variables in quoted strings are
+/// expanded here: users expect `"${KEY}"` to mean the same as `${KEY}`.
 pub(super) fn text(
     file: &SourceFile,
     value: &Spanned<String>,
@@ -102,7 +103,7 @@ pub(super) fn locate(file: &SourceFile, location: Location) -> ErrorLocation {
     ErrorLocation::File(file.origin.path(), has_position.then(|| (location.line(), location.column())))
 }
 
-/// Returns true if the file has only comments. The parser would reject such a document, as it has no content.
+/// Returns true if the file contains only comments. The parser would reject such a document, because it has no content.
 fn is_blank(text: &str) -> bool {
     text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#') || line == "---")
 }
@@ -167,25 +168,25 @@ fn unknown(location: ErrorLocation, kind: &str, name: &str, expected: &[&'static
     .with_hint(listed)
 }
 
-/// Removes the location that the parser appends to its messages. Our own location comes first.
+/// Removes the location that the parser appends to its messages, because agentd puts its own location first.
 fn without_location(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     first.split(" at line ").next().unwrap_or(first).trim_end_matches([',', ' ']).to_owned()
 }
 
-/// Log target that logs whole messages from MCP servers, of any size and content. `agentctl mcp logs` shows the
-/// relevant parts.
+/// Log target that is silenced, because it logs whole messages from MCP servers, of any size and content. `agentctl mcp
+/// logs` shows the relevant parts.
 const SILENCED_TARGET: &str = "rmcp";
 
 /// Duration such as `250ms`, `30s`, `5m`, `2h` or `7d`, or a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-/// Optional limit; `never` for none.
+/// Optional limit; `never` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit<T>(pub Option<T>);
 
-/// Optional value; `auto` for the default behaviour.
+/// Optional value; `auto` selects the default behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Auto<T>(pub Option<T>);
 
@@ -194,7 +195,7 @@ pub struct Auto<T>(pub Option<T>);
 pub struct BoundedInt<const LOW: u64, const HIGH: u64>(pub u64);
 
 impl Span {
-    /// The duration in milliseconds. The maximum of one year fits.
+    /// Returns the duration in milliseconds. The maximum of one year fits.
     #[must_use]
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
@@ -202,7 +203,7 @@ impl Span {
 }
 
 impl<const LOW: u64, const HIGH: u64> BoundedInt<LOW, HIGH> {
-    /// The number as a `usize`. The bounds ensure that it fits.
+    /// Returns the number as a `usize`. The bounds ensure that it fits.
     #[must_use]
     pub fn size(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
@@ -342,8 +343,8 @@ macro_rules! read_as_scalars {
 
 read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) BoundedInt<LOW, HIGH>);
 
-/// Parses a server URL. Errors do not repeat the URL, as it may contain a password. `instead` names the right setting
-/// for a password.
+/// Parses a server URL. Errors do not quote the URL, because it may contain a password. `instead` names the setting
+/// where a password belongs.
 pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, String> {
     match Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("must start with http:// or https://".to_owned()),
@@ -355,8 +356,9 @@ pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, S
     }
 }
 
-/// Parses a log filter: a level for everything, or a list such as `info,agentd_models=debug`. Returns `None` for a
-/// single word that is not a level, which would otherwise be treated as a module name and silence all other modules.
+/// Parses a log filter: a level for all modules, or a list such as `info,agentd_models=debug`. Returns `None` for a
+/// single word that is not a level. Such a word would otherwise be treated as a module name and silence all other
+/// modules.
 pub fn log_filter(text: &str) -> Option<Targets> {
     let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
     let are_levels = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());

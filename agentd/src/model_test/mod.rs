@@ -1,7 +1,7 @@
-//! Model test: checks the capabilities of a model and its server one by one, before work depends on them.
+//! Model test: checks the capabilities of a model and its server one by one, before a user relies on them.
 //!
 //! - `questions`: the requests, and the answers received.
-//! - this module: the interpretation of the answers. As in a turn, the results about tools, reasoning, fields and the
+//! - this module: the interpretation of the answers. As in a turn, findings about tools, reasoning, fields and the
 //!   window are recorded. Earlier records are removed first.
 
 mod questions;
@@ -26,11 +26,11 @@ const SHORT_TOKENS: u64 = 2_000;
 /// Time limit for the first answer. The server may have to load the model.
 const FIRST_LIMIT: Duration = Duration::from_secs(6 * 60);
 
-/// Time limit for each further answer.
+/// Time limit for each subsequent answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2 * 60);
 
-/// Minimum speedup of the second answer that indicates a cache, and minimum time of the first answer for the speedup to
-/// be significant.
+/// Minimum speedup of the second answer that indicates a cache, and minimum time of the first answer for a significant
+/// speedup.
 const CACHE_SPEEDUP: u32 = 3;
 const MIN_FIRST_WAIT: Duration = Duration::from_millis(600);
 
@@ -79,7 +79,7 @@ impl Stage {
     ];
 }
 
-/// Messages of checks that do not apply to the built-in model.
+/// Message for checks that do not apply to the built-in model.
 const NO_SERVER: &str = "does not apply: the built-in model has no server";
 const TOOLS_CHOSEN: &str = "does not apply: the daemon chooses the tools for the built-in model";
 const WINDOW_ENFORCED: &str = "does not apply: the daemon enforces its window";
@@ -111,7 +111,7 @@ impl ModelTest {
     /// Prepares a test without sending a request.
     pub(crate) fn new(probed: ProbedModel) -> Self {
         let model = &probed.model;
-        // A window that was detected by a refusal or a silent cut is ignored.
+        // A window that was derived from a refusal or a silent truncation is ignored.
         let window = match model.info().window_source {
             WindowSource::Refusal | WindowSource::Cut => u64::MAX,
             WindowSource::Default | WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server => {
@@ -123,7 +123,7 @@ impl ModelTest {
         Self { probed, session, long, remaining, calls: false, long_answer: None, usage_so_far: Usage::default() }
     }
 
-    /// Outline of the test, with the number of requests and tokens.
+    /// Returns the outline of the test, with the number of requests and tokens.
     pub(crate) fn plan(&self) -> ModelTestPlan {
         let info = self.probed.model.info();
         let (requests, tokens) = if info.embedded {
@@ -134,7 +134,7 @@ impl ModelTest {
         ModelTestPlan { model: info.id.clone(), requests, tokens }
     }
 
-    /// Runs the next check. Returns `None` at the end, or after the model could not be reached.
+    /// Runs the next check. Returns `None` at the end, or if the model could not be reached.
     pub(crate) async fn next(&mut self) -> Option<ModelCheck> {
         let (stage, name, skip_reason) = *self.remaining.next()?;
         let (state, message, hint) = if self.probed.model.info().embedded && stage != Stage::Reach {
@@ -174,7 +174,7 @@ impl ModelTest {
     async fn reach(&mut self) -> Finding {
         match self.ask(questions::greeting(self.session), FIRST_LIMIT).await {
             Ok(answer) => {
-                // Earlier findings are only invalidated if the server answers.
+                // Earlier findings are only discarded if the server answers.
                 self.probed.windows.forget(self.probed.model.info());
                 self.probed.model.forget();
                 self.probed.model.look_up().await;
@@ -189,7 +189,7 @@ impl ModelTest {
 
     async fn tools(&mut self) -> Finding {
         let mut answer = self.ask(questions::one_call(self.session), ANSWER_LIMIT).await;
-        // A single refusal may be accidental, so the request is tried twice.
+        // A single refusal may be a coincidence, so the request is sent twice.
         if answer.is_ok() && !self.learnt(ChangeTopic::Tools).is_empty() {
             answer = self.ask(questions::one_call(self.session), ANSWER_LIMIT).await;
         }
@@ -275,7 +275,7 @@ impl ModelTest {
                 warn("the start was not recalled, and the server reports no token counts", WINDOW_HINT)
             };
         }
-        // Each word and each number in the text is at least one token in any vocabulary.
+        // Each word and each number in the text has at least one token in any vocabulary.
         match (read >= tokens / 10 * 7, recalls_start) {
             (true, true) => ok(format!("{prompt_tokens} tokens were read, and their start was recalled")),
             (true, false) => warn(
@@ -364,7 +364,7 @@ impl ModelTest {
         }
     }
 
-    /// Request changes learnt about a topic, as text.
+    /// Returns the request changes learnt about a topic, as text.
     fn learnt(&self, topic: ChangeTopic) -> String {
         let learnt = self.probed.model.learnt().into_iter().filter(|change| change.topic == topic);
         learnt.map(|change| change.words).collect::<Vec<_>>().join("; ")

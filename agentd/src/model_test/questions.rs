@@ -1,4 +1,5 @@
-//! The requests of a test, all short except for one and without personal data, and the answers with their latency.
+//! The requests of a test and the answers with their latency. All requests but one are short, and none contains
+//! personal data.
 
 use std::{
     sync::Arc,
@@ -22,11 +23,10 @@ use tokio::time::timeout;
 /// Word at the beginning of the long question.
 pub(super) const CODE_WORD: &str = "heron-4127";
 
-/// Maximum number of tokens in each answer. A reasoning model needs some of them before its text.
+/// Maximum number of tokens in each answer. A reasoning model uses some of them before its text.
 const ANSWER_TOKENS: u64 = 1_024;
 
-/// Approximate number of tokens in the long question. More than the default window of servers with a configurable
-/// window.
+/// Approximate number of tokens in the long question, above the default window of servers whose window is configurable.
 const LONG_TOKENS: u64 = 7_000;
 
 /// Tool that the model is asked to call, and its argument.
@@ -46,7 +46,7 @@ const RED_SQUARE: &[u8] = &[
     0xcb, 0x10, 0x3d, 0x7d, 0xfc, 0xb9, 0x8a, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
 ];
 
-/// Colour of the picture, as expected in the answer.
+/// Colour of the picture, which is expected in the answer.
 pub(super) const COLOUR: &str = "red";
 
 const FILLER: [&str; 12] = [
@@ -86,7 +86,7 @@ pub(super) fn is_call((name, arguments): &(String, String)) -> bool {
     name == TOOL && arguments.get("word").is_some_and(Value::is_string)
 }
 
-/// Request for a short text.
+/// Builds a request for a short text.
 pub(super) fn greeting(session: SessionId) -> ModelRequest {
     request(session, vec![user_message("Reply with the word OK and nothing else.")], Vec::new())
 }
@@ -95,13 +95,13 @@ pub(super) fn one_call(session: SessionId) -> ModelRequest {
     request(session, vec![user_message(format!("Call the tool {TOOL} with the word {WORD}."))], vec![tool()])
 }
 
-/// Request for two tool calls in one answer.
+/// Builds a request for two tool calls in one answer.
 pub(super) fn two_calls(session: SessionId) -> ModelRequest {
     let text = format!("Call the tool {TOOL} twice in parallel: with the word {WORD} and with the word plover.");
     request(session, vec![user_message(text)], vec![tool()])
 }
 
-/// Request at the end of a turn in which the model reasoned and made a call.
+/// Builds the last request of a turn in which the model reasoned and made a call.
 pub(super) fn answered_call(session: SessionId) -> ModelRequest {
     let call =
         ToolCall { call_id: CallId::generate(), name: TOOL.to_owned(), arguments: json!({ "word": WORD }).to_string() };
@@ -117,7 +117,7 @@ pub(super) fn answered_call(session: SessionId) -> ModelRequest {
     request(session, vec![ask, called, result], vec![tool()])
 }
 
-/// Request with a picture and a question about it.
+/// Builds a request with a picture and a question about it.
 pub(super) fn picture(session: SessionId) -> ModelRequest {
     let picture = Picture {
         path: "uploads/square.png".to_owned(),
@@ -131,7 +131,7 @@ pub(super) fn picture(session: SessionId) -> ModelRequest {
     request(session, vec![Message::Pictures { text, pictures: vec![shown] }], Vec::new())
 }
 
-/// Long request that can only be answered after reading its beginning.
+/// A long request that can only be answered if its beginning is read.
 #[derive(Debug)]
 pub(super) struct LongQuestion {
     text: String,
@@ -144,7 +144,7 @@ impl LongQuestion {
         let mut text = format!("The code word is {CODE_WORD}. Remember it. Ignore the following lines.\n");
         let mut line = 0usize;
         while tokens::estimate(&text) < tokens.saturating_sub(40) {
-            // The lines differ, so that no line can substitute for the others.
+            // All lines differ, so that the model cannot skip any of them.
             let word = |step: usize| FILLER[(line * step + step) % FILLER.len()];
             text.push_str(&format!("{line}: {} {} {} {} {}\n", word(1), word(5), word(7), word(3), word(11)));
             line += 1;
@@ -182,7 +182,7 @@ pub(super) struct ReceivedAnswer {
 }
 
 impl ReceivedAnswer {
-    /// Beginning of the text, on one line.
+    /// Returns the beginning of the text, on one line.
     pub(super) fn excerpt(&self) -> String {
         let text: String = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
         match text.chars().count() {
@@ -223,7 +223,7 @@ pub(super) async fn complete_answer(
                     answer.text.clear();
                     true
                 }
-                // The answer was interrupted and is requested again.
+                // The answer was interrupted and has been requested again.
                 ModelChunk::Discarded => {
                     answer = ReceivedAnswer { usage: answer.usage, ..ReceivedAnswer::default() };
                     false
@@ -238,7 +238,7 @@ pub(super) async fn complete_answer(
     };
     let end = timeout(limit, receiving).await;
     drop(chunks);
-    // A refused request costs nothing. An interrupted answer does, even if its usage is unknown.
+    // A refused request is free, but an interrupted answer is not, even if its usage is unknown.
     let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || !answer.latency.is_zero();
     let usage = answer.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
     let answer = match end {

@@ -1,6 +1,6 @@
 //! Replays a recording turn by turn.
 //!
-//! Also the replay-specific ports, and the temporary folder of a replay.
+//! This module also contains the ports for replays, and the temporary folder of a replay.
 
 use std::{
     fs::{self, DirBuilder},
@@ -60,7 +60,7 @@ impl ReplayRun<'_> {
         Ok(self.script.turns())
     }
 
-    /// Replays a turn. Returns `None` if the client is gone.
+    /// Replays a turn. Returns `None` if the client has disconnected.
     async fn play_turn(&self, turn: &RecordedTurn) -> Result<Option<TurnResult>, PlayError> {
         let mut started = self.session.start_turn(self.start(turn)).await?;
         while let Some(event) = started.events.next().await {
@@ -105,8 +105,8 @@ impl ReplayRun<'_> {
         }
     }
 
-    /// Returns true if recorded answers are used. Recorded answers are never used with live tools: a recording may come
-    /// from anywhere and must not approve anything.
+    /// Returns true if recorded answers are used. They are never used with live tools: a recording may come from an
+    /// unknown source and must not approve calls.
     fn uses_recorded_answers(&self) -> bool {
         self.options.play != Play::LiveTools
     }
@@ -137,7 +137,7 @@ impl ReplayRun<'_> {
         Ok(self.engine.answer(interrupt.id, answer, CLIENT.to_owned()).await?)
     }
 
-    /// Records how the end of a turn differs from the recording.
+    /// Records differences between the recorded and the actual end of a turn.
     fn compare(&self, recorded: Option<&RecordedEnd>, result: &TurnResult) {
         if !matches!(self.options.play, Play::Strict | Play::Learn) {
             return;
@@ -188,7 +188,7 @@ impl Clock for ReplayClock {
     }
 }
 
-/// Audit log that records nothing, as nothing runs.
+/// Audit log that records nothing, because no tool runs.
 pub(super) struct NoAudit;
 
 impl Audit for NoAudit {
@@ -201,7 +201,7 @@ impl Audit for NoAudit {
     }
 }
 
-/// Snapshots that change no file. No tool runs, and the recorded data about files is untrusted.
+/// Snapshots that do not change files. No tool runs, and the recorded data about files is untrusted.
 pub(super) struct NoSnapshots;
 
 impl Snapshots for NoSnapshots {
@@ -270,10 +270,10 @@ impl ReplayFolder {
 impl Drop for ReplayFolder {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.0);
-        // Tools may have left many files.
+        // Tools may have left many files, so the folder is removed on a blocking thread if there is a runtime.
         let remove = move || {
             if let Err(error) = fs::remove_dir_all(&path) {
-                tracing::warn!("could not remove a replay folder until the next start: {error}");
+                tracing::warn!("could not remove a replay folder; the next start retries: {error}");
             }
         };
         match tokio::runtime::Handle::try_current() {

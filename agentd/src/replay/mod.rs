@@ -1,8 +1,8 @@
 //! Recording and replaying sessions. Each replay has its own engine, whose journal and files are discarded: a replay
 //! does not appear in the user's sessions or usage, and contacts no model or network unless requested.
 //!
-//! - this module: the player, the engine of a replay, and collecting a session's events for a recording; `drive`: the
-//!   turns of a replay, its ports and its files.
+//! - This module: the player, the engine of a replay, and the collection of a session's events for a recording.
+//! - `drive`: the turns of a replay, the ports and the files.
 
 mod drive;
 
@@ -45,9 +45,9 @@ const PAGE: usize = 1000;
 /// Maximum number of events in a recording, including events of subagents.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// Replays and creates recordings with parts of the daemon.
+/// Replays recordings and creates them, using components of the daemon.
 pub struct Player {
-    /// Folder for replay files. Its content is removed at the start.
+    /// Folder for replay files. Emptied when the daemon starts.
     pub folder: PathBuf,
     /// The models, for [`Play::LiveModel`].
     pub models: Arc<dyn Models>,
@@ -70,13 +70,13 @@ pub struct Player {
 /// Options of a replay.
 #[derive(Debug, Clone)]
 pub struct PlayOptions {
-    /// Parts that run live.
+    /// Components that run live instead of being replayed.
     pub play: Play,
     /// Folder of the project, required if the session has one.
     pub project: Option<PathBuf>,
     /// True if live tools may change the project.
     pub writable: bool,
-    /// True if calls that require approval run, with live tools.
+    /// True if calls that require approval are run. Only relevant with live tools.
     pub approve: bool,
 }
 
@@ -87,7 +87,7 @@ pub struct PlayOutcome {
     pub problems: Vec<PlayProblem>,
     /// Number of replayed turns.
     pub turns: usize,
-    /// The recording, updated with the requests of this replay, if the replay was run for this purpose.
+    /// The recording updated with the requests of this replay, if an update was requested.
     pub learned: Option<Recording>,
 }
 
@@ -107,7 +107,7 @@ pub enum PlayError {
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// The recorded session has a project, but no folder was specified for the project.
-    #[error("the recorded session has a project, but no folder was given for it")]
+    #[error("the recorded session has a project, but no folder was specified for it")]
     NoProject,
     /// The daemon is stopping.
     #[error("the daemon is stopping")]
@@ -125,8 +125,8 @@ impl Player {
         }
     }
 
-    /// Records a session, with the requests that the session produces under the current configuration. Secrets are
-    /// redacted.
+    /// Records a session together with the requests that the session produces under the current configuration. Secrets
+    /// are redacted.
     ///
     /// # Errors
     /// If the journal cannot be read, or if the session cannot be replayed.
@@ -144,7 +144,7 @@ impl Player {
         self.clean(outcome?.learned.unwrap_or(recording))
     }
 
-    /// Redacts secrets: strings that look like secrets in all texts, and arguments of approvals with secret names.
+    /// Redacts secrets: text that looks like a secret, and approval arguments with secret names.
     fn clean(&self, mut recording: Recording) -> Result<Recording, PlayError> {
         let clean = |text: &str| (self.redact)(text);
         for fact in recording.turns.iter_mut().flat_map(|turn| &mut turn.facts) {
@@ -249,12 +249,13 @@ impl Player {
             audit: if is_live { Arc::clone(&self.audit) } else { Arc::new(NoAudit) },
             clock: clock.clone(),
         };
-        // The request that asks a model for the intent is not part of recordings.
+        // Recordings do not contain the request that asks a model for the intent.
         Engine::new(ports, EngineConfig { ask_intent: false, ..(*engine.config()).clone() })
     }
 }
 
-/// The project of a replay. With recorded results, tools change nothing, and the model receives the recorded setting.
+/// Returns the project of a replay. With recorded results, tools change nothing, and the model receives the recorded
+/// setting.
 fn mount(recorded: Option<RecordedProject>, options: &PlayOptions) -> Result<Option<Mount>, PlayError> {
     match (recorded, &options.project) {
         (Some(recorded), Some(path)) => {
@@ -267,7 +268,7 @@ fn mount(recorded: Option<RecordedProject>, options: &PlayOptions) -> Result<Opt
     }
 }
 
-/// Opens a journal without durability, as the journal is discarded.
+/// Opens a journal without durability, because the journal is discarded.
 async fn open_store(path: PathBuf) -> Result<Arc<SqliteStore>, PlayError> {
     let config = StoreConfig { durable: false, readers: 1, ..StoreConfig::at(path) };
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(config)).await;
@@ -285,7 +286,7 @@ async fn collect_events(engine: &Engine, session: SessionId) -> Result<CapturedS
         if subagents.contains_key(&child) {
             continue;
         }
-        // A deleted subagent only has a result.
+        // Only the result of a deleted subagent is left.
         let events = read(engine, child, &mut remaining).await.unwrap_or_default();
         pending.extend(children(&events));
         subagents.insert(child, events);
@@ -301,7 +302,7 @@ async fn collect_events(engine: &Engine, session: SessionId) -> Result<CapturedS
     })
 }
 
-/// The slots with the models of the session's last turns, as an imported session may have used other models.
+/// Adds the models of the session's last turns to the slots. An imported session may have used other models.
 fn models(mut models: Vec<SlotInfo>, events: &[Arc<Event>], origin: Option<&ImportOrigin>) -> Vec<SlotInfo> {
     let context = origin.and_then(|origin| origin.context.as_ref());
     let mut reported: HashMap<Slot, &str> = HashMap::new();

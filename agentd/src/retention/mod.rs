@@ -1,10 +1,10 @@
 //! Retention: removes unused data as configured, so that the data folder does not grow without bound.
 //!
 //! - [`Retention`]: the interface for the schedule and for clients. One cleanup runs at a time.
-//! - `due`: the schedule, the selection of expired data, and disk usage.
+//! - `schedule`: the schedule, the selection of expired data, and disk usage.
 //!
-//! The engine asks each session and skips sessions that are in use, waiting or pinned. Each kind of data is cleaned
-//! separately: if the cleanup of one kind fails, the failure is reported and the others continue.
+//! The engine checks each session and skips sessions that are in use, waiting or pinned. Each kind of data is cleaned
+//! separately: if one cleanup fails, the failure is reported and the others continue.
 
 mod schedule;
 #[cfg(test)]
@@ -75,7 +75,7 @@ impl Retention {
         self.settings.send_replace(settings);
     }
 
-    /// Sizes of all parts of the data folder.
+    /// Returns the sizes of all parts of the data folder.
     ///
     /// # Errors
     /// If the journal or the data folder cannot be read.
@@ -96,7 +96,7 @@ impl Retention {
         })
     }
 
-    /// Removes expired data. With `trial`, only reports it. The report includes failed removals.
+    /// Removes expired data, or only reports it if `trial` is true. The report includes failed removals.
     ///
     /// # Errors
     /// If the sessions cannot be listed.
@@ -125,8 +125,8 @@ impl Retention {
         Ok(report)
     }
 
-    /// Removes the sessions that match `filter` and have not been used since `unused_since`. With `trial`, only reports
-    /// these sessions. Sessions that are in use, waiting or pinned are skipped.
+    /// Removes the sessions that match `filter` and have not been used since `unused_since`, or only reports them if
+    /// `trial` is true. Skips sessions that are in use, waiting or pinned.
     ///
     /// # Errors
     /// If the sessions cannot be listed.
@@ -180,7 +180,7 @@ impl Retention {
         }
     }
 
-    /// Size of a session on disk in bytes.
+    /// Returns the size of a session on disk in bytes.
     async fn bytes_of(&self, session: &SessionSummary) -> u64 {
         // If the size is unknown, the session is removed anyway.
         let mut bytes = self.store.event_bytes(session.id).await.unwrap_or_default();
@@ -192,7 +192,7 @@ impl Retention {
     }
 }
 
-/// One cleanup in progress.
+/// State of a running cleanup.
 struct Cleanup<'a> {
     retention: &'a Retention,
     settings: RetentionSettings,
@@ -205,8 +205,8 @@ impl Cleanup<'_> {
     /// Deletes expired and excess sessions, and returns the others.
     async fn sessions(&mut self, sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
         let size = self.retention.store.size().await.ok();
-        // Removed sessions still take up space until they are overwritten. No further sessions are removed to free that
-        // space.
+        // Space of removed sessions is not released until it is overwritten. Removing more sessions would not release
+        // it either.
         let size = size.filter(|size| size.removed_sessions == 0);
         let used = size.map_or(0, |size| size.bytes.saturating_sub(size.spare_bytes));
         let mut excess = self.settings.journal_bytes.0.map_or(0, |limit| used.saturating_sub(limit));
@@ -215,7 +215,7 @@ impl Cleanup<'_> {
             if !is_old && excess == 0 {
                 break;
             }
-            // The session's files and undo contents are also removed. Their size is not measured.
+            // Expiring a session also removes its files and undo contents. Their size is not measured.
             match self.retention.engine.expire_session(id, last_used, self.trial).await {
                 Ok(true) => {
                     excess = excess.saturating_sub(bytes);
@@ -238,7 +238,7 @@ impl Cleanup<'_> {
             .collect()
     }
 
-    /// Removes files of sessions that have not been used for a long time.
+    /// Removes files of sessions whose retention period for files has expired.
     async fn files(&mut self, sessions: &[SessionSummary]) {
         let mut children: HashMap<SessionId, Vec<&SessionSummary>> = HashMap::new();
         for session in sessions {
@@ -303,7 +303,7 @@ impl Cleanup<'_> {
             Ok(content) => self.report.add(CleanedPart::Leftovers, 0, content.files, content.bytes),
             Err(error) => self.problem("could not remove leftover workspaces", &error),
         }
-        // Shrinking may take a long time, so it only runs on request.
+        // Shrinking the journal may take a long time, so it only runs on request.
         if !self.trial
             && by != SCHEDULE
             && let Err(error) = self.retention.store.let_shrink().await

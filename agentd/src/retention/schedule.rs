@@ -1,6 +1,7 @@
-//! The cleanup schedule, and the pure selection of data that is too old or exceeds a limit.
+//! The cleanup schedule, the selection of data that is too old or exceeds a limit, and the disk usage of the data
+//! folder.
 //!
-//! Also disk usage of the data folder.
+//! The selection is pure: it performs no I/O.
 
 use std::{
     fs, io,
@@ -53,13 +54,13 @@ impl KeepSince {
         }
     }
 
-    /// Start of the retention period `limit`, or `None` if the data never expires.
+    /// Returns the start of the retention period `limit`, or `None` if the data never expires.
     pub(super) fn before(&self, limit: Limit<Span>) -> Option<Timestamp> {
         ago(self.now, limit)
     }
 
-    /// Folders of a session whose files may be cleaned, with the start of their retention period. Neither the session
-    /// nor its subagents, which share its files, may be active or have been used since then.
+    /// Returns the folders of a session whose files may be cleaned, with the start of their retention period. The
+    /// session and its subagents share these files; all of them must be inactive and unused since then.
     pub(super) fn areas(
         &self,
         session: &SessionSummary,
@@ -77,7 +78,8 @@ impl KeepSince {
         is_inactive(session) && self.undo.is_some_and(|since| session.updated_at < since)
     }
 
-    /// Sessions that may be removed, least recently used first. `used` is the used size of the journal in bytes.
+    /// Returns the sessions that may be removed, least recently used first. `used` is the used size of the journal in
+    /// bytes.
     pub(super) fn sessions(&self, sessions: &[SessionSummary], used: u64) -> Vec<Candidate> {
         let events: u64 = sessions.iter().map(|session| session.last_seq).sum();
         let share = |events_of: u64| {
@@ -86,7 +88,7 @@ impl KeepSince {
         };
         let candidate = |session: &SessionSummary| {
             let children = || sessions.iter().filter(|child| child.parent == Some(session.id));
-            // Users can also send messages to subagents directly.
+            // Users can also send messages directly to subagents.
             let last_used = children().map(|child| child.updated_at).fold(session.updated_at, Timestamp::max);
             Candidate {
                 id: session.id,
@@ -114,20 +116,21 @@ pub(super) struct Candidate {
     pub(super) is_old: bool,
 }
 
-/// Returns true if no turn of the session is running or waiting. Only the session itself can report whether clients use
-/// it.
+/// Returns true if no turn of the session is running or waiting. Does not check for connected clients, which only the
+/// session itself knows.
 fn is_inactive(session: &SessionSummary) -> bool {
     matches!(session.status, SessionStatus::Idle | SessionStatus::Interrupted)
 }
 
 fn ago(now: Timestamp, limit: Limit<Span>) -> Option<Timestamp> {
-    // A period that starts before the earliest timestamp never expires anything.
+    // If the period starts before the earliest timestamp, nothing expires.
     now.checked_sub(limit.0?.0).ok()
 }
 
 /// Delay of the first cleanup after the start, so that the cleanup does not slow down a user's first turns.
 const FIRST_DELAY: Duration = Duration::from_secs(5 * 60);
-/// Interval between checks. Due times follow the clock, not the sleeps, as the host may be suspended.
+/// Interval between checks. Due times follow the wall clock instead of elapsed sleeps, because the host may be
+/// suspended.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time that a due cleanup waits for the daemon to become idle.
 const MAX_DELAY: Duration = Duration::from_secs(60 * 60);
@@ -184,7 +187,7 @@ pub(super) struct Content {
     pub(super) bytes: u64,
 }
 
-/// Size of each part of the data folder.
+/// Returns the size of each part of the data folder.
 pub(super) fn disk_usage(data: &Path) -> io::Result<Vec<PartSize>> {
     let mut parts: Vec<PartSize> =
         StoragePart::ALL.into_iter().map(|part| PartSize { part, bytes: 0, files: 0 }).collect();
@@ -200,7 +203,7 @@ pub(super) fn disk_usage(data: &Path) -> io::Result<Vec<PartSize>> {
     Ok(parts)
 }
 
-/// Size of a folder, or `None` if it does not exist.
+/// Returns the size of a folder, or `None` if the folder does not exist.
 pub(super) async fn content(folder: PathBuf) -> Option<Content> {
     let measured = tokio::task::spawn_blocking(move || folder.is_dir().then(|| measure(folder))).await;
     measured.ok().flatten()
@@ -224,7 +227,7 @@ fn part(name: &str) -> StoragePart {
     }
 }
 
-/// Measures without following links. Files that disappear during the measurement or are not accessible are treated as
+/// Measures a folder or a file without following links. Counts files that disappear meanwhile or are not accessible as
 /// empty.
 fn measure(path: PathBuf) -> Content {
     let mut content = Content::default();
@@ -243,7 +246,7 @@ fn measure(path: PathBuf) -> Content {
     content
 }
 
-/// Free space for this user on the disk that contains `folder`, in bytes, or 0 if unknown.
+/// Returns the free space for this user on the disk that contains `folder`, in bytes, or 0 if unknown.
 pub(super) fn free_bytes(folder: &Path) -> u64 {
     nix::sys::statvfs::statvfs(folder).map_or(0, |disk| {
         let free: u64 = disk.blocks_available();
@@ -362,7 +365,7 @@ mod tests {
             assert_eq!(candidates, [Candidate { id: parent.id, last_used: day(used), bytes: 1000, is_old }]);
         };
         check(10, true);
-        // A session is retained as long as one of its subagents is in use.
+        // A session is retained while one of its subagents is in use.
         check(90, false);
     }
 
@@ -381,7 +384,7 @@ mod tests {
         check(6, hour, true, true);
         check(7, hour, true, false);
         check(66, hour, true, true);
-        // A due cleanup waits for an idle daemon, but at most for the time limit.
+        // A due cleanup waits for the daemon to become idle, up to the time limit.
         check(130, hour, false, false);
         check(185, hour, false, false);
         check(186, hour, false, true);

@@ -1,4 +1,4 @@
-//! Tests for cleanups over thirty days of work. [`schedule_task`] tests the schedule.
+//! Tests for cleanups over 30 days of use. [`schedule_task`] tests the schedule.
 
 mod schedule_task;
 
@@ -34,7 +34,7 @@ const DAY: u64 = 24 * 60 * 60;
 /// Size of each file that a session creates, in bytes.
 const RESULT: usize = 50_000;
 
-/// Clock that is advanced by days.
+/// Clock that tests advance by whole days.
 struct DayClock {
     start: Timestamp,
     day: AtomicI64,
@@ -85,7 +85,7 @@ impl World {
         model.respond_with(|_| says(&"What was said that day. ".repeat(4000)));
         let store = Arc::new(SqliteStore::open(StoreConfig::at(data.join("agentd.db"))).unwrap());
         let mut log = AuditConfig::new(&data, str::to_owned, clock.clone());
-        // A few lines per file, so that trimming has lines to remove. A trim itself adds a line.
+        // Few lines per file, so that a trim can remove whole files. The trim itself adds a line.
         log.rotate_at = 2_000;
         let audit = Arc::new(AuditLog::open(log).unwrap());
         let snapshots = Arc::new(FileSnapshots::new(data.join("undo"), SnapshotConfig::default()));
@@ -119,7 +119,7 @@ impl World {
         let (session, _) =
             self.engine.start_session_with(SessionSettings::default(), start, Default::default()).await.unwrap();
         let id = session.id();
-        // An idle session is unloaded immediately, so it is looked up again each time.
+        // An idle session is unloaded immediately, so the test looks it up again each time.
         drop(session);
         until("the turn has ended", async || {
             let view = self.engine.session(id).await.ok()?.show().await.ok()?;
@@ -129,7 +129,7 @@ impl World {
         self.engine.upload(id, "notes.txt".to_owned(), vec![b'n'; 50_000]).await.unwrap();
         let call = self.call(id);
         let before = self.snapshots.before(&call, None).await.unwrap();
-        // Different in every session, and incompressible.
+        // The content differs between sessions and does not compress.
         let word = |number: usize| {
             let mut hasher = DefaultHasher::new();
             (id.to_string(), number).hash(&mut hasher);
@@ -145,7 +145,7 @@ impl World {
         id
     }
 
-    /// Context for a call that may change anything.
+    /// Returns the context for a call that may change anything.
     fn call(&self, session_id: SessionId) -> ToolContext {
         ToolContext {
             session_id,
@@ -201,7 +201,7 @@ impl World {
         self.path(&format!("workspace/{id}/{file}")).exists()
     }
 
-    /// Notices about removed files in the history.
+    /// Returns the notices about removed files in the history.
     async fn notices(&self, id: SessionId) -> Vec<String> {
         let items = self.engine.ports().store.items_between(id, 0, None, 100).await.unwrap();
         let notice = |item: agentd_core::item::Item| match item.body {
@@ -237,9 +237,9 @@ async fn data_folder_stops_growing_within_thirty_days() {
         assert!(now <= before + before / 4 + 8_192, "{part:?} has grown from {before} to {now}");
         assert!(now > 0, "{part:?}");
     }
-    // Removed sessions leave space in the journal that is reused.
+    // The journal reuses the space of removed sessions.
     assert!(bytes(29, StoragePart::Journal) < 2 * bytes(14, StoragePart::Journal), "{sizes:#?}");
-    // Nine days and the pinned session.
+    // Nine days of sessions, and the pinned session.
     assert_eq!(world.engine.sessions(100).await.unwrap().len(), 10);
     assert!(world.folders("workspace") <= 11 && world.folders("undo") <= 8);
     until("contents that no session needs are removed", async || {
@@ -250,7 +250,7 @@ async fn data_folder_stops_growing_within_thirty_days() {
     assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "the files of a pinned session stay");
     let report = world.audit.verify(None).await.unwrap();
     assert!(report.is_intact(), "{report:?}");
-    // The newest file may have just been started.
+    // The newest log file may have been rotated just now.
     let files = fs::read_dir(world.folder.path()).unwrap().map(|file| file.unwrap().path());
     let is_log = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("audit");
     let log: String = files.filter(is_log).map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -289,7 +289,7 @@ async fn sessions_in_use_are_not_cleaned() {
     assert_eq!(world.engine.sessions(10).await.unwrap().len(), 1);
 }
 
-/// A cleanup does not count as a use of the session, although it adds a notice to the history.
+/// A cleanup does not count as a use of the session, even though it adds a notice to the history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cleaning_does_not_count_as_use() {
     let world = World::new(settings());

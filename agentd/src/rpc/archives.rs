@@ -1,6 +1,4 @@
-//! Export and import of sessions.
-//!
-//! Also recording and replaying sessions, and logged model requests with their answers.
+//! Export, import, recording and replay of sessions, and logged model requests with their answers.
 
 use std::{
     io::{self, Write as _},
@@ -103,7 +101,7 @@ fn write(exporter: &Exporter, form: ExportForm, sink: &BlockingSender<Piece>) ->
     } else {
         exporter.archive(PieceWriter::new(sink, |data| Ok(piece(export_piece::Part::Data(data)))))?
     };
-    // Without a summary, the client detects that the export is incomplete.
+    // If the summary is missing, the client detects that the export is incomplete.
     Ok(sink.send(Ok(piece(export_piece::Part::Summary((&content).into()))))?)
 }
 
@@ -167,7 +165,7 @@ service! { Replays:
             let status = tokio::select! {
                 playing = &mut playing => playing.err(),
                 () = sender.closed() => {
-                    // The replay must stop in an orderly way before its folder is removed.
+                    // The replay must end before its folder is removed.
                     stop.cancel();
                     playing.await.err()
                 }
@@ -322,7 +320,7 @@ fn write_exchanges(stored: &StoredExchanges, sink: &BlockingSender<Result<v1::Tr
         writer.write_all(b"\n")?;
     }
     writer.flush()?;
-    // Without a summary, the client detects that the output is incomplete.
+    // If the summary is missing, the client detects that the output is incomplete.
     let summary = v1::TraceSummary { remarks: stored.remarks.clone() };
     sink.send(Ok(v1::TracePiece { part: Some(trace_piece::Part::Summary(summary)) }))
 }

@@ -1,8 +1,8 @@
-//! The daemon itself, its storage, and the tokens and cost of its model calls.
+//! The daemon itself, its storage, and the token usage and cost of its model calls.
 //!
-//! Also `Watch`, one client's event stream for all sessions. Events are pulled when the connection has capacity.
-//! Changes of a session are coalesced: the session's summary is read from the journal once for all of them. A slow
-//! client loses the oldest events and is notified of the loss; nothing waits for the client.
+//! `Watch` is one client's event stream for all sessions. It pulls events when the connection has capacity and
+//! coalesces changes of a session: one read of the session's summary from the journal covers all of them. If the client
+//! is slow, the oldest events are dropped and the client is notified of the loss. A slow client never delays a session.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -44,7 +44,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Name of a request's slot in errors.
 const SLOT: &str = "the model slot";
 
-/// Maximum length of a client name in characters. The rest is truncated.
+/// Maximum length of a client name in characters. Longer names are truncated.
 const MAX_CLIENT_NAME: usize = 60;
 
 service! { Daemon:
@@ -117,7 +117,7 @@ service! { Daemon:
             let check = test.next().await?;
             Some((part(Part::Check((&check).into())), test))
         });
-        // A client that stops reading must not delay the daemon's stop.
+        // A client that does not read must not delay the daemon's shutdown.
         let ended = self.shutdown.clone().cancelled_owned();
         Ok(stream::iter([plan]).chain(checks).take_until(ended).boxed())
     }
@@ -185,7 +185,7 @@ service! { Spending:
     }
 }
 
-/// Resident memory of this process in bytes, if the system reports it.
+/// Returns the resident memory of this process in bytes, if the system reports it.
 async fn resident_bytes() -> Option<u64> {
     let status = tokio::fs::read_to_string("/proc/self/status").await.ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -198,13 +198,13 @@ const DEFAULT_SESSIONS: usize = 100;
 /// Maximum number of sessions in a snapshot.
 const MAX_SESSIONS: usize = 1000;
 
-/// Maximum number of questions and answers that a watch remembers in order to report each only once.
+/// Maximum number of questions and answers that a watch remembers, so that each is reported only once.
 const MAX_SENT: usize = 1024;
 
 /// Event stream of one `Watch` call.
 pub(super) type WatchStream = ReplyStream<v1::WatchEvent>;
 
-/// State of a watch, with the events that are ready to be sent.
+/// State of a watch, including events that are ready to be sent.
 pub(super) struct Watch {
     engine: Engine,
     news: NewsReader,
@@ -212,14 +212,14 @@ pub(super) struct Watch {
     ready: VecDeque<Kind>,
     /// Sessions that have changed since they were last sent.
     changed: BTreeSet<SessionId>,
-    /// Questions (false) and answers (true) that have already been sent, oldest first. A subagent's parent session
-    /// repeats both.
+    /// Questions (false) and answers (true) that have already been sent, oldest first. The parent session of a subagent
+    /// repeats the subagent's questions and answers.
     sent: VecDeque<(InterruptId, bool)>,
     shutdown: CancellationToken,
 }
 
 impl Watch {
-    /// Starts a watch for events from now on.
+    /// Starts a watch for future events.
     pub(super) async fn start(
         engine: Engine,
         request: v1::WatchRequest,
@@ -339,7 +339,7 @@ impl Watch {
         self.ready.extend(dedicated_event(event));
     }
 
-    /// Current summary of a session. `None` if the session was deleted or is filtered out.
+    /// Returns the current summary of a session, or `None` if the session was deleted or is filtered out.
     async fn summary(&self, session: SessionId) -> Result<Option<v1::SessionSummary>, Refusal> {
         let summary = self.engine.summary(session).await?;
         let shown = summary.filter(|summary| self.request.children || summary.parent.is_none());
@@ -347,7 +347,7 @@ impl Watch {
     }
 }
 
-/// The dedicated watch event for a session event, if any. The change of the session is reported in addition.
+/// Returns the watch event for a session event, if there is one. The change of the session is reported separately.
 fn dedicated_event(event: &Event) -> Option<Kind> {
     let session_id = event.session_id.to_string();
     let turn_id = || event.turn_id.map(|turn| turn.to_string()).unwrap_or_default();

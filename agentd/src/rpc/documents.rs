@@ -20,14 +20,14 @@ use tonic::Status;
 
 use super::{Context, Refusal, ReplyStream};
 
-/// Capacity for progress messages that the client has not read yet. Further messages are dropped, as later messages
-/// supersede them.
+/// Capacity for unread progress messages to the client. Further messages are dropped, because later messages supersede
+/// them.
 const PROGRESS_QUEUE: usize = 32;
 /// Maximum number of paths in one request.
 const MAX_PATHS: usize = 10_000;
 /// Maximum number of open documents for one request.
 const MAX_OPEN_DOCUMENTS: usize = 300;
-/// Time after which a search starts no further documents.
+/// Time limit of a search, after which no further documents are searched.
 const SEARCH_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Maximum number of results for one request.
 const MAX_RESULTS: usize = 200;
@@ -43,7 +43,7 @@ service! { Documents:
         // Errors of the first page are reported before the stream starts.
         let mut page = pages.next(&self.engine).await?;
         let progress = |step: DocumentProgress| part(Part::Progress((&step).into()));
-        // Completely read documents stay indexed if the client disconnects.
+        // Documents that were read completely stay indexed if the client disconnects.
         Ok(self.stream_progress(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
@@ -144,7 +144,7 @@ impl Context {
         stream::unfold((received, guard), next).boxed()
     }
 
-    /// The documents at these paths, each once. Without paths, all documents of the session.
+    /// Returns the documents at these paths without duplicates, or all documents of the session if `paths` is empty.
     async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Pages, Refusal> {
         let session = self.session_id(session).await?;
         if paths.len() > MAX_PATHS {
@@ -171,7 +171,7 @@ impl Context {
     }
 }
 
-/// The documents at some paths, page by page to limit the number of open files.
+/// The documents at the requested paths, loaded page by page to limit the number of open files.
 struct Pages {
     session: SessionId,
     paths: VecDeque<String>,
@@ -179,12 +179,12 @@ struct Pages {
     offset: usize,
     /// Names of all returned documents, as two paths may lead to the same one.
     names: HashSet<String>,
-    /// Reasons why some documents were not found, by path.
+    /// Reasons for missing documents, by path.
     notes: Vec<String>,
 }
 
 impl Pages {
-    /// The next page, or `None` at the end.
+    /// Returns the next page, or `None` at the end.
     async fn next(&mut self, engine: &Engine) -> Result<Option<Vec<OpenDocument>>, Refusal> {
         let mut documents = Vec::new();
         while documents.len() < MAX_OPEN_DOCUMENTS
@@ -209,7 +209,7 @@ impl Pages {
         Ok(Some(documents).filter(|documents| !documents.is_empty()))
     }
 
-    /// Number of remaining documents.
+    /// Returns the number of remaining documents.
     async fn count_remaining(&mut self, engine: &Engine) -> Result<usize, Refusal> {
         let mut count = 0;
         while let Some(path) = self.paths.pop_front() {
@@ -221,7 +221,7 @@ impl Pages {
     }
 }
 
-/// Searches page after page until the time limit. The remaining documents are only counted.
+/// Searches page by page until the time limit. Remaining documents are only counted.
 async fn search_all(
     engine: &Engine,
     knowledge: &dyn Knowledge,

@@ -1,6 +1,7 @@
-//! Extensions: projects and project trust; plugins and skills: listing them with their problems, adding and removing.
+//! Extensions: projects and project trust, plugins, skills, and MCP servers.
 //!
-//! Also MCP servers, both configured servers and servers that clients provide for sessions.
+//! Plugins and skills are listed with their problems, added and removed. MCP servers are either configured or provided
+//! by clients for their sessions.
 
 use std::path::PathBuf;
 
@@ -53,7 +54,7 @@ service! { Projects:
 service! { Plugins:
     async fn list(&self, request: v1::ListPluginsRequest) -> v1::ListPluginsResponse {
         let plugins = match request.as_known {
-            // Reports from the last check of the plugin files.
+            // Reports of the most recent check of the plugin files.
             true => self.control.source.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect(),
             false => self.control.list_plugins().await?,
         };
@@ -99,7 +100,7 @@ service! { Skills:
             }
             Some(check_skill_request::What::Name(name)) => {
                 let named = self.reports(&request.session).await?.into_iter().filter(|report| report.skill.name == name);
-                // If several skills have this name, the skill in use.
+                // If several skills share this name, the usable one is in use.
                 let used = named.min_by_key(|report| !report.usable);
                 used.ok_or_else(|| unknown("skill", &name, "`agentctl skills list` shows all"))?
             }
@@ -120,7 +121,7 @@ service! { Skills:
 }
 
 impl Context {
-    /// Reports on all skills, including the skills of the session's project if `session` is not empty.
+    /// Returns reports on all skills, including the skills of the session's project if `session` is not empty.
     async fn reports(&self, session: &str) -> Result<Vec<SkillReport>, Refusal> {
         let session = self.named_session(session).await?;
         let workspace = match session {
@@ -132,7 +133,7 @@ impl Context {
         Ok(reports)
     }
 
-    /// Records in each report how the skill is listed to models.
+    /// Adds to each report the form in which the skill is listed to models.
     async fn note_listings(&self, session: Option<SessionId>, reports: &mut [SkillReport]) -> Result<(), Refusal> {
         let skills = self.engine.skills(session).await?;
         for report in reports.iter_mut().filter(|report| report.usable) {
@@ -154,7 +155,7 @@ impl Context {
         let session_servers = &self.parts().session_servers;
         let set = session_servers.set(session.id(), &servers, &client, request.replaces).await?;
         tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
-        // The session may have been deleted in the meantime.
+        // The session may have been deleted meanwhile.
         if let Err(refusal) = self.session_id(&request.session).await {
             session_servers.remove(session.id()).await;
             return Err(refusal);
@@ -162,7 +163,7 @@ impl Context {
         Ok((set.servers, set.version))
     }
 
-    /// Returns the name if a server has it. Otherwise, returns an error with a suggestion.
+    /// Returns the name if a server with this name exists, otherwise an error with a suggestion.
     fn check_server_name(&self, name: String) -> Result<String, Refusal> {
         let reports = self.parts().mcp.report();
         if reports.iter().any(|server| server.name == name) {
@@ -235,7 +236,7 @@ service! { Mcp:
     }
 
     async fn set_session_servers(&self, request: v1::SetSessionServersRequest) -> v1::SetSessionServersResponse {
-        // Spawned, so that a client that cancels the call does not interrupt the operation.
+        // Spawned, so that the operation completes even if the client cancels the call.
         let context = self.clone();
         let set = tokio::spawn(async move { context.set_servers(request).await });
         let (servers, version) = set.await.map_err(|_| Refusal::stopping())??;

@@ -1,11 +1,11 @@
 //! One client's event stream for a session.
 //!
-//! Events are pulled when the connection has capacity. If a client stops reading, only the pulling stops: the engine
-//! has a bounded queue per reader, drops the deltas that do not fit, and reads the other events from the journal once
-//! the client continues.
+//! Events are pulled when the connection has capacity. If a client stops reading, pulling stops and the engine is not
+//! affected: the engine has a bounded queue per reader, drops deltas that do not fit, and reads all other events from
+//! the journal when the client continues.
 //!
-//! Also the requests to the client of a turn: calls to the client's tools, and questions about files that the client
-//! has open. Pending requests are dropped when the client closes its half of the stream.
+//! Also requests to the client of a turn: calls to the client's tools, and questions about files that the client has
+//! open. Pending requests are dropped when the client closes its half of the stream.
 
 use std::collections::HashMap;
 
@@ -47,17 +47,17 @@ pub(super) enum FeedEnd {
     CaughtUp,
 }
 
-/// Message from the reader of a client's commands to the client's own stream. The contents are boxed, as every turn
+/// Message from the reader of a client's commands to the client's stream. The contents are boxed, because every turn
 /// reserves capacity for many notices and few are ever sent.
 #[derive(Debug)]
 pub(super) enum ClientNotice {
     /// A command was refused. The turn continues.
     Refused(Box<Refusal>),
-    /// The client violated the protocol. The client's stream ends, the turn continues.
+    /// The client violated the protocol. The stream ends, and the turn continues.
     Broken(Box<Refusal>),
-    /// The model calls a tool of the client.
+    /// The model called a tool of the client.
     ToolRequested(Box<ClientToolCall>),
-    /// A tool asks about a file that the client has open.
+    /// A tool requests the content of a file that the client has open.
     FileRequested(Box<ClientFileRequest>),
 }
 
@@ -69,13 +69,13 @@ pub(super) struct Feed {
     pub(super) turn_id: Option<TurnId>,
     pub(super) notices: mpsc::Receiver<ClientNotice>,
     pub(super) shutdown: CancellationToken,
-    /// Stops the command reader when the client disconnects.
+    /// Stops the command reader when the feed is dropped.
     pub(super) _reader: Option<DropGuard>,
     /// Sequence number of the last event sent. Notices have the same number.
     pub(super) seen: u64,
 }
 
-/// The next event or error, and true if more may follow.
+/// Next event or error, and true if more may follow.
 type NextEvent = (Result<v1::Event, Status>, bool);
 
 impl Feed {
@@ -106,7 +106,7 @@ impl Feed {
         }
         let end = |refusal: Refusal| Some((Err(refusal.into()), false));
         tokio::select! {
-            // Events that have occurred are sent before requests, errors and the end of the stream at a shutdown.
+            // Events that have already occurred are sent before requests, errors and the end of the stream at shutdown.
             biased;
             event = self.subscription.next() => match event? {
                 Ok(event) => Some(self.show(&event)),
@@ -144,7 +144,7 @@ impl Feed {
         (Ok(event), true)
     }
 
-    /// Warning about a refused command, for the client that sent the command. The warning is not stored.
+    /// Creates the warning about a refused command, for the client that sent the command. The warning is not stored.
     fn warning(&self, refusal: &Refusal) -> Event {
         let kind = EventKind::Warning { code: "command_refused".to_owned(), message: refusal.sentence() };
         let session_id = self.subscription.session_id();
@@ -163,7 +163,7 @@ impl<Q, A> PendingRequests<Q, A> {
         Self { requests, pending: HashMap::new() }
     }
 
-    /// The next request. Never returns if there is no channel or the turn has ended.
+    /// Returns the next request. Never completes if there is no channel or the turn has ended.
     async fn next(&mut self) -> Q {
         if let Some(requests) = &mut self.requests
             && let Some(request) = requests.recv().await
@@ -173,13 +173,13 @@ impl<Q, A> PendingRequests<Q, A> {
         std::future::pending().await
     }
 
-    /// Registers the channel for an answer. Channels with a closed receiver are removed.
+    /// Registers the reply channel of a request, and removes channels whose receivers are closed.
     fn wait(&mut self, id: String, reply: oneshot::Sender<A>) {
         self.pending.retain(|_, pending| !pending.is_closed());
         self.pending.insert(id, reply);
     }
 
-    /// Rejects an answer that no request waits for.
+    /// Returns an error if no request waits for this answer.
     fn check(&self, id: &str, message: &str, hint: &str) -> Result<(), Refusal> {
         if self.pending.get(id).is_some_and(|pending| !pending.is_closed()) {
             return Ok(());
@@ -188,7 +188,7 @@ impl<Q, A> PendingRequests<Q, A> {
         Err(Refusal::invalid(message.replace("{}", &format!("{shown:?}"))).with_hint(hint))
     }
 
-    /// Sends an answer to the waiting request. A turn that has ended no longer needs the answer.
+    /// Sends an answer to the waiting request. Ignores the answer if the turn has ended.
     fn reply(&mut self, id: &str, answer: A) {
         if let Some(reply) = self.pending.remove(id) {
             let _ = reply.send(answer);
@@ -211,8 +211,8 @@ pub(super) struct ClientCalls {
 }
 
 impl ClientCalls {
-    /// Creates the channels to a client that offers tools or has open files, and the engine's ends of these channels.
-    /// The channels must exist before the turn, which may use them immediately.
+    /// Creates the channels to a client that offers tools or has open files, and returns them with the engine's ends.
+    /// The channels must exist before the turn starts, because the turn may use them immediately.
     pub(super) fn of(start: &Start) -> (Self, ClientLines) {
         let (tools, requests) = (!start.tools.is_empty()).then(ClientLine::new).unzip();
         let access = |writes| if writes { ClientFileAccess::ReadWrite } else { ClientFileAccess::Read };
@@ -228,7 +228,7 @@ impl ClientCalls {
         }
     }
 
-    /// Sends a request to the client. If the client has too many unread requests, a tool call ends immediately and a
+    /// Sends a request to the client. If the client has too many unread requests, a tool call fails immediately and a
     /// file question times out.
     pub(super) fn offer(&mut self, turn: TurnId, question: ClientQuestion, stream: &mpsc::Sender<ClientNotice>) {
         match question {
@@ -248,7 +248,7 @@ impl ClientCalls {
         }
     }
 
-    /// Passes an answer to the waiting call.
+    /// Sends an answer to the waiting tool call.
     ///
     /// # Errors
     /// If no call waits for the answer, or if the answer's picture is invalid. In the latter case, the call keeps
@@ -270,7 +270,7 @@ impl ClientCalls {
         Ok(())
     }
 
-    /// Passes an answer to the waiting question.
+    /// Sends an answer to the waiting file question.
     ///
     /// # Errors
     /// If no question waits for the answer.

@@ -1,11 +1,10 @@
-//! The gRPC services. Each method decodes the request, delegates to the engine and encodes the result; nothing is
-//! decided here.
+//! The gRPC services. Each method only decodes the request, calls the engine and encodes the result.
 //!
 //! - `turns`: starting and controlling turns, and subscribing to sessions; `feed`: the event streams for turns and
 //!   subscriptions, and requests to the client of a turn.
 //! - `sessions`: sessions, their files and worktrees; `documents`: the content of session documents; `archives`: export
 //!   and import, recordings, and logged model requests.
-//! - `policy`: pending questions, grants, rule verdicts, the audit log, and dry runs of other rules on logged calls.
+//! - `policy`: pending questions, grants, rule verdicts, the audit log, and dry runs of proposed rules on logged calls.
 //! - `extensions`: projects, plugins, skills and MCP servers.
 //! - `daemon`: the daemon itself, its storage and cost, and the events of all sessions.
 //!
@@ -13,8 +12,8 @@
 //! cancelled. The daemon drains its turns before it cancels the token, so that every stream reports the end of its turn
 //! before closing.
 
-/// Implements the methods of a service. Requests are unwrapped, answers are wrapped, and any error that converts to a
-/// [`Refusal`] is accepted.
+/// Implements the methods of a service. Unwraps requests, wraps answers, and converts any error that converts to a
+/// [`Refusal`].
 macro_rules! service {
     ($service:ident: $(type $stream:ident = $of:ty;)* $(
         async fn $method:ident(&$me:ident, $request:tt: $asked:ty) -> $answer:ty { $($body:tt)* }
@@ -99,18 +98,18 @@ async fn reply<T>(work: impl Future<Output = Result<T, MethodError>>) -> Reply<T
     work.await.map(Response::new).map_err(|MethodError(status)| status)
 }
 
-/// Information about the daemon when it starts to serve.
+/// Information about the daemon at the time it starts to serve.
 #[derive(Clone)]
 pub struct DaemonInfo {
     /// Time at which the daemon started.
     pub started: Instant,
-    /// Socket on which the daemon listens. The path may change.
+    /// Socket on which the daemon listens. Its path may change.
     pub socket: watch::Receiver<PathBuf>,
     /// Folder that contains the journal and the workspaces.
     pub data_dir: PathBuf,
     /// Health checks of the stored data.
     pub health: Arc<Health>,
-    /// Digests of the variables for models and keys at the start, for comparison by clients.
+    /// Digests of the environment variables for models and keys at startup, which clients compare with their own.
     pub started_with: StartVariables,
 }
 
@@ -120,7 +119,7 @@ pub(crate) struct Context {
     engine: Engine,
     control: Arc<DaemonControl>,
     info: Arc<DaemonInfo>,
-    /// Cancelled when streams must end.
+    /// Cancelled when the streams must end.
     shutdown: CancellationToken,
 }
 
@@ -130,10 +129,10 @@ impl Context {
     }
 }
 
-/// Creates all services. Their streams end with `UNAVAILABLE` when `shutdown` is cancelled.
+/// Creates all services. The streams end with `UNAVAILABLE` when `shutdown` is cancelled.
 ///
 /// # Errors
-/// If the descriptors for reflection cannot be read, which is a defect of the build.
+/// Fails if the reflection descriptors cannot be read, which is a build defect.
 pub async fn router(
     info: DaemonInfo,
     control: Arc<DaemonControl>,
@@ -151,7 +150,7 @@ pub async fn router(
         .initial_connection_window_size(4 * RECEIVE_WINDOW)
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
-        // Many existing clients still use the older name of the service.
+        // Many existing clients still use the v1alpha name of the service.
         .add_service(reflection().build_v1alpha()?);
     macro_rules! serve {
         ($($server:ident),*) => {$(
@@ -165,7 +164,7 @@ pub async fn router(
     Ok(router)
 }
 
-/// Path of a folder. The path must be absolute, as the daemon and the client have different working directories.
+/// Returns the path of a folder if it is absolute. The daemon and the client have different working directories.
 fn absolute(folder: String) -> Result<PathBuf, Refusal> {
     if Path::new(&folder).is_absolute() {
         return Ok(folder.into());
@@ -173,8 +172,8 @@ fn absolute(folder: String) -> Result<PathBuf, Refusal> {
     Err(Refusal::invalid("the path of the folder is not absolute").with_hint("use an absolute path"))
 }
 
-/// Serves until `shutdown` is cancelled. After that, no new connections are accepted, and open ones have `grace` to
-/// close: a connection whose client has stopped reading would never close.
+/// Serves until `shutdown` is cancelled, then accepts no new connections and waits up to `grace` for open connections
+/// to close. A connection whose client has stopped reading would never close.
 ///
 /// # Errors
 /// If the transport fails. Errors of single connections are not reported.

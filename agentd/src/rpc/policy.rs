@@ -1,7 +1,7 @@
-//! Rule verdicts for calls, the effect of a proposed rule file, and reading the audit log.
+//! Pending questions, grants, rule verdicts for calls, the effect of a proposed rule file, and reading the audit log.
 //!
-//! Also the dry run of other rules on the calls in the audit log, which is pure: calls in, counted changes out. Also
-//! pending questions and grants.
+//! The dry run evaluates proposed rules on the calls in the audit log. It is pure: its input is calls, its output is
+//! counted changes.
 
 use std::{
     borrow::Cow,
@@ -91,7 +91,7 @@ service! { Policy:
         let runtime = tokio::runtime::Handle::current();
         let outcome = blocking(EVALUATION_FAILED, move || {
             let mut dry_run = PolicyDryRun::new(&config.policy, &proposed, &tools);
-            // Consecutive lines mostly belong to the same session, so only the last subject is cached.
+            // Most consecutive lines belong to the same session, so caching the last subject suffices.
             let mut last: Option<(Option<SessionId>, DryRunSubject)> = None;
             context.control.for_each_audit_line(&mut |line| {
                 let AuditFact::CallDecided(decision) = &line.entry.fact else { return };
@@ -115,7 +115,7 @@ service! { Audit:
     async fn list(&self, request: v1::ListAuditRequest) -> v1::ListAuditResponse {
         let session_id = match request.session.as_str() {
             "" => None,
-            // The log still contains entries of deleted sessions, which can only be found by their full ID.
+            // The log may contain entries of deleted sessions, which can only be found by their full ID.
             name => Some(match name.parse() {
                 Ok(id) => id,
                 Err(_) => self.session_id(name).await?,
@@ -138,7 +138,7 @@ impl Context {
         Ok(self.engine.dry_run_subject(self.named_session(session).await?).await?)
     }
 
-    /// The subject for calls in a session. For a deleted session, the subject for a new session.
+    /// Returns the subject for calls in a session. For a deleted session, returns the subject for a new session.
     async fn subject_of_session(&self, session: Option<SessionId>) -> DryRunSubject {
         match self.engine.dry_run_subject(session).await {
             Ok(dry_run_subject) => dry_run_subject,
@@ -146,7 +146,7 @@ impl Context {
         }
     }
 
-    /// The compiled rules with `rules` in place of the user's file.
+    /// Compiles the rules with `rules` in place of the user's file.
     async fn proposed(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
@@ -172,7 +172,7 @@ pub(crate) struct PolicyDryRun<'a> {
     kinds: HashMap<Kind, AuditChange>,
 }
 
-/// Properties that changes of one kind share: the tool, the verdicts, and the deciding rule.
+/// Properties shared by all changes of one kind: the tool, the verdicts, and the deciding rule.
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct Kind {
     tool: String,
@@ -187,7 +187,7 @@ impl<'a> PolicyDryRun<'a> {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
-    /// Evaluates a logged decision again, with the model's original arguments, the recorded link target, and the
+    /// Evaluates a logged decision again, using the model's original arguments, the recorded link target, and the
     /// session's current state. Lines from earlier versions do not record link targets.
     pub(crate) fn judge(&mut self, decision: &Decision, dry_run_subject: &DryRunSubject) {
         let arguments = match &decision.args {
@@ -203,7 +203,7 @@ impl<'a> PolicyDryRun<'a> {
         let tool = self.tools.iter().find(|tool| tool.name == decision.tool);
         let tool = tool.map_or_else(|| Cow::Owned(unknown_tool(&decision.tool)), Cow::Borrowed);
         let followed = leads_to.and_then(|leads_to| FollowedLink::reconstruct(&arguments, leads_to));
-        // The log does not record the folder in which a command started.
+        // The log does not record the folder in which a command was started.
         let looked_up = LookedUp { followed, start: None };
         let comparison = Comparison {
             now: dry_run_subject.judge(self.now, &tool, &arguments, &looked_up),
@@ -220,7 +220,8 @@ impl<'a> PolicyDryRun<'a> {
         let rule = comparison.then.rule.clone();
         let mut kind = Kind { tool: comparison.call.tool.clone(), now, then, rule };
         if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&kind) {
-            // Beyond the limit, kinds only differ by their verdicts, of which there are few.
+            // Beyond the limit, kinds are only distinguished by their verdicts, and there are few combinations of
+            // verdicts.
             kind.tool.clear();
             kind.rule.clear();
         }
@@ -229,7 +230,7 @@ impl<'a> PolicyDryRun<'a> {
         change.example = comparison;
     }
 
-    /// The result, most frequent changes first.
+    /// Returns the changes, most frequent first.
     #[must_use]
     pub(crate) fn outcome(self) -> AuditComparison {
         let mut changes: Vec<AuditChange> = self.kinds.into_values().collect();
@@ -300,7 +301,7 @@ fn read_id(id: &str) -> Result<InterruptId, Refusal> {
         .map_err(|error| Refusal::from(error).with_hint("`agentctl interrupts` lists the pending questions"))
 }
 
-/// Returns as many interrupts as fit into one message, at least one.
+/// Returns the interrupts that fit into one message, but at least one.
 fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
     let mut page = v1::ListInterruptsResponse::default();
     let mut bytes = 0;
@@ -316,8 +317,8 @@ fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
     page
 }
 
-/// Limits pending interrupts for the view of a whole session. Previews that exceed the message size limit are omitted.
-/// The list of interrupts contains them.
+/// Limits the size of pending interrupts for the view of a whole session. Omits previews that exceed the message size
+/// limit; they are available from the list of interrupts.
 pub(super) fn limit_previews(mut pending: Vec<Interrupt>) -> Vec<Interrupt> {
     let mut bytes = 0;
     for interrupt in &mut pending {
@@ -389,7 +390,7 @@ mod tests {
         }
     }
 
-    /// Many questions from one session must not hide those of another.
+    /// Many questions of one session must not hide the questions of another.
     #[test]
     fn interrupt_pages_fit_a_message_and_cover_all() {
         let pending: Vec<Interrupt> = (0..9).map(|_| interrupt(6 << 20)).chain([interrupt(1)]).collect();

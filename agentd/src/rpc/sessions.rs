@@ -24,10 +24,10 @@ const DEFAULT_RESULTS: usize = 20;
 /// Maximum number of search results.
 const MAX_RESULTS: usize = 200;
 
-/// Maximum number of items.
+/// Maximum number of items in an answer.
 const MAX_ITEMS: usize = 10_000;
 
-/// Maximum size of the items in an answer in bytes. Less than clients accept in one message.
+/// Maximum size of the items in an answer in bytes. Below the message size limit of clients.
 const MAX_ITEMS_BYTES: usize = 12 * 1024 * 1024;
 
 service! { Sessions:
@@ -199,7 +199,7 @@ service! { Worktrees:
     }
 }
 
-/// Receives a file. An incomplete file is not stored.
+/// Receives a file. Discards an incomplete file.
 async fn receive(
     mut chunks: impl Stream<Item = Result<v1::UploadChunk, Status>> + Unpin,
 ) -> Result<(v1::UploadHeader, Vec<u8>), Status> {
@@ -248,7 +248,7 @@ async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     })
 }
 
-/// Cursor in the list of sessions, from `next` in an earlier answer.
+/// Parses a cursor in the list of sessions, taken from `next` in an earlier answer.
 fn parse_cursor(after: &str) -> Result<Option<u64>, Refusal> {
     if after.is_empty() {
         return Ok(None);
@@ -259,12 +259,12 @@ fn parse_cursor(after: &str) -> Result<Option<u64>, Refusal> {
     })
 }
 
-/// Zero means "not set" in the protocol's numbers.
+/// Converts a number from the protocol, in which zero means "not set".
 fn nonzero(limit: u32) -> Option<usize> {
     (limit > 0).then_some(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// The newest items that fit into one message, oldest first.
+/// Returns the newest items that fit into one message, oldest first.
 fn newest_that_fit(items: Vec<(u64, Item)>) -> Vec<v1::NumberedItem> {
     let mut remaining = MAX_ITEMS_BYTES;
     let mut newest: Vec<v1::NumberedItem> = items

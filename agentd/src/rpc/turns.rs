@@ -23,7 +23,8 @@ use crate::rpc::{
     feed::{ClientCalls, ClientNotice, EventStream, Feed, FeedEnd},
 };
 
-/// Capacity for notices to a client. Further notices are dropped, as a client that far behind is not reading them.
+/// Capacity for notices to a client. Further notices are dropped, because a client with this many unread notices has
+/// stopped reading.
 const NOTICE_QUEUE: usize = 64;
 
 #[tonic::async_trait]
@@ -45,7 +46,7 @@ impl Turns for Context {
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (notices, notice_receiver) = mpsc::channel(NOTICE_QUEUE);
         let disconnected = CancellationToken::new();
-        // A client that joined another client's turn does not affect the turn by leaving.
+        // If a client joined another client's turn, its disconnect does not affect the turn.
         let reports_disconnect = while_connected && !started.joined;
         let reader =
             CommandReader { engine: self.engine.clone(), session, turn_id, client, reports_disconnect, notices };
@@ -59,7 +60,7 @@ impl Turns for Context {
             _reader: Some(disconnected.drop_guard()),
             seen: 0,
         };
-        // IDs are sent in headers before the first event, as a queued turn may have no events for a long time.
+        // The IDs are sent in headers before the first event, because a queued turn may have no events for a long time.
         let mut response = Response::new(feed.into_stream());
         for (header, id) in [(SESSION_ID_HEADER, session_id.to_string()), (TURN_ID_HEADER, turn_id.to_string())] {
             // IDs consist of hexadecimal digits and hyphens, which are valid in headers.
@@ -101,7 +102,7 @@ impl Turns for Context {
 }
 
 impl Context {
-    /// The session with this ID or unique prefix.
+    /// Returns the session with this ID or unique prefix.
     pub(super) async fn session(&self, id_or_prefix: &str) -> Result<SessionHandle, Refusal> {
         if let Ok(id) = id_or_prefix.parse()
             && let Some(session) = self.engine.live_session(id).await?
@@ -112,7 +113,7 @@ impl Context {
         Ok(self.engine.session(id).await?)
     }
 
-    /// ID of the session with this ID or unique prefix.
+    /// Returns the ID of the session with this ID or unique prefix.
     pub(super) async fn session_id(&self, id_or_prefix: &str) -> Result<SessionId, Refusal> {
         if id_or_prefix.is_empty() {
             return Err(Refusal::invalid("missing session")
@@ -121,7 +122,7 @@ impl Context {
         Ok(self.engine.find_session(id_or_prefix).await?)
     }
 
-    /// ID of the named session, or `None` if the name is empty.
+    /// Returns the ID of the named session, or `None` if the name is empty.
     pub(super) async fn named_session(&self, id_or_prefix: &str) -> Result<Option<SessionId>, Refusal> {
         match id_or_prefix {
             "" => Ok(None),
@@ -129,14 +130,14 @@ impl Context {
         }
     }
 
-    /// Starts a turn in the named session, or in a new one.
+    /// Starts a turn in the named session, or in a new session.
     async fn start_turn(&self, mut start: Start, lines: ClientLines) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let variables = std::mem::take(&mut start.variables);
         if variables.is_empty() {
             return self.start_turn_here(start, lines).await;
         }
-        // The turn may call a server before the turn's session is registered. The turn then uses the most recently lent
-        // values, which are `variables`.
+        // The turn may call a server before the turn's session is registered. In that case it uses the values set most
+        // recently, which are `variables`.
         self.control.set_client_values(None, variables.clone());
         let started = self.start_turn_here(start, lines).await?;
         self.control.set_client_values(Some(started.0.id()), variables);
@@ -162,7 +163,7 @@ impl Context {
             settings.get_or_insert_default().folders.extend(folders.iter().cloned().map(unnamed));
         }
         let mut start = StartTurn::try_from(start)?;
-        // The daemon decides which variables are passed, regardless of what a client sends.
+        // The daemon decides which variables are passed, regardless of the variables that a client sends.
         start.environment = start.environment.allowed(&self.control.passed_variables());
         if start.text.is_none() && !parts.is_empty() {
             return Err(Refusal::invalid("the input has parts but no text")
@@ -195,7 +196,7 @@ impl Context {
         Ok((session, started))
     }
 
-    /// Creates a session. Settings that the client does not set have the daemon's defaults.
+    /// Creates a session. Settings that the client does not specify use the daemon's defaults.
     pub(super) async fn new_session(
         &self,
         settings: Option<v1::SessionSettings>,
@@ -222,7 +223,7 @@ impl CommandReader {
     async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, disconnected: CancellationToken) {
         self.read(&mut frames, calls, &disconnected).await;
         if self.reports_disconnect {
-            // A client that only reads closes its half of the stream but is still connected.
+            // A client that only reads events closes its half of the stream but is still connected.
             disconnected.cancelled().await;
             if let Err(error) = self.session.client_left(self.turn_id).await {
                 tracing::debug!(turn = %self.turn_id, "could not notify the turn that its client disconnected: {error}");
@@ -230,7 +231,8 @@ impl CommandReader {
         }
     }
 
-    /// Reads commands. Pending calls and questions end with the client's half of the stream, as no answers can follow.
+    /// Reads and executes commands. Closing the client's half of the stream ends pending calls and questions, because
+    /// no answers can follow.
     async fn read(
         &self,
         frames: &mut Streaming<v1::TurnRequest>,
@@ -252,10 +254,10 @@ impl CommandReader {
                     let _ = self.notices.try_send(ClientNotice::Refused(Box::new(too_large())));
                     return;
                 }
-                // Any other error means that the connection has ended, which cancels nothing.
+                // Any other error means that the connection was lost, which cancels nothing.
                 _ => return,
             };
-            // Boxed, as most clients never send commands and need no memory for them.
+            // Boxed, because most clients never send commands and should not pay for the memory.
             let notice = match Box::pin(self.execute(frame.command, &mut calls)).await {
                 Ok(()) => continue,
                 Err(notice) => notice,
@@ -314,7 +316,7 @@ fn parse_start(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
     Ok(start)
 }
 
-/// Refusal for a frame that is too large. The stream cannot be read after such a frame.
+/// Creates the refusal for a frame that is too large. The stream is unreadable after such a frame.
 fn too_large() -> Refusal {
     let limit = MAX_MESSAGE_BYTES >> 20;
     let message = format!(

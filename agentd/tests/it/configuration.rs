@@ -98,7 +98,7 @@ fn files_writable_by_others_are_ignored() {
     assert!(fs::read_dir(home.data()).unwrap().next().is_none(), "the unsafe folder stays empty");
 }
 
-/// Only root can change the owner of a file.
+/// Runs only as root, because only root can change the owner of a file.
 #[test]
 fn files_of_another_user_are_ignored() {
     const NOBODY: u32 = 65534;

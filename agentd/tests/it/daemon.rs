@@ -1,4 +1,4 @@
-//! Daemon with temporary folders, stopped when the test ends.
+//! Daemon with temporary folders, which is stopped when the test ends.
 
 use std::{
     fs,
@@ -14,12 +14,12 @@ use nix::{
     unistd::Pid,
 };
 
-/// Time limit for every wait. Never reached in a passing test.
+/// Time limit for every wait. Not reached in a passing test.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Home {
     folder: tempfile::TempDir,
-    /// Socket for the daemon's notifications to its supervisor, which is the test.
+    /// Receives the daemon's notifications to its supervisor. The test plays the supervisor.
     notify: UnixDatagram,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct ExitOutput {
 
 impl Home {
     pub(crate) fn new() -> Self {
-        // Not in `TMPDIR`, as socket paths must be short.
+        // Not in `TMPDIR`, because socket paths must be short.
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         let notify = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         notify.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -65,7 +65,7 @@ impl Home {
         fs::write(file, text).unwrap();
     }
 
-    /// Command line of the daemon, with a clean environment.
+    /// Returns the daemon's command line with a clean environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agentd"));
         command
@@ -98,7 +98,7 @@ impl Home {
         daemon
     }
 
-    /// Starts a daemon without waiting until it is ready.
+    /// Starts a daemon without waiting for it to become ready.
     pub(crate) fn spawn(&self, command: &mut Command) -> Daemon {
         Daemon { child: command.spawn().unwrap() }
     }
@@ -108,7 +108,7 @@ impl Home {
         self.spawn(command).wait()
     }
 
-    /// The daemon's next notification to its supervisor.
+    /// Waits for the daemon's next notification to its supervisor.
     pub(crate) fn next_notification(&self) -> String {
         self.next_notification_within(TIMEOUT).expect("no notification from the daemon")
     }
@@ -164,7 +164,7 @@ impl Drop for Daemon {
 }
 
 impl ExitOutput {
-    /// Checks the exit code, and that standard error contains each string in `parts`.
+    /// Checks the exit code, and that standard error contains every string in `parts`.
     #[track_caller]
     pub(crate) fn assert_exit(&self, code: i32, parts: &[&str]) {
         for part in parts {

@@ -1,4 +1,4 @@
-//! Frames that the client library never sends, and services for any gRPC client.
+//! Tests with frames that the client library never sends, and with services for generic gRPC clients.
 
 use std::path::PathBuf;
 
@@ -90,7 +90,7 @@ fn health_and_reflection_services_answer() {
             assert!(names.contains(&format!("agentd.v1.{name}").as_str()), "{name} is not in {names:?}");
         }
 
-        // A reduced limit is reported in a note.
+        // A note reports that the limit was reduced.
         let query =
             DocumentQuery { text: "zebra".to_owned(), regex: false, limit: 500, neighbours: false, begin_by: None };
         let notes = client.search_documents(&session, &[], &query, |_| {}).await.unwrap().notes;

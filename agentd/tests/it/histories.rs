@@ -1,8 +1,8 @@
-//! For any journal, the model requests follow the providers' rules. A history that violates a rule would be rejected in
-//! every later turn.
+//! Property test: for any journal, the model requests follow the providers' rules. A provider would reject every later
+//! turn of a session whose history violates a rule.
 //!
-//! The test covers the whole path: from the journal through the engine and the adapter over HTTP to a validating
-//! server.
+//! The test covers the whole path: from the journal through the engine and the adapter over HTTP to a server that
+//! validates requests.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-/// Number of histories per dialect.
+/// Number of generated histories per dialect.
 const CASES: u32 = 300;
 
 struct OneModel(Arc<dyn Model>);
@@ -63,7 +63,7 @@ fn text() -> impl Strategy<Value = String> {
         "<system_reminder>",
         "{\"tool\": \"look\", \"args\": {}}",
         "\u{feff}\u{202e}\u{2028}",
-        // A picture whose file is gone: the request describes the picture in text, by its path.
+        // A picture whose file was removed: the request mentions the picture by its path in text.
         "![a picture](/large_tool_results/gone.png)",
     ];
     select(texts.to_vec()).prop_map(str::to_owned)
@@ -130,15 +130,15 @@ fn body() -> impl Strategy<Value = ItemBody> {
     ]
 }
 
-/// Content of the journal, and parameters for continuing the session.
+/// Content of the journal, and parameters of the next turn.
 #[derive(Debug, Clone)]
 struct History {
     turns: Vec<Vec<ItemBody>>,
-    /// Maximum number of messages sent.
+    /// Maximum number of messages in a request.
     limit: usize,
-    /// True if a message is sent; otherwise the last turn is resumed.
+    /// True if the next turn has a new message; otherwise the last turn is resumed.
     has_message: bool,
-    /// True if only one step remains, so that the final answer is requested without tools.
+    /// True if only one step remains, in which case the final answer is requested without tools.
     is_last: bool,
 }
 
@@ -152,7 +152,7 @@ fn history() -> impl Strategy<Value = History> {
     })
 }
 
-/// Writes the turns into a journal. All turns have ended, none has completed.
+/// Writes the turns into a journal. All turns have ended without completing.
 async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::new());
     let mut events = Vec::new();
@@ -198,7 +198,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
     store
 }
 
-/// Runs one more turn on the history, and returns the problem, if any.
+/// Runs one more turn on the history. Returns the problem, if there is one.
 async fn run_next_turn(model: &Arc<dyn Model>, history: History) -> Option<String> {
     let History { turns, limit, has_message, is_last } = history;
     let session = SessionId::generate();

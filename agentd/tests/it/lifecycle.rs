@@ -1,4 +1,4 @@
-//! Start, rejection of a second daemon, reload and stop.
+//! Tests for startup, rejection of a second daemon, reload and shutdown.
 
 use std::{
     fs,

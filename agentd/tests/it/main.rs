@@ -1,5 +1,5 @@
-//! Tests for the real binary: start, errors and stop. Also checks that all parts together never produce a history that
-//! a provider rejects.
+//! Tests for the real binary: startup, errors and shutdown. Also checks that the daemon as a whole never produces a
+//! history that a provider rejects.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests panic on failure")]
 

@@ -1,4 +1,4 @@
-//! Stopping a daemon while a turn runs.
+//! Tests for stopping a daemon while a turn runs.
 
 use std::net::TcpListener;
 
@@ -96,7 +96,7 @@ fn turn_exceeding_the_drain_time_is_suspended() {
     output.assert_exit(0, &[]);
     assert!(!home.socket().exists());
     assert!(home.log().contains("turn") && !home.log().contains('\u{1b}'), "the log contains no colour codes");
-    // The next daemon has nothing to recover: the end of the turn was stored.
+    // The next daemon has nothing to recover, because the end of the turn was stored.
     let next = home.start();
     assert!(!home.log().contains("when the daemon last stopped"), "{}", home.log());
     assert_eq!(next.stop().status.code(), Some(0));
@@ -111,7 +111,7 @@ fn second_signal_stops_immediately() {
     stuck.daemon.signal(Signal::SIGTERM);
     let (home, output) = stuck.wait();
     output.assert_exit(1, &["stopped immediately by a second signal", "hint: "]);
-    // The next start reports the turn that the stop interrupted.
+    // The next daemon reports the turn that was interrupted by the stop.
     let next = home.start();
     wait_until("the interrupted turn is reported", || home.log().contains("when the daemon last stopped"));
     assert_eq!(next.stop().status.code(), Some(0));

@@ -1,5 +1,5 @@
 //! Reads untrusted archives in one pass with bounded memory. Members of the tar must be regular files with bounded
-//! names. Sizes that the tar only declares never determine an allocation.
+//! names. Sizes declared by the tar never determine an allocation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ const MAX_EVENTS: u64 = 4 << 30;
 const MAX_MEMBERS: usize = 40_000;
 
 /// Receives the content of an archive while it is read. The content must not be used before [`unpack`] returns, because
-/// only then is it known to be complete.
+/// the archive may still turn out to be incomplete.
 pub trait Unpack {
     /// Error of the receiver.
     type Error: From<ArchiveError>;
@@ -84,7 +84,7 @@ pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error
     }
 }
 
-/// Members that have been read so far.
+/// State of an archive that is being read.
 #[derive(Default)]
 struct Members {
     /// Hash of each member by name.
@@ -145,7 +145,7 @@ impl Members {
         Ok(false)
     }
 
-    /// Returns the session whose next part has this name.
+    /// Returns the session whose next part has this name, if there is one.
     fn part(&mut self, name: &str) -> Option<SessionId> {
         let (session, number) = name.strip_suffix(".jsonl")?.split_once('/')?;
         let session: SessionId = session.parse().ok()?;
@@ -168,7 +168,7 @@ impl Members {
         }
         let mut counted = CountedReader { content, read: 0, failure: None };
         let received = into.file(file, &mut counted);
-        // A truncated archive takes precedence over an error of the receiver.
+        // A truncated archive is reported in preference to an error of the receiver.
         if let Some(error) = counted.failure {
             return Err(read_error(error).into());
         }
@@ -196,7 +196,7 @@ impl Members {
         }
     }
 
-    /// Converts an error before the first member: the file is not an archive.
+    /// Converts an error that occurs before the first member is complete into "not an archive".
     fn classify_first(&self, error: ArchiveError) -> ArchiveError {
         match error {
             ArchiveError::Changed(_) | ArchiveError::Cut if self.hashes.is_empty() => {
@@ -243,7 +243,7 @@ fn read_member(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Re
 
 fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
     let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    // The message only contains the position: events may be private.
+    // The message only contains the position, because events may be private.
     let event = |(number, line): (usize, &[u8])| {
         if line.len() > MAX_EVENT {
             let (name, line) = (display_name(name), number + 1);
@@ -269,7 +269,7 @@ fn display_name(name: &str) -> String {
 /// Maximum length of a name in bytes.
 const MAX_NAME: u64 = 5000;
 
-/// Returns the next regular file with its name, or `None` at the end of the tar.
+/// Returns the name and the entry of the next regular file, or `None` at the end of the tar.
 fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Entry<'t, R>)>, ArchiveError> {
     let mut long_name = None;
     loop {
@@ -320,17 +320,17 @@ fn read_error(error: io::Error) -> ArchiveError {
     }
 }
 
-/// Formats the message as one line of bounded length, since it may quote the archive.
+/// Formats an error as one line of bounded length, because the message may quote the archive.
 fn message_line(error: &io::Error) -> String {
     error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
-/// Failure of the source itself, as opposed to the archive.
+/// Failure of the underlying source rather than of the archive.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct SourceFailure(String);
 
-/// Marks source errors, so that they can be distinguished from archive errors.
+/// Reader that marks errors of the source, so that they can be distinguished from archive errors.
 struct Source<R>(R);
 
 impl<R: Read> Read for Source<R> {

@@ -9,10 +9,10 @@ use tar::{Builder, EntryType, Header};
 
 use crate::{FILES, JOURNAL, MANIFEST, Manifest, SUMS};
 
-/// Number of event bytes after which a part ends.
+/// Size of a part's events in bytes after which the next part starts.
 const PART_BYTES: usize = 1 << 20;
 
-/// Archive that is being written.
+/// Writer for one archive.
 pub struct ArchiveWriter<W: Write> {
     tar: Builder<GzEncoder<W>>,
     sums: String,
@@ -51,8 +51,8 @@ impl<W: Write> ArchiveWriter<W> {
         if self.gathered.len() >= PART_BYTES { self.end_part() } else { Ok(()) }
     }
 
-    /// Adds a file, after all events. A file that has been truncated in the meantime is padded with zeros, so that the
-    /// rest of the archive stays readable.
+    /// Adds a file. Must be called after all events. If the file has been truncated meanwhile, pads it with zeros so
+    /// that the rest of the archive stays readable.
     ///
     /// # Errors
     /// Fails if the file cannot be read or written.
@@ -106,7 +106,7 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-/// Reader that hashes the bytes it passes on.
+/// Reader that hashes the bytes read from `content`.
 pub(crate) struct Hashing<R> {
     pub(crate) content: R,
     pub(crate) hash: Sha256,

@@ -1,13 +1,13 @@
-//! Format of a log line: its number, the hash of the previous line, the entry and its own hash. Pure.
+//! Format of a log line: number, hash of the previous line, entry, and hash of the line. Pure.
 //!
 //! A line is `{"n":7,"prev":"…","at":…,"hash":"…"}`. The hash is the SHA-256 of all bytes before `,"hash"`, which
-//! include the hash of the previous line. Bytes are compared as stored: nothing is parsed and written again, so no
-//! second spelling of a line has the same hash.
+//! include the hash of the previous line. Lines are verified as stored, without parsing and reserializing them, so no
+//! other encoding of a line has the same hash.
 
 use agentd_core::audit::AuditHead;
 use sha2::{Digest as _, Sha256};
 
-/// Previous hash of the first line.
+/// Previous hash in the first line of a log.
 pub const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Number of hexadecimal digits in a hash.
@@ -18,17 +18,17 @@ const BEFORE_PREVIOUS: &str = ",\"prev\":\"";
 const BEFORE_HASH: &str = ",\"hash\":\"";
 const AFTER_HASH: &str = "\"}";
 
-/// SHA-256 of `bytes` as hexadecimal digits.
+/// Returns the SHA-256 of `bytes` in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Head of an empty log.
+/// Returns the head of an empty log.
 pub fn beginning() -> AuditHead {
     AuditHead { n: 0, hash: NO_HASH.to_owned() }
 }
 
-/// Returns the line that follows `head`, with its newline, and the new head. `entry` is a JSON object.
+/// Returns the line that follows `head`, with its newline, and the new head. `entry` must be a JSON object.
 pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
     let n = head.n + 1;
     let fields = entry.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
@@ -42,7 +42,7 @@ pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
     (line, AuditHead { n, hash })
 }
 
-/// A well-formed line. [`SealedLine::hash_matches`] checks its hash.
+/// Well-formed line. [`SealedLine::hash_matches`] verifies its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedLine<'a> {
     /// Number of the line, from 1.
@@ -51,7 +51,7 @@ pub struct SealedLine<'a> {
     pub previous: &'a str,
     /// Hash of this line, as recorded.
     pub hash: &'a str,
-    /// Bytes included in the hash.
+    /// Bytes that the hash covers.
     body: &'a [u8],
 }
 
@@ -75,7 +75,7 @@ impl<'a> SealedLine<'a> {
         sha256(self.body) == self.hash
     }
 
-    /// Head of a log that ends with this line.
+    /// Returns the head of a log that ends with this line.
     pub fn head(&self) -> AuditHead {
         AuditHead { n: self.n, hash: self.hash.to_owned() }
     }

@@ -3,15 +3,16 @@
 //! Guarantees: an acknowledged entry is on disk. Each line contains the hash of the previous line, so changing,
 //! removing, moving or inserting a line breaks the chain. Secrets are removed before anything is written.
 //!
-//! Limits: there is no key, so anyone who can write the files, including the witness `audit.head`, can write a complete
-//! new log that verifies. Only a hash noted elsewhere reveals the replacement. The daemon logs the hash of the last
-//! line at each start, stop and rotation, keeps it in memory while running, and stores it in the journal.
+//! Limits: there is no key, so anyone who can write the files, including the witness `audit.head`, can replace the log
+//! with a new one that verifies. Only a hash stored elsewhere reveals the replacement. The daemon therefore logs the
+//! hash of the last line at each start, stop and rotation, keeps it in memory while running, and stores it in the
+//! journal.
 //!
 //! - [`AuditLog`] (`log`): the async API; it implements the ports [`agentd_core::ports::Audit`] and
 //!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] sets the folder and the file size.
-//! - `writer`: the single writer thread; pending entries are written and synced together. `place`: opening and rotating
+//! - `writer`: the single writer thread, which writes and syncs pending entries together. `place`: opening and rotating
 //!   the files, and repair after a crash.
-//! - [`chain`]: a line, its number and its hash, pure. `shape`: an entry without secrets and of bounded size, pure.
+//! - [`chain`]: a line with its number and hash, pure. `shape`: an entry of bounded size without secrets, pure.
 //! - [`verify`]: checks the chain and reports each break. [`read`]: lists the log files, and reads raw lines or one
 //!   record per call.
 //! - `trim`: removes the oldest files by age and size.

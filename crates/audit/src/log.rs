@@ -29,13 +29,13 @@ use crate::{
 const QUEUE: usize = 1024;
 /// Default size at which a file is rotated, in bytes.
 const ROTATE_AT: u64 = 64 << 20;
-/// Maximum number of attempts to observe an unchanged end of the log while comparing it with the file.
+/// Maximum number of attempts to compare the end of the log with the file without a concurrent write.
 const MAX_ATTEMPTS: usize = 10;
 
 /// Configuration of an [`AuditLog`].
 #[derive(Clone)]
 pub struct AuditConfig {
-    /// Folder of `audit.jsonl`. The lock of the data folder ensures that only one log is open in this folder.
+    /// Folder of `audit.jsonl`. The lock on the data folder ensures that only one log is open in the folder.
     pub folder: PathBuf,
     /// Size at which a file is rotated, in bytes.
     pub rotate_at: u64,
@@ -48,7 +48,7 @@ pub struct AuditConfig {
 }
 
 impl AuditConfig {
-    /// Configuration with defaults for a log in `folder`.
+    /// Returns the default configuration for a log in `folder`.
     pub fn new(
         folder: impl Into<PathBuf>,
         clean: impl Fn(&str) -> String + Send + Sync + 'static,
@@ -58,20 +58,20 @@ impl AuditConfig {
     }
 }
 
-/// An open audit log.
+/// Handle to an open audit log.
 pub struct AuditLog {
     folder: PathBuf,
     /// Head stored elsewhere when the log was opened.
     noted: Option<AuditHead>,
     /// Bounded, so that callers wait while the disk is slow.
     queue: mpsc::Sender<Command>,
-    /// Removed by the first `close`, which joins the thread.
+    /// Writer thread. The first `close` takes and joins it.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl AuditLog {
-    /// Opens the log and creates it if missing. Damage is recorded in the log and does not prevent opening. Blocks
-    /// briefly.
+    /// Opens the log, and creates it if it is missing. Damage is recorded in the log and does not prevent opening.
+    /// Blocks briefly.
     ///
     /// # Errors
     /// Fails if the folder or its files cannot be written.
@@ -99,7 +99,7 @@ impl AuditLog {
             unsynced: false,
             failing: false,
         };
-        // This runtime is only used to wait with a timeout; the work of the thread itself blocks.
+        // This runtime only provides waits with a timeout; the thread's own work blocks.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
         let thread = std::thread::Builder::new()
             .name("audit-write".into())
@@ -108,7 +108,8 @@ impl AuditLog {
         Ok(Self { folder, noted, queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Last line of the log. A copy noted elsewhere can later prove that no line up to this one was changed.
+    /// Returns the last line of the log. If a copy is noted elsewhere, it can later prove that no line up to this one
+    /// was changed.
     ///
     /// # Errors
     /// Fails if the log was closed.
@@ -116,13 +117,13 @@ impl AuditLog {
         Ok(self.end().await?.head)
     }
 
-    /// Last line of the log, or `None` if not all lines up to it are known to be on disk.
+    /// Returns the last line of the log, or `None` if some line up to it may not be on disk yet.
     pub async fn synced_head(&self) -> Option<AuditHead> {
         self.end().await.ok().filter(|end| end.synced).map(|end| end.head)
     }
 
-    /// Removes the oldest rotated files until `limits` are met. Each removal is first recorded in the log, so that the
-    /// chain stays verifiable. A trial removes nothing.
+    /// Removes the oldest rotated files until `limits` are met, or only counts them in a trial. Each removal is
+    /// recorded in the log first, so that the chain stays verifiable.
     ///
     /// # Errors
     /// Fails if a file cannot be read or removed, or the log cannot be written. A file whose removal was not recorded
@@ -133,13 +134,12 @@ impl AuditLog {
     }
 
     /// Writes pending entries and stops the thread. Returns the last line if all lines up to it are known to be on
-    /// disk. A second close does nothing.
+    /// disk. Further calls do nothing.
     pub async fn close(&self) -> Option<AuditHead> {
         let closed = self.ask(Command::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // The result is ignored: after a panic of the thread, or while the runtime is shutting down, the thread has
-            // also ended.
+            // The result is ignored, because the thread has also ended if it panicked or the runtime is shutting down.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
         closed.ok().filter(|end| end.synced).map(|end| end.head)
@@ -155,7 +155,8 @@ impl AuditLog {
         answer.await.map_err(|_| closed_error())
     }
 
-    /// Bytes at the end of the file that this process did not write. `None` if the log kept changing during the check.
+    /// Returns the number of bytes at the end of the file that this process did not write, or `None` if the log kept
+    /// changing during the check.
     async fn foreign_bytes(&self) -> Option<u64> {
         for _ in 0..MAX_ATTEMPTS {
             let before = self.end().await.ok()?;
@@ -188,7 +189,7 @@ impl Audit for AuditLog {
 impl AuditReader for AuditLog {
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>> {
         async move {
-            // Flushes entries noted before this call, so that the result includes them.
+            // Writes all entries noted before this call, so that the result includes them.
             self.end().await?;
             blocking("read", &self.folder, move |folder| read::newest(folder, &query)).await
         }

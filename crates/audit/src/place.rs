@@ -1,8 +1,8 @@
 //! Opening, appending to and rotating the log files.
 //!
-//! A crash can leave the last line incomplete or the witness slightly out of date; opening the log checks for both. Any
-//! other difference was made by another program. Such a difference is recorded in the log but never repaired: the chain
-//! continues from the last known head, so that the break stays visible.
+//! After a crash, the last line may be incomplete or the witness slightly outdated; opening the log checks for both.
+//! Any other difference was caused by another program. Such a difference is recorded in the log but never repaired: the
+//! chain continues from the last known head, so that the break stays visible.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -22,7 +22,7 @@ use crate::{
     read::{self, CURRENT, MAX_LINE, WITNESS},
 };
 
-/// End of the log, ready for appending.
+/// End of the log, open for appending.
 pub(crate) struct LogEnd {
     folder: PathBuf,
     medium: Box<dyn Medium>,
@@ -36,8 +36,8 @@ pub(crate) struct LogEnd {
 }
 
 impl LogEnd {
-    /// Opens the end of the log and creates missing files. `known` is the last line in the memory of this process, if
-    /// any; `noted` is the last line stored elsewhere. Also returns any damage.
+    /// Opens the end of the log, and creates missing files. `known` is the last line in this process's memory, if any;
+    /// `noted` is the last line stored elsewhere. Also returns detected damage.
     pub(crate) fn open(
         folder: &Path,
         known: Option<&AuditHead>,
@@ -85,8 +85,8 @@ impl LogEnd {
         };
         log.sync()?;
         if is_new {
-            // The witness is overwritten in place from here on, so that a host crash leaves either the old or the new
-            // one.
+            // From here on, the witness is overwritten in place, so that a host crash leaves either the old or the new
+            // witness.
             log.sync_witness()?;
         }
         sync_folder(folder)?;
@@ -108,8 +108,8 @@ impl LogEnd {
         Ok(())
     }
 
-    /// Removes bytes that were appended but not acknowledged. If that fails, the next check finds the file longer than
-    /// expected.
+    /// Removes bytes that were appended but not acknowledged. If the removal fails, the next check detects that the
+    /// file is longer than expected.
     pub(crate) fn roll_back(&mut self, size: u64, head: AuditHead) {
         if let Err(error) = self.medium.cut_to(size) {
             tracing::error!("could not truncate a partial write to the audit log: {error}");
@@ -123,7 +123,7 @@ impl LogEnd {
         self.witness.write_all_at(chain::write_witness(&self.head).as_bytes(), 0)
     }
 
-    /// Syncs the witness as well.
+    /// Syncs the witness to disk.
     pub(crate) fn sync_witness(&self) -> io::Result<()> {
         self.witness.sync_all()
     }
@@ -172,7 +172,7 @@ fn choose_head(heads: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, foun
     chosen
 }
 
-/// Fact that the log differs from the state in which the daemon left it.
+/// Creates the fact that the log differs from the state in which the daemon left it.
 pub(crate) fn damaged(found: impl Into<String>, problem: Option<AuditProblem>) -> AuditFact {
     AuditFact::LogDamaged { found: found.into(), bytes: 0, sha256: None, kept_as: None, problem }
 }
@@ -209,7 +209,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Unused name for a new file next to the log, derived from the time.
+/// Returns an unused name for a new file next to the log, derived from the time.
 fn free_name(folder: &Path, now: Timestamp, ending: &str) -> String {
     let stem = format!("audit-{}", now.strftime("%Y%m%dT%H%M%S%.6fZ"));
     let name = |n: u32| if n == 1 { format!("{stem}.{ending}") } else { format!("{stem}-{n}.{ending}") };
@@ -232,29 +232,29 @@ fn save_torn(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact
     })
 }
 
-/// The last lines of a file.
+/// End of a log file.
 pub(crate) struct Tail {
-    /// Bytes up to and including the last newline.
+    /// Size in bytes up to and including the last newline.
     complete: u64,
-    /// Bytes after the last newline, if any.
+    /// Bytes after the last newline, if there are any.
     pub(crate) torn: Option<Vec<u8>>,
-    /// The last line, if its hash matches.
+    /// Last complete line, if its hash matches.
     pub(crate) last: Option<AuditHead>,
-    /// Valid lines among those that were read.
+    /// Heads of the valid lines in the part that was read.
     heads: Vec<AuditHead>,
 }
 
 impl Tail {
     pub(crate) fn of(file: &mut File) -> io::Result<Self> {
         let size = file.metadata()?.len();
-        // Twice the longest line, so that an incomplete and a complete line fit.
+        // Twice the maximum line length, so that both an incomplete and a complete line fit.
         let mut read = 2 * MAX_LINE;
         loop {
             let from = size.saturating_sub(read);
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
             file.take(size - from).read_to_end(&mut bytes)?;
-            // No newline found: the incomplete line is longer than any valid line. Reads further back.
+            // Without a newline, the incomplete line is longer than any valid line, so a larger part is read.
             match bytes.iter().rposition(|byte| *byte == b'\n') {
                 None if from > 0 => read = read.saturating_mul(4),
                 newline => return Ok(Self::read(&bytes, from, newline.map_or(0, |at| at + 1))),
@@ -277,7 +277,7 @@ impl Tail {
     }
 }
 
-/// Valid line with the highest number in all files. Used if the newest file does not end with a valid line.
+/// Returns the valid line with the highest number in all files. Used if the newest file does not end with a valid line.
 fn last_valid_line(folder: &Path) -> io::Result<Option<AuditHead>> {
     let mut last: Option<AuditHead> = None;
     for name in read::all(folder)? {
@@ -295,9 +295,9 @@ fn last_valid_line(folder: &Path) -> io::Result<Option<AuditHead>> {
     Ok(last)
 }
 
-/// An append-only file. A trait, so that tests can simulate a disk that fills up within a line.
+/// Append-only file. A trait, so that tests can simulate a disk that becomes full within a line.
 pub(crate) trait Medium: Send {
-    /// Appends bytes. After an error some of the bytes may have been written.
+    /// Appends bytes. If this fails, some of the bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Truncates the file to `size` bytes.

@@ -1,5 +1,5 @@
 //! Reading the log: raw entries for replaying decisions, and records that join each call's decision with its outcome.
-//! Records are read from the newest file backwards, and only as many files as needed.
+//! Records are read from the newest file backwards. Only the necessary files are read.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,7 +19,7 @@ use crate::chain::SealedLine;
 
 /// Maximum number of records in one answer.
 const MAX_RECORDS: usize = 10_000;
-/// Maximum size of the records in one answer, in bytes; the protocol's message size limit is twice that.
+/// Maximum size of the records in one answer, in bytes: half the protocol's message size limit.
 const MAX_BYTES: usize = 8 << 20;
 
 /// Calls `visit` for every line of the log, oldest first. Malformed lines are skipped; [`crate::verify`] reports them.
@@ -48,15 +48,15 @@ fn each_of(file: File, visit: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()
 /// Key that joins the end of a call to its decision.
 type Key = (Option<SessionId>, Option<CallId>);
 
-/// Returns the newest records that match `query`, oldest first. Fewer records are returned if they would exceed the
-/// size limit.
+/// Returns the newest records that match `query`, oldest first. Returns fewer records if they would exceed the size
+/// limit.
 ///
 /// # Errors
 /// Fails if the folder or a file cannot be read.
 pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<AuditRecord>> {
     let limit = query.limit.clamp(1, MAX_RECORDS);
     let mut found: VecDeque<FoundRecord> = VecDeque::new();
-    // Ends whose decisions are in an older file.
+    // Ends of calls whose decisions are in an older file.
     let mut ends: HashMap<Key, RecordedEnd> = HashMap::new();
     let mut last_start = 0;
     for (_, file) in opened(folder)?.into_iter().rev() {
@@ -81,7 +81,7 @@ pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<Audit
     Ok(found.into_iter().skip(skip).map(|found| found.with_outcome(last_start)).collect())
 }
 
-/// A record whose outcome has not been settled.
+/// Record whose outcome has not been determined yet.
 struct FoundRecord {
     size: usize,
     line: AuditLine,
@@ -89,8 +89,8 @@ struct FoundRecord {
 }
 
 impl FoundRecord {
-    /// Settles the outcome. The outcome of an unfinished call from before `last_start`, the daemon's last start, is
-    /// unknown.
+    /// Determines the outcome. An unfinished call from before `last_start`, the daemon's last start, has an unknown
+    /// outcome.
     fn with_outcome(self, last_start: u64) -> AuditRecord {
         let Self { line, ended, .. } = self;
         let outcome = match &line.entry.fact {
@@ -104,14 +104,14 @@ impl FoundRecord {
     }
 }
 
-/// Records of one file, read from start to end.
+/// Records of one file, which is read from start to end.
 struct FileRecords<'a> {
     query: &'a RecordQuery,
     capacity: usize,
     found: VecDeque<FoundRecord>,
-    /// Number of records dropped at the front because of the limit.
+    /// Number of the file's records that were dropped because of the limit.
     dropped: usize,
-    /// Calls without an end so far. Matching calls have their index among all records of the file.
+    /// Calls that have no end yet. For matching calls, the value is the index among all records of the file.
     open: HashMap<Key, Option<usize>>,
     /// Ends without a decision in this file.
     unmatched_ends: HashMap<Key, RecordedEnd>,
@@ -151,7 +151,7 @@ impl<'a> FileRecords<'a> {
         let is_call = matches!(line.entry.fact, AuditFact::CallDecided(_));
         let is_match = self.query.matches(&line);
         if is_call {
-            // A call decided again after a restart leaves its first decision without an end.
+            // If a call is decided again after a restart, its first decision never gets an end.
             self.open.insert(key, is_match.then_some(self.dropped + self.found.len()));
         }
         if is_match {
@@ -171,7 +171,7 @@ impl<'a> FileRecords<'a> {
         }
     }
 
-    /// Returns the records, joined with ends from newer files. Ends of calls in older files are added to `ends`.
+    /// Returns the records, joined with ends from newer files. Adds ends of calls from older files to `ends`.
     fn close(mut self, ends: &mut HashMap<Key, RecordedEnd>) -> VecDeque<FoundRecord> {
         for (key, index) in std::mem::take(&mut self.open) {
             if let Some(ended) = ends.remove(&key) {
@@ -185,13 +185,13 @@ impl<'a> FileRecords<'a> {
 
 /// Name of the current file.
 pub(crate) const CURRENT: &str = "audit.jsonl";
-/// Name of the file that records the last line, so that truncation is detected.
+/// Name of the witness file, which records the last line to detect truncation.
 pub(crate) const WITNESS: &str = "audit.head";
 
 /// Maximum length of a line in bytes. Lines written by the log are far shorter.
 pub(crate) const MAX_LINE: u64 = 1 << 20;
 
-/// Maximum number of attempts to open all files without the list changing meanwhile.
+/// Maximum number of attempts to open all files while their list is changing.
 const MAX_ATTEMPTS: u32 = 100;
 
 /// Opens a regular file for reading. Rejects links, which could point elsewhere, and pipes, which never end.
@@ -207,7 +207,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Names of all log files: rotated files in the order of their lines, then the current file if it exists.
+/// Returns the names of all log files: rotated files in the order of their lines, then the current file if it exists.
 pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
     let mut rotated = Vec::new();
     let mut current = None;
@@ -220,7 +220,7 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
             rotated.push((first_number(&entry.path()), name));
         }
     }
-    // A file with an unreadable first line is sorted by its name, the time of its rotation.
+    // If the first line of a file is unreadable, the file is sorted by the rotation time in its name.
     rotated.sort_by(|(a, one), (b, other)| match (a, b) {
         (Some(a), Some(b)) => (a, one).cmp(&(b, other)),
         _ => one.cmp(other),
@@ -231,8 +231,8 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
 /// Name of a log file and the result of opening it.
 pub(crate) type OpenLogFile = (String, io::Result<File>);
 
-/// Opens all log files as one consistent set. The current file is renamed on rotation and the oldest are removed, so
-/// opening the files one by one could make lines appear missing.
+/// Opens all log files as one consistent set. A rotation renames the current file and a trim removes the oldest files,
+/// so lines could appear missing if the files were opened one by one.
 pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
     let mut listed = all(folder)?;
     for _ in 0..MAX_ATTEMPTS {
@@ -252,14 +252,14 @@ fn first_number(path: &Path) -> Option<u64> {
     Some(SealedLine::read(line.strip_suffix(b"\n")?)?.n)
 }
 
-/// A line as read from a file.
+/// Result of reading one line from a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LogLine {
-    /// A complete line, without its newline.
+    /// Complete line without its newline.
     Line(Vec<u8>),
-    /// A line that exceeds the maximum length.
+    /// Line that exceeds the maximum length.
     TooLong,
-    /// Number of bytes after the last newline, at the end of the file.
+    /// Incomplete last line, with its size in bytes.
     Torn(u64),
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn next_line(from: &mut impl io::BufRead) -> io::Result<Option<LogLin
     }
 }
 
-/// Skips to the byte after the next newline without storing the bytes.
+/// Skips to the byte after the next newline without storing the skipped bytes.
 fn skip_line(from: &mut impl io::BufRead, mut skipped: u64) -> io::Result<LogLine> {
     loop {
         let buffer = from.fill_buf()?;

@@ -1,7 +1,7 @@
 //! Detection and masking of likely secrets. Pure.
 //!
-//! Callers with actual secrets mask them with a function of their own. This module recognises secrets by form:
-//! well-known key formats, text after `password=`, and values under names such as `api_key`.
+//! Secrets that are known are masked by the callers. This module recognises secrets by their form: well-known key
+//! formats, text after `password=`, and values under names such as `api_key`.
 
 use regex::Regex;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Replacement for a secret.
 pub const MASK: &str = "[redacted]";
 
-/// Name parts of secrets; they also match within a longer name.
+/// Parts of field names that indicate a secret. They also match within longer names.
 const NAMES: [&str; 10] = [
     "password",
     "passwd",
@@ -23,7 +23,7 @@ const NAMES: [&str; 10] = [
     "cookie",
 ];
 
-/// Pattern for secret names in text. A plural is a count and does not match: `max_tokens=5`.
+/// Pattern for secret names in text. A plural such as `max_tokens=5` is a count and does not match.
 const SECRET_WORDS: &str =
     "(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)";
 
@@ -36,7 +36,7 @@ pub struct Patterns(Vec<Regex>);
 
 impl Default for Patterns {
     fn default() -> Self {
-        // The groups `keep` and `end` stay; the text between them is masked.
+        // The groups `keep` and `end` are retained; the text between them is masked.
         let patterns = [
             r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)".to_owned(),
             r#"(?i)(?<keep>authorization[\\"']*\s*[:=]\s*[\\"']*(?:(?:bearer|basic|digest|token)\s+)?)[^"'\s,\\]+"#
@@ -71,15 +71,15 @@ impl Patterns {
     }
 }
 
-/// Returns true if a field with this name contains a secret.
+/// Returns true if a field with this name is likely to contain a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    // `tokens` in the plural is a count.
+    // The plural `tokens` is a count.
     NAMES.iter().any(|secret| name.contains(secret)) || name.replace("tokens", "").contains("token")
 }
 
-/// Removes secrets from all strings in a value, including names, numbers and nested values. A value under a secret name
-/// is masked completely.
+/// Masks secrets in all strings of a value, including object keys, numbers and nested values. A value under a secret
+/// name is masked completely.
 pub fn scrub(value: &mut Value, clean: &dyn Fn(&str) -> String) {
     match value {
         Value::Null | Value::Bool(_) => {}
@@ -93,7 +93,7 @@ pub fn scrub(value: &mut Value, clean: &dyn Fn(&str) -> String) {
         Value::Array(items) => {
             let mut is_secret = false;
             for item in items {
-                // An argument after a flag with a secret name.
+                // An argument that follows a flag with a secret name.
                 let flag = item.as_str().filter(|text| text.starts_with('-') && !text.contains('='));
                 let is_flag = flag.is_some_and(is_secret_name);
                 if is_secret && item.is_string() {

@@ -1,8 +1,8 @@
 //! Removal of the oldest log files by age and size.
 //!
-//! Before a file is removed, its last line is recorded in the log and synced. The chain is then known to begin after
-//! that line, and a crash in between leaves a surplus file, never an unrecorded gap. A file that was modified is not
-//! removed, nor are later files, so that the damage stays visible.
+//! Before a file is removed, its last line is recorded in the log and synced. The record marks the line after which the
+//! chain continues. A crash between the record and the removal leaves a surplus file, never an unrecorded gap. If a
+//! file was modified, neither that file nor later files are removed, so that the damage stays visible.
 
 use std::{
     fs::{self, File},
@@ -18,12 +18,12 @@ use crate::{
     writer::Thread,
 };
 
-/// Limits for the files that remain.
+/// Limits for the remaining files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrimLimits {
     /// Files rotated before this time are removed.
     pub before: Option<Timestamp>,
-    /// Maximum total size in bytes; the oldest files are removed first. The current file is included but never removed.
+    /// Maximum total size in bytes. The oldest files are removed first; the current file counts but is never removed.
     pub max_bytes: Option<u64>,
     /// True if files are only counted, not removed.
     pub trial: bool,
@@ -60,7 +60,7 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
             break;
         }
         let tail = Tail::of(&mut File::open(&path)?)?;
-        // The last line, if it is valid and nothing follows it.
+        // The last line, if the line is valid and no incomplete line follows.
         let Some(through) = tail.last.filter(|_| tail.torn.is_none()) else {
             tracing::warn!("{name} is old but is not removed: it was changed by another program");
             break;
@@ -88,14 +88,14 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
     Ok(trimmed)
 }
 
-/// Rotation time of a file, parsed from its name. The modification time may be that of a copy.
+/// Returns the rotation time of a file from its name. The modification time is unreliable, as it may be that of a copy.
 fn rotated_at(name: &str) -> Option<Timestamp> {
     let stamp = name.strip_prefix("audit-")?.get(..15)?;
     let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
     at.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp())
 }
 
-/// Incomplete lines saved after crashes.
+/// Returns the names and sizes of the files with incomplete lines saved after crashes.
 fn torn(folder: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut torn = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,9 +1,9 @@
 //! Verification of the chain.
 //!
-//! A changed line does not match its hash; a removed, moved or inserted line breaks the numbering and the links to
-//! previous hashes. A missing end can only be detected with a remembered last line: from the witness file, from the
-//! running daemon, or from a noted hash. There is no key, so a log that was rewritten completely, including the
-//! witness, verifies; only a hash noted elsewhere reveals the rewrite.
+//! A changed line does not match its hash. A removed, moved or inserted line breaks the numbering and the links to
+//! previous hashes. A missing end can only be detected with a known last line: from the witness file, from the running
+//! daemon, or from a hash noted elsewhere. There is no key, so a log that was completely rewritten, including the
+//! witness, verifies; only a hash noted elsewhere reveals this.
 
 use std::{
     fs,
@@ -21,12 +21,12 @@ use crate::{
 /// Maximum number of reported findings; further findings are only counted.
 const MAX_FINDINGS: usize = 100;
 
-/// Expectations from outside the log files.
+/// Information from outside the log files against which the log is verified.
 #[derive(Debug, Clone, Default)]
 pub struct ExpectedLog {
-    /// Remembered lines, such as the last line of the daemon that writes the log.
+    /// Known lines, such as the last line of the daemon that writes the log.
     pub heads: Vec<AuditHead>,
-    /// A hash that was noted elsewhere.
+    /// Hash that was noted elsewhere.
     pub noted: Option<String>,
     /// True if the log is being written, so that the last line may be incomplete.
     pub growing: bool,
@@ -76,12 +76,12 @@ struct Verifier {
     file: String,
     /// Number of the current line within its file.
     line: u64,
-    /// Last line of the chain so far; `None` before the first.
+    /// Last line of the chain so far. `None` before the first line.
     last: Option<AuditHead>,
-    /// Lines remembered outside the log files.
+    /// Known lines from outside the log files.
     remembered: Vec<AuditHead>,
     noted: Option<String>,
-    /// First line of the log, if it is not line 1.
+    /// First line of the log if its number is not 1.
     beginning: Option<Beginning>,
     /// Last lines of files whose removal is recorded in the log.
     trimmed: Vec<AuditHead>,
@@ -167,7 +167,7 @@ impl Verifier {
         self.report.head = sealed.head();
     }
 
-    /// Collects what the log records about itself: damage and removed files.
+    /// Records damage and removed files that the log itself reports.
     fn record_line(&mut self, line: &[u8]) {
         let is_own = |kind: &[u8]| line.windows(kind.len()).any(|window| window == kind);
         if !is_own(b"\"kind\":\"log_damaged\"") && !is_own(b"\"kind\":\"log_trimmed\"") {
@@ -184,7 +184,7 @@ impl Verifier {
         }
     }
 
-    /// Returns true if the chain continues with this line. A line that does not belong here is skipped.
+    /// Returns true if the line continues the chain. A line that does not continue the chain is skipped.
     fn follows(&mut self, sealed: &SealedLine<'_>) -> bool {
         let n = sealed.n;
         let (expected, before) = match &self.last {
@@ -233,7 +233,7 @@ impl Verifier {
         self.report
     }
 
-    /// Reports if the lines before the first were trimmed, as recorded in the log, or are missing.
+    /// Reports whether the lines before the first were trimmed, as recorded in the log, or are missing.
     fn report_beginning(&mut self) {
         let Some(Beginning { file, line, before }) = self.beginning.take() else { return };
         let first = before.n + 1;

@@ -1,8 +1,8 @@
 //! The single writer thread.
 //!
-//! The thread collects all pending entries, writes them together and syncs once. Entries without a waiting caller
-//! (notes) are also written at once, but synced later: with the next awaited entry, or when the queue stays empty.
-//! Read-only calls thus cost no disk sync.
+//! The thread collects all pending entries, writes them together and syncs once. Entries that no caller waits for
+//! (notes) are also written immediately but synced later: with the next awaited entry, or when the queue stays empty.
+//! Read-only calls therefore need no disk sync.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ type Reply = oneshot::Sender<Result<(), AuditError>>;
 pub(crate) enum Command {
     /// Writes an entry. Without a reply, the entry is a note.
     Write(Box<AuditEntry>, Option<Reply>),
-    /// Returns the end of the log after writing all earlier entries.
+    /// Writes all earlier entries and returns the end of the log.
     End(oneshot::Sender<End>),
     /// Removes old files within the given limits.
     Trim(TrimLimits, oneshot::Sender<std::io::Result<TrimReport>>),
@@ -45,7 +45,7 @@ pub(crate) enum Command {
 pub(crate) struct End {
     /// Last line of the log.
     pub(crate) head: AuditHead,
-    /// Size of the current file in bytes; `None` while it cannot be opened.
+    /// Size of the current file in bytes. `None` while the file cannot be opened.
     pub(crate) size: Option<u64>,
     /// True if all lines up to `head` are on disk.
     pub(crate) synced: bool,
@@ -58,20 +58,20 @@ pub(crate) struct Thread {
     pub(crate) clean: SecretFilter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commands: mpsc::Receiver<Command>,
-    /// `None` after a disk failure that leaves the content of the file unknown. The file is then opened again.
+    /// `None` after a disk failure that leaves the content of the file unknown, until the file is opened again.
     pub(crate) log: Option<LogEnd>,
-    /// Last line in the memory of this process.
+    /// Last line, as known to this process.
     pub(crate) head: AuditHead,
-    /// The log's facts about itself, written before other entries.
+    /// Facts about the log itself, which are written before other entries.
     pub(crate) own: Vec<AuditFact>,
     /// True while notes are written but not synced.
     pub(crate) unsynced: bool,
-    /// True if the last write failed; further failures are not logged.
+    /// True if the last write failed, in which case further failures are not logged.
     pub(crate) failing: bool,
 }
 
 impl Thread {
-    /// Runs until closed or until all senders are dropped.
+    /// Runs until `Close` is received or all senders are dropped.
     pub(crate) async fn run(mut self) {
         if !self.own.is_empty() {
             self.write_batch(Vec::new());
@@ -110,7 +110,7 @@ impl Thread {
                 Command::Write(entry, reply) => batch.push((entry, reply)),
                 Command::End(reply) => {
                     self.write_batch(std::mem::take(&mut batch));
-                    // The caller may have stopped waiting; the same applies below.
+                    // The caller may have stopped waiting. The same applies to the replies below.
                     let _ = reply.send(self.end());
                 }
                 Command::Trim(limits, reply) => {
@@ -134,12 +134,12 @@ impl Thread {
         End { head: self.head.clone(), size: self.log.as_ref().map(|log| log.size), synced: self.log.is_some() }
     }
 
-    /// Writes and syncs one of the log's facts about itself.
+    /// Writes and syncs a fact about the log itself.
     pub(crate) fn write_own(&mut self, fact: AuditFact) -> std::io::Result<()> {
         self.own.push(fact.clone());
         let outcome = self.write(&[], true);
         if outcome.is_err() {
-            // The action that this fact announces does not happen.
+            // The action announced by this fact is not executed.
             self.own.retain(|own| *own != fact);
         }
         outcome
@@ -163,7 +163,7 @@ impl Thread {
         }
         let is_awaited = replies.iter().any(Option::is_some) || !self.own.is_empty();
         match self.write(&entries, is_awaited) {
-            // A batch that does not fit on the disk may fit in parts.
+            // Parts of a batch that does not fit on the disk may fit.
             Err(_) if entries.len() > 1 => {
                 for (entry, reply) in entries.iter().zip(replies) {
                     let outcome = self.write(std::slice::from_ref(entry), reply.is_some());
@@ -183,7 +183,7 @@ impl Thread {
         send_reply(reply, outcome.as_ref().err().map(ToString::to_string));
     }
 
-    /// Writes all entries or none, after the pending facts about the log itself.
+    /// Writes all entries or none, preceded by the pending facts about the log itself.
     fn write(&mut self, entries: &[String], durable: bool) -> std::io::Result<()> {
         let now = self.clock.now();
         if self.log.as_ref().is_some_and(|log| !log.is_unchanged()) {
@@ -216,7 +216,7 @@ impl Thread {
         let (before, size) = (log.head.clone(), log.size);
         let written = log.append(&lines, head).and_then(|()| if durable { log.sync() } else { Ok(()) });
         if let Err(error) = written {
-            // The disk content is unknown after a failed sync, so the write is undone and the file opened again.
+            // After a failed sync the disk content is unknown, so the write is undone and the file is opened again.
             log.roll_back(size, before);
             self.log = None;
             return Err(error);
@@ -236,7 +236,7 @@ impl Thread {
             && let Err(error) = log.sync()
         {
             tracing::error!("audit log entries may not be on the disk: {error}");
-            // The content of the file is unknown, so it is opened again before the next write.
+            // The content of the file is unknown, so the file is opened again before the next write.
             self.log = None;
         }
     }
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// A disk with limited space, or with a failing sync.
+    /// Disk with limited space, or with a failing sync.
     struct SmallDisk {
         file: File,
         capacity: Arc<AtomicU64>,
@@ -357,7 +357,7 @@ mod tests {
             assert_eq!(write_batch(&mut thread, 1), [false], "room for {capacity} bytes");
             assert_eq!(lines(folder.path()), 1);
         }
-        // With free space again, writing recovers without a restart.
+        // Once there is free space, writing recovers without a restart.
         assert_eq!(write_batch(&mut thread, 2), [true, true]);
         assert_eq!(lines(folder.path()), 3);
     }

@@ -1,4 +1,4 @@
-//! Drops its privileges like a folder's worker and then tries to use them: `code_probe FOLDER OTHER_FILE`. For the
+//! Drops privileges like a folder's worker and then tries to use them: `code_probe FOLDER OTHER_FILE`. Used by the
 //! tests of this crate.
 
 use std::{
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let Some(address) = listener.as_ref().ok().and_then(|listener| listener.local_addr().ok()) else {
         return ExitCode::FAILURE;
     };
-    // Both are links out of the folder. One of them already exists.
+    // Both paths are links that lead out of the folder. One of them already exists.
     let link = folder.join("link");
     if symlink(&other, &link).is_err() || !drop_rights(&Access::Read(&folder)).is_ok_and(|filtered| filtered) {
         return ExitCode::FAILURE;

@@ -1,4 +1,4 @@
-//! Code in one folder: an index that is kept current, and answers to questions.
+//! Code in one folder: an up-to-date index, and answers to questions.
 
 use std::{
     borrow::Cow,
@@ -34,8 +34,8 @@ pub struct FolderConfig {
     pub max_files: usize,
     /// Git ignore rules of the parent folders.
     pub outer: Vec<OuterRules>,
-    /// Predicate on paths relative to the folder: true for files that may be read. Files that contain secrets must not
-    /// be read.
+    /// Predicate on paths relative to the folder that returns true for files that may be read. Must exclude files that
+    /// contain secrets.
     pub may_read: Box<MayRead>,
 }
 
@@ -62,7 +62,8 @@ pub struct CodeFolder {
 impl CodeFolder {
     /// Creates an empty index of a folder; [`refresh`](Self::refresh) fills it.
     pub fn new(root: &Path, config: FolderConfig) -> Self {
-        // Resolved once, so that a file's real path differs from its path only if a link inside the folder is involved.
+        // Resolved once, so that the real path of a file differs from its path only if a link inside the folder is
+        // involved.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         Self {
             root,
@@ -81,8 +82,8 @@ impl CodeFolder {
         &self.root
     }
 
-    /// Returns the folders whose files belong to the index, as paths relative to the root. The root itself is an empty
-    /// path.
+    /// Returns the folders whose files belong to the index, as paths relative to the root. The root itself is
+    /// an empty path.
     pub fn folders(&self) -> &[String] {
         &self.folders
     }
@@ -102,8 +103,8 @@ impl CodeFolder {
         report
     }
 
-    /// Updates the index for single files that were written or removed. Returns the number of these files that are now
-    /// indexed. Paths are relative to the folder, with slashes.
+    /// Updates the index for single files that were written or removed, and returns the number of these files that are
+    /// now indexed. Paths are relative to the folder and contain slashes.
     pub fn update(&mut self, paths: &[&str]) -> usize {
         let tree = FileTree { root: &self.root, outer: &self.outer, may_read: &*self.config.may_read };
         update(&mut self.index, &mut self.skipped, &tree, paths)

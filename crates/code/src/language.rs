@@ -56,7 +56,7 @@ const LANGUAGES: [(Language, &[&str], Kinds); 13] = [
 ];
 
 impl Language {
-    /// Returns the language for a file extension, even if this build contains no grammar for the language.
+    /// Returns the language for a file extension, even if this build contains no grammar for it.
     pub fn of_path(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let (_, ending) = name.rsplit_once('.')?;
@@ -74,7 +74,7 @@ impl Language {
         family(self) == family(other)
     }
 
-    /// Returns the grammar, built on first use, or `None` if this build does not contain it.
+    /// Returns the grammar, which is built on first use, or `None` if this build does not contain it.
     pub(crate) fn grammar(self) -> Option<&'static Grammar> {
         static GRAMMARS: [OnceLock<Option<Grammar>>; 13] = [const { OnceLock::new() }; 13];
         GRAMMARS.get(self as usize)?.get_or_init(|| Some(Grammar::new(self, self.parser_language()?))).as_ref()
@@ -158,7 +158,7 @@ pub(crate) enum NameRule {
     Declarator,
     /// In the field `name`, and only with a body: `struct a { … }` but not `struct a *b`.
     NameWithBody,
-    /// On the left side of an assignment whose right side is a function or a class.
+    /// On the left side of an assignment of a function or a class.
     Assigned,
     /// In a variable that contains a function or a class, or that is outside functions.
     Variable,

@@ -1,8 +1,8 @@
 //! Code search in one folder: chunks at definitions, ranked search, symbols, and a map of the important definitions.
 //!
-//! [`CodeFolder`] keeps the index of a folder current and answers questions. Files are parsed with tree-sitter, whose
-//! grammars are C code that processes untrusted text. Run the parsers in a sandboxed process, like the document
-//! readers. The crate needs no network, no model and no storage.
+//! [`CodeFolder`] keeps the index of a folder up to date and answers questions. Files are parsed with tree-sitter,
+//! whose grammars are C code that processes untrusted text. Run the parsers in a sandboxed process, like the document
+//! readers. The crate needs no network, model or storage.
 //!
 //! ```no_run
 //! use agentd_code::{CodeFolder, FolderConfig};

@@ -1,7 +1,7 @@
 //! Map of a folder: the definitions on which the rest of the code depends, within a token budget.
 //!
-//! Files are ranked with PageRank. Further files in the same package or folder count less, so that the map covers the
-//! whole folder.
+//! Files are ranked with PageRank. Additional files of the same package or folder get a lower rank, so that the map
+//! covers the whole folder.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -25,13 +25,13 @@ pub(crate) fn map(index: &CodeIndex, max_tokens: usize, read: ReadFile<'_>) -> V
 
 /// Damping factor of PageRank.
 const DAMPING: f32 = 0.85;
-/// Number of iterations, after which ranks hardly change.
+/// Number of PageRank iterations. Ranks hardly change afterwards.
 const ITERATIONS: usize = 10;
 
 /// Returns the rank of each slot. The ranks add up to 1.
 fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
     let slots = graph.edges.len();
-    // All files have an initial rank, which is lower for tests.
+    // All files have an initial rank, which is lower for test files.
     let mut start: Vec<f32> = (0..count(slots)).map(|slot| graph.file_weight(slot)).collect();
     let sum: f32 = start.iter().sum();
     start.iter_mut().for_each(|start| *start /= sum.max(f32::MIN_POSITIVE));
@@ -49,7 +49,7 @@ fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
                 }
             }
         }
-        // Rank that is not passed on is distributed like the initial rank.
+        // Rank that is not passed on is distributed in proportion to the initial rank.
         let back = 1.0 - passed;
         for (rank, start) in next.iter_mut().zip(&start) {
             *rank += back * start;
@@ -118,14 +118,14 @@ fn render_files(
     rendered
 }
 
-/// Factor for each further file in the same group.
+/// Factor for each additional file in the same group.
 const GROUP_FACTOR: f32 = 0.5;
-/// Folder with the sources of a package.
+/// Name of the folder that contains a package's sources.
 const SOURCES: &str = "src";
 /// Folder names that do not identify their content.
 const GENERIC_FOLDERS: [&str; 4] = [SOURCES, "lib", "main", "java"];
 
-/// Lowers the rank of further files in the same group, and sorts again.
+/// Lowers the rank of additional files in the same group, and sorts again.
 fn diversify(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
     let mut crowds: HashMap<String, i32> = HashMap::new();
     let mut factors: HashMap<u32, f32> = HashMap::new();
@@ -162,12 +162,12 @@ const MAX_DEFINERS: usize = 10;
 const MANY_DEFINERS: usize = 5;
 /// Minimum length of a multi-word name that counts as specific.
 const MIN_SPECIFIC_LEN: usize = 8;
-/// Factor for a file if neither one of its types nor its file name is used. Most apparent uses of such a file refer to
-/// standard library methods with the same name as a method in the file.
+/// Factor for a file if neither its types nor its file name are used elsewhere. Most apparent uses of such a file refer
+/// to standard library methods with the same name as a method in the file.
 const DOUBTFUL_FACTOR: f32 = 0.05;
-/// Factor if [`MIN_PROBABLE_NAMES`] names from a file are used, which is unlikely to be a coincidence.
+/// Factor if at least [`MIN_PROBABLE_NAMES`] names from a file are used, which is unlikely to be a coincidence.
 const PROBABLE_FACTOR: f32 = 0.5;
-/// Weight that each file retains, so that a file with few and doubtful uses does not pass on all its rank.
+/// Weight that each file retains, so that a file with few and doubtful uses does not pass on its whole rank.
 const RETAINED_WEIGHT: f32 = 10.0;
 /// Minimum number of used names for [`PROBABLE_FACTOR`].
 const MIN_PROBABLE_NAMES: u32 = 3;
@@ -223,7 +223,7 @@ fn name_weight(index: &CodeIndex, name: u32, definers: usize) -> f32 {
     if definers > MANY_DEFINERS {
         weight *= 0.1;
     }
-    // Each definition gets an equal share, since a use only refers to one of them.
+    // Each definition gets an equal share, because a use only refers to one of them.
     weight / definers as f32
 }
 
@@ -304,7 +304,7 @@ impl<'index> Graph<'index> {
         }
     }
 
-    /// Returns the number of the file's name, by which other files import it.
+    /// Returns the number of the name under which other files import this file.
     fn stem(&self, slot: u32) -> Option<u32> {
         let path = &self.index.file(slot)?.path;
         let name = path.rsplit('/').next()?;
@@ -330,7 +330,7 @@ impl<'index> Graph<'index> {
         }
     }
 
-    /// Passes the rank of each file on to the definitions that the file uses. Returns at most `limit` definitions,
+    /// Distributes the rank of each file to the definitions that the file uses. Returns at most `limit` definitions,
     /// highest rank first.
     pub(super) fn definition_ranks(&self, ranks: &[f32], limit: usize) -> Vec<RankedDefinition> {
         let mut found = self.propagate(ranks);

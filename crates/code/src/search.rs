@@ -90,7 +90,7 @@ const MAX_TERMS: usize = 48;
 #[derive(Debug, Clone)]
 pub struct SearchQuery {
     terms: Vec<(String, f32)>,
-    /// Query words that are written like symbols.
+    /// Words of the query that are written like symbols.
     symbols: Vec<String>,
     is_symbol: bool,
     below: String,
@@ -132,7 +132,7 @@ impl SearchQuery {
     }
 }
 
-/// Bonus for the score sum of a file's chunks, as a share of the best score.
+/// Bonus for the sum of the scores of a file's chunks, as a share of the best score.
 const COHERENCE_BONUS: f32 = 0.5;
 /// Bonus for the definition of a symbol that is the whole query, as a share of the best score.
 const QUERY_SYMBOL_BONUS: f32 = 2.0;
@@ -140,7 +140,7 @@ const QUERY_SYMBOL_BONUS: f32 = 2.0;
 const SYMBOL_BONUS: f32 = 0.5;
 /// Bonus for a file whose name matches the query, as a share of the best score.
 const FILE_NAME_BONUS: f32 = 0.5;
-/// Factor for each further result from the same file.
+/// Factor for each additional result from the same file.
 const REPEATED_FILE_FACTOR: f32 = 0.5;
 /// Number of candidates per requested result.
 const CANDIDATES_PER_HIT: usize = 12;
@@ -217,7 +217,7 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
     let last = query.symbols.last().and_then(|name| index.names().get(name));
     for (_, file) in index.live_files().filter(|(_, file)| is_within(&file.path, &query.below)) {
         for definition in file.definitions.iter().filter(|definition| names.contains(&definition.name)) {
-            // `Type::method` refers to the method.
+            // `Type::method` only refers to the method.
             let is_meant = query.is_symbol && Some(definition.name) == last;
             let mut share = if is_meant { QUERY_SYMBOL_BONUS } else { SYMBOL_BONUS };
             if definition.kind == crate::tags::SymbolKind::Impl {
@@ -234,8 +234,8 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
     chunks
 }
 
-/// Returns the best results. Ties are ordered by path and line, so that the result does not depend on the order in
-/// which files were added.
+/// Returns the best results. Orders ties by path and line, so that the result does not depend on the order in which
+/// files were added.
 fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChunks {
     let location = |number: &u32| {
         let chunk = index.chunk(*number);
@@ -253,7 +253,7 @@ fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChun
     ranked
 }
 
-/// Lowers the score of further results from the same file.
+/// Lowers the score of additional results from the same file.
 fn diversify(index: &CodeIndex, candidates: RankedChunks, limit: usize) -> RankedChunks {
     let mut seen: HashMap<u32, i32, DefaultHashBuilder> = HashMap::default();
     let lessened = candidates.into_iter().map(|(number, score)| {

@@ -14,7 +14,7 @@ use crate::{
     text::MAX_PARSED,
 };
 
-/// Time limit for parsing a file, after which the file is split by lines. A 1 MiB file takes a tenth of this time.
+/// Time limit for parsing a file, after which the file is split by lines. Parsing 1 MiB takes a tenth of this time.
 pub const MAX_PARSE_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum nesting of macros around items whose content is parsed.
@@ -51,9 +51,9 @@ impl Parser {
         SourceFile { path, text, language, tags, spans, lines }
     }
 
-    /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`. Replaces the call
-    /// with blanks and keeps the content, which the grammar treats as mere tokens inside a call. Macros with their own
-    /// syntax are left unchanged.
+    /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`, because the
+    /// grammar treats the content of a call as mere tokens. Replaces the call with blanks and keeps the content. Macros
+    /// with custom syntax are left unchanged.
     fn reparse_macros(&mut self, grammar: &Grammar, text: &str, mut tree: Tree) -> Tree {
         let mut expanded = text.as_bytes().to_vec();
         for _ in 0..MAX_NESTED_MACROS {
@@ -82,7 +82,7 @@ impl Parser {
     fn tree(&mut self, language: Language, grammar: &Grammar, text: &str) -> Option<Tree> {
         let parser = self.parsers.entry(language).or_insert_with(|| {
             let mut parser = tree_sitter::Parser::new();
-            // If the grammar's version is unsupported, the parser has no language and parses nothing.
+            // If the grammar has an unsupported version, the parser has no language and parses nothing.
             drop(parser.set_language(&grammar.language));
             parser
         });
@@ -97,14 +97,14 @@ impl Parser {
             Some(ParseOptions::new().progress_callback(&mut is_late)),
         );
         if tree.is_none() {
-            // Without a reset, the next call would resume this file.
+            // Without a reset, the next call would resume parsing this file.
             parser.reset();
         }
         tree
     }
 }
 
-/// Returns the macros with braces in item position: the range of each macro, and of its content.
+/// Returns the macro calls with braces in item position: the range of each call, and of its content.
 fn item_macros(tree: &Tree) -> Vec<(Range<usize>, Range<usize>)> {
     const AROUND_ITEMS: [&str; 6] =
         ["source_file", "mod_item", "impl_item", "trait_item", "declaration_list", "expression_statement"];
@@ -203,7 +203,7 @@ impl<'text> Lines<'text> {
         Self { text, starts }
     }
 
-    /// Returns the number of lines. Zero for an empty text.
+    /// Returns the number of lines, which is zero for an empty text.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.starts.len() - 1).unwrap_or(u32::MAX)
     }
@@ -216,7 +216,7 @@ impl<'text> Lines<'text> {
         self.start(last + 1).saturating_sub(self.start(first))
     }
 
-    /// Returns the text of these lines, which start at 1.
+    /// Returns the text of these lines. Line numbers start at 1.
     pub(crate) fn text(&self, first: u32, last: u32) -> &'text str {
         self.text.get(self.start(first)..self.start(last + 1)).unwrap_or_default()
     }
@@ -242,7 +242,8 @@ impl<'text> Lines<'text> {
 /// First and last line, both included.
 type LineRange = (u32, u32);
 
-/// Splits lines into chunks at definitions, outer definitions first. Neighbours stay together while they fit.
+/// Splits lines into chunks at definitions, starting with the outermost. Adjacent definitions share a chunk if they
+/// fit.
 pub(crate) fn split_at_definitions(lines: &Lines<'_>, definitions: &[Definition]) -> Vec<ChunkSpan> {
     let count = lines.count();
     if count == 0 {
@@ -267,7 +268,7 @@ pub(crate) fn split_at_definitions(lines: &Lines<'_>, definitions: &[Definition]
             );
             ChunkSpan { first_line, last_line, symbol }
         })
-        // Blank lines and lone brackets would only match by their file name.
+        // Blank lines and lone brackets would only match by file name.
         .filter(|span| lines.text(span.first_line, span.last_line).contains(char::is_alphanumeric))
         .collect()
 }

@@ -24,7 +24,7 @@ pub(crate) type ReadFile<'reader> = &'reader mut dyn FnMut(&str) -> Option<Strin
 
 impl CodeIndex {
     /// Finds the definitions and uses of a symbol. The name may be a path such as `Type::method` or `module.name`: the
-    /// last part is looked up, and definitions inside the preceding part come first.
+    /// last part is searched for, and definitions inside the preceding part are listed first.
     pub fn find_symbol(&self, name: &str, below: &str, read: ReadFile<'_>) -> SymbolLocations {
         let mut parts =
             name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).filter(|part| !part.is_empty());
@@ -116,7 +116,7 @@ pub(crate) fn is_within(file: &str, below: &str) -> bool {
         || file.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Lists the definitions of a file, or of all files in a folder, by path and line.
+/// Lists the definitions of a file, or of all files in a folder, sorted by path and line.
 pub(crate) fn outline_of(index: &CodeIndex, path: &str, read: ReadFile<'_>) -> Vec<OutlineEntry> {
     let mut files: Vec<&IndexedFile> =
         index.live_files().map(|(_, file)| file).filter(|file| is_within(&file.path, path)).collect();

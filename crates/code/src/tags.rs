@@ -1,4 +1,4 @@
-//! Definitions and references in a file, from its syntax tree.
+//! Extracts definitions and references from a file's syntax tree.
 
 use std::ops::Range;
 
@@ -34,16 +34,16 @@ pub struct Definition {
 pub struct Tags {
     /// Symbols defined in the file.
     pub definitions: Vec<Definition>,
-    /// Byte ranges of names that another file may define.
+    /// Byte ranges of names that may be defined in another file.
     pub references: Vec<Range<usize>>,
 }
 
-/// Collects the tags in one traversal without recursion.
+/// Collects the tags in a single traversal without recursion.
 pub(crate) fn tags(tree: &Tree, grammar: &Grammar, text: &str) -> Tags {
     let mut tags = Tags::default();
     let mut cursor = tree.walk();
-    // End offsets of the enclosing definitions, and offsets of names that are not references because they are the names
-    // of definitions.
+    // End offsets of the enclosing definitions, and offsets of names that are part of definitions and therefore not
+    // references.
     let mut around: Vec<(usize, SymbolKind)> = Vec::new();
     let mut names: Vec<usize> = Vec::new();
     loop {
@@ -93,7 +93,7 @@ fn define(
     let range = name.byte_range();
     let written = text.get(range.clone()).filter(|written| !written.is_empty() && written.len() <= MAX_NAME)?;
     let name = if rule == NameRule::Type {
-        // The type's name in `path::Name<T>`.
+        // The name of the type in `path::Name<T>`.
         let start = written.split(['<', '(', '[']).next().unwrap_or_default();
         start.rsplit("::").next().unwrap_or_default().trim_start_matches(['&', '*', ' '])
     } else {
@@ -118,7 +118,7 @@ fn line(row: usize) -> u32 {
     u32::try_from(row).unwrap_or(u32::MAX - 1) + 1
 }
 
-/// Returns the node of the name, and the kind of the symbol.
+/// Returns the name node of a definition, and the kind of the symbol.
 fn name_of<'tree>(
     node: Node<'tree>,
     kind: SymbolKind,
@@ -163,7 +163,7 @@ fn value_kind(value: &str) -> Option<SymbolKind> {
     }
 }
 
-/// Returns the innermost name in a chain of declarators, which has a link per star and bracket.
+/// Returns the innermost name in a chain of declarators. The chain has one link per star and bracket.
 fn declarator_name(node: Node<'_>) -> Option<Node<'_>> {
     let mut at = node.child_by_field_name("declarator")?;
     for _ in 0..32 {

@@ -1,4 +1,4 @@
-//! Terms for code search, from identifiers and plain questions alike.
+//! Terms for code search, derived from identifiers and plain questions.
 //!
 //! Splits text into identifiers and their parts, stems words, and counts the terms of each chunk in a file.
 
@@ -25,10 +25,10 @@ impl Stems {
 
 /// Maximum length of an identifier that is indexed as a whole, in characters.
 const MAX_WHOLE: usize = 64;
-/// Maximum number of indexed parts per identifier. Base64 data has hundreds.
+/// Maximum number of indexed parts per identifier. Base64 data would have hundreds.
 const MAX_PARTS: usize = 24;
 
-/// Returns true if the byte may be part of an identifier. Bytes of non-ASCII characters may.
+/// Returns true if the byte may be part of an identifier, including bytes of non-ASCII characters.
 pub(crate) fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
@@ -46,7 +46,7 @@ pub(crate) fn words<'text>(text: &'text str, emit: &mut dyn FnMut(&'text str)) {
         while bytes.get(at).is_some_and(|byte| is_identifier_byte(*byte)) {
             at += 1;
         }
-        // Both ends are next to an ASCII byte or an end of the text, so both are character boundaries.
+        // Each end is next to an ASCII byte or at an end of the text, so both are character boundaries.
         if let Some(word) = text.get(start..at) {
             emit(word);
         }
@@ -95,14 +95,14 @@ fn starts_part(bytes: &[u8], at: usize) -> bool {
         (b'_', _) | (_, b'_') => *before != *byte,
         (before, byte) if before.is_ascii_digit() != byte.is_ascii_digit() => true,
         (before, byte) if byte.is_ascii_uppercase() => {
-            // In `HTTPServer` the last capital belongs to the next word.
+            // In `HTTPServer`, the last capital letter belongs to the next word.
             !before.is_ascii_uppercase() || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
         }
         _ => false,
     }
 }
 
-/// Handles non-ASCII words, which are not stemmed. In scripts without spaces, each pair of characters is a term.
+/// Emits the terms of a non-ASCII word without stemming. In scripts without spaces, each pair of characters is a term.
 fn other_scripts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
     let is_spaced = |letter: char| letter < '\u{2e80}';
     let mut rest = word;
@@ -113,7 +113,7 @@ fn other_scripts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
                 && letter.is_ascii() == first.is_ascii()
                 && is_spaced(letter) == is_spaced(first)
         };
-        // Latin words with accents are one run, including their ASCII letters.
+        // A Latin word with accents is one run, including its ASCII letters.
         let of_run = |letter: char| {
             if is_spaced(first) { is_spaced(letter) && letter.is_alphanumeric() } else { of_kind(letter) }
         };
@@ -144,7 +144,7 @@ fn pairs(run: &str, emit: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Maximum number of cached words. Code repeats a few words very often.
+/// Maximum number of cached words. Code mostly repeats a small set of words.
 const MAX_CACHED: usize = 50_000;
 
 /// Stemmer with a cache.
@@ -167,7 +167,7 @@ impl Default for Stems {
 }
 
 impl Stems {
-    /// Returns the stem of an ASCII word in lower case.
+    /// Returns the lowercase stem of an ASCII word.
     pub(crate) fn stem(&mut self, word: &str) -> &str {
         self.lowercase.clear();
         self.lowercase.push_str(word);
@@ -187,7 +187,7 @@ impl Stems {
     }
 }
 
-/// Stop words in questions about code.
+/// Words that are ignored in questions about code.
 const STOP_WORDS: [&str; 78] = [
     "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",
     "code", "could", "did", "do", "does", "done", "during", "each", "file", "find", "for", "from", "get", "has",
@@ -202,7 +202,7 @@ pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Interned strings, numbered from 0.
+/// Set of interned strings, numbered from 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interner {
     hasher: DefaultHashBuilder,
@@ -213,7 +213,7 @@ pub(crate) struct Interner {
 }
 
 impl Interner {
-    /// Returns the number of a string. Stores the string if it is new.
+    /// Returns the number of a string. Adds the string if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
         if let Some(number) = self.get(text) {
             return number;
@@ -233,7 +233,7 @@ impl Interner {
         self.table.find(hash, |number| self.text(*number) == text).copied()
     }
 
-    /// Returns the string with this number, or an empty string if it does not exist.
+    /// Returns the string with this number, or an empty string if there is none.
     pub(crate) fn text(&self, number: u32) -> &str {
         text_of(&self.bytes, &self.ends, number)
     }
@@ -253,12 +253,12 @@ fn text_of<'all>(bytes: &'all str, ends: &[u32], number: u32) -> &'all str {
 /// Weights of the terms in a chunk, by term number in the file's [`TermTable`].
 pub(crate) type TermCounts = Vec<(u32, u32)>;
 
-/// Terms in one file. Identifiers repeat, so each is only split and stemmed once.
+/// Terms of one file. Identifiers repeat, so each is split and stemmed only once.
 #[derive(Debug, Default)]
 pub(crate) struct TermTable<'text> {
-    /// Terms by their numbers.
+    /// Terms, numbered in order of occurrence.
     pub(crate) terms: Interner,
-    /// Term numbers of each word.
+    /// Term numbers of each identifier or word.
     words: HashMap<&'text str, Vec<u32>, DefaultHashBuilder>,
     /// Weights of the terms in the current chunk.
     counts: HashMap<u32, u32, DefaultHashBuilder>,
@@ -288,7 +288,7 @@ impl<'text> TermTable<'text> {
     }
 }
 
-/// Converts a length to an index number. Limits on files and terms keep the number far below the maximum.
+/// Converts a length to an index. The limits on files and terms keep lengths far below the maximum of `u32`.
 pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

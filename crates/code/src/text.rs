@@ -1,19 +1,19 @@
-//! Decoding of source files, or the reason to skip them. Also weights by kind of file, and detection of generated files
-//! and data, which would displace handwritten code in the results.
+//! Decoding of source files, or the reason to skip them. Also contains weights by kind of file, and the detection of
+//! generated files and data, which would displace handwritten code in the results.
 
 use std::borrow::Cow;
 
 use agentd_core::{charset, code::SkipReason};
 
-/// Maximum size of a file that is read, in bytes.
+/// Maximum size in bytes of a file that is read. Larger files are skipped.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Maximum size of a file that is parsed, in bytes. Larger files are split by lines.
+/// Maximum size in bytes of a file that is parsed. Larger files are split by lines.
 pub const MAX_PARSED: usize = 1 << 20;
 /// Maximum number of indexed bytes per line.
 pub const MAX_LINE: usize = 4096;
 /// Mean line length in bytes above which a file counts as minified.
 const MINIFIED_MEAN: usize = 400;
-/// Minimum size of a minified file in bytes, so that a small file with one long line is not lost.
+/// Minimum size of a minified file in bytes, so that small files with one long line are still indexed.
 const MINIFIED_FROM: usize = 8 << 10;
 
 /// Decodes a file.
@@ -25,7 +25,7 @@ pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, SkipReason> {
         return Err(SkipReason::TooLarge);
     }
     let mut text = charset::text(bytes).map_err(|_| SkipReason::Binary)?;
-    // Grammars treat a null character as the end of the file.
+    // Grammars treat a null character as the end of file.
     if text.contains('\0') {
         text = text.replace('\0', " ").into();
     }
@@ -41,10 +41,10 @@ pub(crate) fn start_of(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
-/// Factor for the scores of tests.
+/// Factor for the scores of test files.
 pub(crate) const TEST_WEIGHT: f32 = 0.3;
 
-/// Returns the factor for a file's score by its path. The factor is 1 for the product's own code.
+/// Returns the factor for a file's score, based on its path. The factor is 1 for the project's own code.
 pub(crate) fn weight(path: &str) -> f32 {
     let path = path.to_ascii_lowercase();
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -90,7 +90,7 @@ const LOCK_FILES: &str = "bun.lockb cargo.lock composer.lock flake.lock gemfile.
 const GENERATED_SUFFIXES: &str = ".bundle.js .csv .designer.cs .g.cs .g.dart .generated.cs .generated.go .generated.ts \
     .geojson .ipynb .jsonl .lock .map .min.css .min.js .min.mjs .ndjson .parquet .pb.cc .pb.go \
     .pb.h .po .pot .snap .svg .tsv _generated.go _pb2.py _pb2.pyi _pb2_grpc.py";
-/// Number of bytes at the start of a file that are searched for a generator's notice.
+/// Number of bytes at the start of a file in which a generator's notice is searched.
 const NOTICE_BYTES: usize = 1024;
 
 /// Returns true if the file name indicates generated code or data.
@@ -99,7 +99,7 @@ pub(crate) fn is_generated_name(path: &str) -> bool {
     LOCK_FILES.split(' ').any(|file| name == file) || GENERATED_SUFFIXES.split(' ').any(|ending| name.ends_with(ending))
 }
 
-/// Returns true if a comment at the start states that the file is generated.
+/// Returns true if a comment at the start says that the file is generated.
 pub(crate) fn is_generated_text(text: &str) -> bool {
     let comments = start_of(text, NOTICE_BYTES).lines().take(12).filter(|line| {
         ["//", "#", "/*", "*", "--", "<!--", ";", "\"\"\""].iter().any(|mark| line.trim_start().starts_with(mark))

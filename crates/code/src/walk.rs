@@ -1,4 +1,4 @@
-//! Listing of the source files in a folder, and updates of the index from these files.
+//! Lists the source files in a folder, and updates the index from them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,14 +29,14 @@ use crate::{
 
 /// Maximum number of listed files.
 pub const MAX_FILES: usize = 100_000;
-/// Maximum total size of all files in bytes. The index takes about a third more in memory.
+/// Maximum total size of all files in bytes. The index uses about a third more in memory.
 pub const MAX_TOTAL_BYTES: u64 = 256 << 20;
 const MAX_DEPTH: usize = 64;
 
-/// Predicate on paths relative to the folder, with slashes: true for files that may be read.
+/// Predicate on paths relative to the folder, with slashes. Returns true for files that may be read.
 pub type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
-/// Folder with the rules that determine which files may be read.
+/// Folder together with the rules that determine which files may be read.
 #[derive(Clone, Copy)]
 pub(crate) struct FileTree<'a> {
     pub(crate) root: &'a Path,
@@ -52,8 +52,8 @@ pub(crate) struct ListedFile {
     pub(crate) stamp: FileStamp,
 }
 
-/// Lists the files that may be indexed. Does not follow links. Skips hidden and git-ignored files, even outside a
-/// repository.
+/// Lists the files that may be indexed. Does not follow links. Skips hidden and git-ignored files; ignore rules also
+/// apply outside a repository.
 pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshReport) -> Vec<ListedFile> {
     let FileTree { root, outer, may_read } = *tree;
     let (mut files, mut total) = (Vec::new(), 0);
@@ -76,10 +76,10 @@ pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshRe
         if !may_index(&path, may_read) {
             continue;
         }
-        // The file disappeared after it was listed. The next listing will detect that.
+        // The file disappeared after it was listed, which the next listing detects.
         let Ok(metadata) = entry.metadata() else { continue };
         let stamp = stamp(&metadata);
-        // Larger files are not read.
+        // Larger files are not read and do not count.
         total += if stamp.size > MAX_BYTES as u64 { 0 } else { stamp.size };
         if files.len() >= max_files.min(MAX_FILES) || total > MAX_TOTAL_BYTES {
             report.is_truncated = true;
@@ -92,7 +92,7 @@ pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshRe
 
 fn walk(root: &Path) -> WalkBuilder {
     let mut walk = WalkBuilder::new(root);
-    // The worker has no access to parent folders.
+    // The worker cannot access parent folders.
     walk.follow_links(false).require_git(false).parents(false).git_global(false).max_depth(Some(MAX_DEPTH));
     walk
 }
@@ -102,7 +102,7 @@ fn is_wanted(entry: &DirEntry, outer: &OuterIgnore) -> bool {
     entry.file_name() != "node_modules" && !(entry.depth() > 0 && outer.ignores(entry.path(), is_folder))
 }
 
-/// Returns true if a single file may be indexed, by the rules of [`list`].
+/// Returns true if a single file may be indexed according to the rules of [`list`].
 pub(crate) fn is_listed(tree: &FileTree<'_>, path: &str) -> bool {
     let FileTree { root, outer, may_read } = *tree;
     let Some(real_path) = absolute(root, path).filter(|_| may_index(path, may_read)) else { return false };
@@ -113,7 +113,7 @@ pub(crate) fn is_listed(tree: &FileTree<'_>, path: &str) -> bool {
     found.any(|entry| entry.path() == real_path && entry.file_type().is_some_and(|kind| kind.is_file()))
 }
 
-/// Returns true if the path may be indexed, judged only by its name.
+/// Returns true if the path may be indexed, based only on its name.
 pub(crate) fn may_index(path: &str, may_read: &MayRead) -> bool {
     !is_generated_name(path) && may_read(path)
 }
@@ -125,12 +125,12 @@ fn relative(root: &Path, path: &Path) -> Option<String> {
     parts.map(|parts| parts.join("/")).filter(|path| !path.is_empty())
 }
 
-/// Returns the absolute path of an indexed file, or `None` if the path would lead out of the folder.
+/// Returns the absolute path of an indexed file, or `None` if the path leads out of the folder.
 pub(crate) fn absolute(root: &Path, path: &str) -> Option<PathBuf> {
     is_below(path).then(|| root.join(path))
 }
 
-/// Returns true if the path is normalised and stays inside its folder.
+/// Returns true if the path is normalised and stays inside the folder.
 pub(crate) fn is_below(path: &str) -> bool {
     path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
@@ -162,8 +162,8 @@ pub struct OuterRules {
     pub rules: String,
 }
 
-/// Reads the ignore rules of the parent folders, up to the root of the repository. Empty if the folder is a repository
-/// root or outside any repository.
+/// Reads the ignore rules of the parent folders, up to the root of the repository. Returns an empty list if the folder
+/// is a repository root or outside any repository.
 pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
     let is_root = |folder: &Path| folder.join(".git").exists();
     let mut found = Vec::new();
@@ -180,7 +180,7 @@ pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
             return found;
         }
     }
-    // Without a repository, files in parent folders are unrelated.
+    // Outside a repository, the parent folders are unrelated.
     Vec::new()
 }
 
@@ -208,16 +208,16 @@ impl OuterIgnore {
         Self(rules.iter().filter_map(build).collect())
     }
 
-    /// Returns true if an entry is ignored. The nearest rules with a match decide.
+    /// Returns true if an entry is ignored. The nearest matching rule decides.
     pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
         let verdicts = self.0.iter().map(|rules| rules.matched(path, is_folder));
         verdicts.into_iter().find(|verdict| !verdict.is_none()).is_some_and(|verdict| verdict.is_ignore())
     }
 }
 
-/// Number of files per thread that may be queued for the index.
+/// Maximum number of files per thread that are queued for the index.
 const QUEUE_PER_THREAD: usize = 16;
-/// Maximum number of changed files that the calling thread reads alone.
+/// Maximum number of changed files that the calling thread reads without helpers.
 const MAX_SINGLE_THREADED: usize = 8;
 
 /// Result of a refresh.
@@ -225,13 +225,13 @@ const MAX_SINGLE_THREADED: usize = 8;
 pub struct RefreshReport {
     /// Number of new or changed files that are now indexed.
     pub indexed: usize,
-    /// Number of files that are gone.
+    /// Number of files removed from the index.
     pub removed: usize,
     /// Number of unchanged files.
     pub unchanged: usize,
     /// Files that are not indexed, each with a reason.
     pub skipped: Vec<(String, SkipReason)>,
-    /// True if the folder exceeds the limits, so that some files are not indexed.
+    /// True if the folder exceeds a limit, so that some files are not indexed.
     pub is_truncated: bool,
     /// True if part of the folder could not be listed. The files in that part stay in the index.
     pub is_partial: bool,
@@ -239,25 +239,25 @@ pub struct RefreshReport {
     pub(crate) folders: Vec<String>,
 }
 
-/// Step of a refresh.
+/// Step of a refresh, reported to a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefreshStep<'path> {
-    /// A file is about to be read. Only reported if a single thread reads.
+    /// A file is about to be read. Only reported if reading is single-threaded.
     Reading(&'path str),
     /// Progress through the changed files.
     Done {
-        /// Number of files that were read.
+        /// Number of changed files that were read.
         done: usize,
-        /// Number of all changed files.
+        /// Total number of changed files.
         total: usize,
     },
 }
 
-/// Files that were read and skipped, each with its stamp and a reason.
+/// Files that were read but not indexed, each with its stamp and a reason.
 pub(crate) type SkippedFiles = HashMap<String, (FileStamp, SkipReason)>;
 
-/// Updates an index from its folder. `skipped` contains the stamps of skipped files, so that these files are only read
-/// again after a change.
+/// Updates an index from its folder. `skipped` contains the stamps of skipped files, so that a skipped file is only
+/// read again after a change.
 pub(crate) fn refresh(
     index: &mut CodeIndex,
     skipped: &mut SkippedFiles,
@@ -301,8 +301,8 @@ pub(crate) fn refresh(
     report
 }
 
-/// Updates the index for single files that were changed, added or removed. Returns the number of these files that are
-/// now indexed.
+/// Updates the index for single files that were changed, added or removed, and returns the number of these files that
+/// are now indexed.
 pub(crate) fn update(index: &mut CodeIndex, skipped: &mut SkippedFiles, tree: &FileTree<'_>, paths: &[&str]) -> usize {
     let mut reader = Reader::default();
     let mut report = RefreshReport::default();
@@ -384,7 +384,7 @@ fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn Fn
     });
 }
 
-/// Reader of files, one per thread.
+/// File reader with its parsers, one per thread.
 #[derive(Default)]
 struct Reader {
     parser: Parser,
@@ -392,8 +392,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads, parses and analyses a file. The stamp is taken before reading, so that a concurrent change is detected by
-    /// the next refresh.
+    /// Reads, parses and analyses a file. Takes the stamp before reading, so that the next refresh detects a concurrent
+    /// change.
     pub(crate) fn read(&mut self, root: &Path, path: &str) -> AnalysisResult {
         let Some((real_path, metadata)) = regular_file(root, path) else {
             return (FileStamp::default(), Err(SkipReason::Unreadable));

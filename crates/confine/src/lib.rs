@@ -2,12 +2,12 @@
 //!
 //! The process is another instance of the daemon's own program. Before it reads the first byte, it limits its resources
 //! ([`limit`]) and drops its rights ([`drop_rights`]). On Linux, the limits cover memory, time, file size and
-//! descriptors. Seccomp allows only the system calls that a computation on open files needs, so nothing can be sent or
-//! started, and other processes cannot be signalled. Landlock allows only reading, and only below the given folder. No
-//! new privileges can be gained. The existence and times of other paths remain visible. Other systems only have the
-//! limits, and no folder can be given.
+//! descriptors. Seccomp only allows the system calls that a computation on open files needs, so the process cannot send
+//! data, start programs or signal other processes. Landlock only allows reading, and only below the given folder. The
+//! process cannot gain new privileges. The existence and times of other paths remain visible. Other systems only
+//! support the limits, and no folder can be specified.
 //!
-//! The crate also contains the common parts of such processes: their start ([`run`], [`enter`]) and the framing of their
+//! The crate also contains code shared by such processes: their start ([`run`], [`enter`]) and the framing of their
 //! messages ([`frame`]).
 
 #[cfg(target_os = "linux")]
@@ -31,7 +31,8 @@ use nix::{
     unistd::dup2_stdout,
 };
 
-/// Runs a process whose first argument is `name`. Its only other argument is the job, as written by the daemon.
+/// Entry point of a confined process whose first argument is `name`. Its only other argument is the job from the
+/// daemon.
 pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(&[u8]) -> io::Result<()>) -> ExitCode {
     let done = match arguments {
         [job] => work(job.as_encoded_bytes()),
@@ -46,11 +47,11 @@ pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(
     )
 }
 
-/// Drops all rights except those in `access`, and returns the input and output streams. No input is read before that.
-/// The standard output is redirected to `/dev/null`, so that library output cannot mix with the messages.
+/// Drops all rights except those in `access`, and returns the input and output streams. Reads no input before that.
+/// Redirects standard output to `/dev/null`, so that library output cannot mix with the messages.
 ///
 /// # Errors
-/// As for [`limit`] and [`drop_rights`]. The process must then exit.
+/// As [`limit`] and [`drop_rights`]. The process must then exit.
 pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, File)> {
     let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     dup2_stdout(File::options().write(true).open("/dev/null")?)?;
@@ -58,19 +59,18 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
     let output = OwnedFd::from(out.try_clone()?);
     limit(limits)?;
     drop_rights(access)?;
-    // Exits as soon as the reading end of the output is closed: the daemon is then gone or no longer needs the result.
-    // The parent-death signal is unsuitable, because it fires when the daemon's starting thread ends, which may be long
-    // before the daemon ends.
+    // Exits as soon as the reading end of the output is closed, because the daemon then has ended or no longer needs
+    // the result. The parent-death signal is unsuitable: it is sent when the daemon's thread that started this process
+    // ends, which may be long before the daemon ends.
     thread::Builder::new().name("exit".to_owned()).stack_size(64 * 1024).spawn(move || {
-        // No events are requested: `poll` always reports that the other end was closed.
+        // No events are requested, because `poll` always reports a closed other end.
         while poll(&mut [PollFd::new(output.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
         std::process::exit(1);
     })?;
     Ok((input, out))
 }
 
-/// Encodes a message for the stream between the daemon and a confined process: the length in four bytes, followed by
-/// the body.
+/// Encodes a message between the daemon and a confined process: the length in four bytes, followed by the body.
 ///
 /// # Errors
 /// If the body is longer than `max` bytes.
@@ -80,7 +80,7 @@ pub fn frame(body: &[u8], max: usize) -> io::Result<Vec<u8>> {
     Ok([&length.to_le_bytes()[..], body].concat())
 }
 
-/// Reads a message, or `None` at the end of the stream.
+/// Reads a message. Returns `None` at the end of the stream.
 ///
 /// # Errors
 /// If the stream ends within the message, or the body is longer than `max` bytes.
@@ -99,7 +99,7 @@ pub fn read_frame(input: &mut impl Read, max: usize) -> io::Result<Option<Vec<u8
 /// Decodes the length of a message.
 ///
 /// # Errors
-/// If the length is more than `max` bytes.
+/// If the length exceeds `max` bytes.
 pub fn frame_length(length: [u8; 4], max: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(length);
     let checked = usize::try_from(length).ok().filter(|length| *length <= max);
@@ -112,7 +112,7 @@ pub fn frame_length(length: [u8; 4], max: usize) -> io::Result<usize> {
 pub struct ProcessLimits {
     /// Address space in bytes, including the program.
     pub memory: u64,
-    /// Processor time; `None` for a long-lived process.
+    /// Processor time. `None` for a long-lived process.
     pub time: Option<Duration>,
     /// Number of open descriptors.
     pub open_files: u64,
@@ -123,7 +123,7 @@ pub struct ProcessLimits {
 pub enum Access<'path> {
     /// Only files that are already open.
     Nothing,
-    /// Files in this folder, for reading. Changes in the folder can be watched.
+    /// Files in this folder, only for reading. Changes in the folder can be watched.
     Read(&'path Path),
 }
 
@@ -137,29 +137,29 @@ pub fn limit(limits: &ProcessLimits) -> io::Result<()> {
     set(Resource::RLIMIT_FSIZE, 0)?;
     if let Some(time) = limits.time {
         let seconds = time.as_secs().saturating_add(1);
-        // Reaching the soft limit raises a separate signal, which identifies this cause of death.
+        // At the soft limit, the process gets a distinct signal, which identifies the cause of death.
         setrlimit(Resource::RLIMIT_CPU, seconds, seconds.saturating_add(5))?;
     }
     set(Resource::RLIMIT_AS, limits.memory)?;
     set(Resource::RLIMIT_NOFILE, limits.open_files)
 }
 
-/// Drops every right that can be dropped and is not in `access`, for this thread and the threads that it starts.
-/// Returns true if system calls are filtered from now on.
+/// Drops all rights that can be dropped and are not in `access`, for this thread and the threads that it starts.
+/// Returns true if system calls are now filtered.
 ///
 /// # Errors
-/// If the system supports this but fails, or if `access` names a folder and the system cannot block other paths. The
-/// process must then exit.
+/// If the system supports the confinement but applying it fails, or if `access` specifies a folder and the system
+/// cannot block other paths. The process must then exit.
 #[cfg(target_os = "linux")]
 pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
     linux::close_paths(access)?;
     linux::filter_calls(access)
 }
 
-/// Drops nothing, because other systems do not support it.
+/// Does nothing, because other systems do not support dropping rights.
 ///
 /// # Errors
-/// If `access` names a folder.
+/// If `access` specifies a folder.
 #[cfg(not(target_os = "linux"))]
 pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
     match access {

@@ -62,7 +62,7 @@ const ALLOWED_CALLS_BY_ARCH: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_CALLS_BY_ARCH: &[i64] = &[];
 
-/// Further calls for reading the files in a folder, and for watching changes in it.
+/// Additional system calls for reading the files in a folder and watching it for changes.
 const READING_CALLS: &[i64] = &[
     libc::SYS_getdents64,
     libc::SYS_readlinkat,
@@ -77,10 +77,10 @@ const READING_CALLS_BY_ARCH: &[i64] = &[libc::SYS_readlink, libc::SYS_stat, libc
 #[cfg(not(target_arch = "x86_64"))]
 const READING_CALLS_BY_ARCH: &[i64] = &[];
 
-/// Flags of an open that creates, changes or truncates a file.
+/// Open flags that create, change or truncate a file.
 const WRITE_FLAGS: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
 
-/// Blocks all paths except those below the given folder, which can be read.
+/// Blocks all paths except those below the given folder, which remain readable.
 pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(TESTED_ABI))
@@ -94,8 +94,8 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
         rules = rules.add_rule(readable).map_err(io::Error::other)?;
     }
     let status = rules.restrict_self().map_err(io::Error::other)?;
-    // If no file may be opened, the seccomp filter is sufficient. Otherwise, only Landlock restricts which files can be
-    // opened.
+    // If no file may be opened, the seccomp filter is sufficient. Otherwise, Landlock alone restricts which files can
+    // be opened.
     if matches!(access, Access::Read(_)) && status.ruleset == RulesetStatus::NotEnforced {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -105,7 +105,7 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Filters system calls. Returns false if the kernel supports no filters.
+/// Filters system calls. Returns false if the kernel does not support filters.
 pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
     let processor = if cfg!(target_arch = "x86_64") {
         TargetArch::x86_64
@@ -117,7 +117,7 @@ pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
     for program in filter_programs(processor, access).map_err(io::Error::other)? {
         match apply_filter(&program) {
             Ok(()) => {}
-            // A kernel without filters. Landlock and the limits still apply.
+            // The kernel has no filters. Landlock and the limits still apply.
             Err(seccompiler::Error::Seccomp(error))
                 if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
             {
@@ -129,8 +129,8 @@ pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Filters that allow only the listed calls. Other calls fail with `EPERM`, which programs survive. `clone3` fails with
-/// `ENOSYS`, because its arguments cannot be inspected. Programs then use the older `clone` to start threads.
+/// Creates filters that only allow the listed calls. Other calls fail with `EPERM`, which programs survive. `clone3`
+/// fails with `ENOSYS`, because its arguments cannot be inspected; programs then start threads with the older `clone`.
 fn filter_programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2], BackendError> {
     let errno = |error: i32| SeccompAction::Errno(error.cast_unsigned());
     let clone3_filter = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
@@ -141,11 +141,11 @@ fn filter_programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfPro
     };
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED_CALLS.iter().chain(ALLOWED_CALLS_BY_ARCH).chain(reading).map(|call| (*call, Vec::new())).collect();
-    // A process may end itself, but not signal others.
+    // The process may signal itself but no other process.
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     allowed.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![equals(0, own)?])?]);
     if matches!(access, Access::Read(_)) {
-        // Older kernels truncate even files that are opened for reading.
+        // Older kernels even truncate files that are opened for reading.
         allowed.insert(libc::SYS_openat, vec![SeccompRule::new(vec![has_none(2, WRITE_FLAGS)?])?]);
         #[cfg(target_arch = "x86_64")]
         allowed.insert(libc::SYS_open, vec![SeccompRule::new(vec![has_none(1, WRITE_FLAGS)?])?]);
@@ -154,14 +154,14 @@ fn filter_programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfPro
         let commands = commands.map(|command| SeccompRule::new(vec![equals(1, command)?]));
         allowed.insert(libc::SYS_fcntl, commands.into_iter().collect::<Result<_, _>>()?);
     }
-    // The other filter decides on `clone3`. If both filters return an error, the kernel reports that of the newer
+    // The other filter decides on `clone3`. If both filters return an error, the kernel uses the error of the newer
     // filter, so this filter must not return `EPERM`.
     allowed.insert(libc::SYS_clone3, Vec::new());
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
-    // Sets the name of a thread.
+    // Allows setting a thread's name.
     allowed.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![equals(0, libc::PR_SET_NAME)?])?]);
     let allowed = SeccompFilter::new(allowed, errno(libc::EPERM), SeccompAction::Allow, processor)?;
-    // In this order, because applying a filter needs a call that the second filter forbids.
+    // The order matters, because applying a filter needs a call that the second filter forbids.
     Ok([clone3_filter.try_into()?, allowed.try_into()?])
 }
 

@@ -1,5 +1,5 @@
-//! A request under construction by the chain, and the request's footprint. The footprint shows how much of the request
-//! the next one repeats, because a server with a cache only computes what follows the first difference.
+//! A request under construction, and its footprint. The footprint shows how much of a request the next request repeats,
+//! because a server with a cache only computes the part after the first difference.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -34,7 +34,7 @@ impl Fingerprint {
         Self { hash: hasher.finish(), bytes: texts.iter().map(|text| text.len() as u64).sum(), tokens }
     }
 
-    /// Combines two fingerprints in this order.
+    /// Combines two fingerprints. The order matters.
     pub fn and(self, next: Self) -> Self {
         let mut hasher = DefaultHasher::new();
         (self.hash, next.hash).hash(&mut hasher);
@@ -42,7 +42,7 @@ impl Fingerprint {
     }
 }
 
-/// Fingerprint of one message.
+/// Returns the fingerprint of one message.
 pub fn print(message: &Message) -> Fingerprint {
     let texts = match message {
         Message::System { text } => vec!["system", text],
@@ -58,7 +58,7 @@ pub fn print(message: &Message) -> Fingerprint {
     pictures.iter().map(|shown| picture(&shown.picture)).fold(text, Fingerprint::and)
 }
 
-/// Fingerprint of a picture. Paths of pictures are unique.
+/// Returns the fingerprint of a picture. Paths of pictures are unique, so the content is not included.
 pub fn picture(picture: &Picture) -> Fingerprint {
     let tokens = tokens::of_picture(picture.width, picture.height);
     Fingerprint { bytes: picture.bytes, ..Fingerprint::of(&["picture", &picture.path], tokens) }
@@ -67,7 +67,7 @@ pub fn picture(picture: &Picture) -> Fingerprint {
 /// Fingerprints of a request's parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Agent of the request. Different agents always have different tools and instructions.
+    /// Agent that sends the request. Different agents always have different tools and instructions.
     agent: String,
     /// Fingerprint of the tools.
     pub tools: Fingerprint,
@@ -81,19 +81,19 @@ impl Footprint {
         Self { agent, tools: tools.print, messages }
     }
 
-    /// Estimated tokens of tools and instructions.
+    /// Returns the estimated tokens of tools and instructions.
     pub fn fixed_tokens(&self) -> u64 {
         let is_fixed = |(kind, _): &&(SegmentKind, Fingerprint)| *kind == SegmentKind::Instructions;
         let instructions = self.messages.iter().take_while(is_fixed).map(|(_, print)| print.tokens);
         self.tools.tokens + instructions.sum::<u64>()
     }
 
-    /// Size of the request in bytes.
+    /// Returns the size of the request in bytes.
     pub fn bytes(&self) -> u64 {
         self.sum(|print| print.bytes)
     }
 
-    /// Estimated tokens of the request.
+    /// Returns the estimated tokens of the request.
     pub fn tokens(&self) -> u64 {
         self.sum(|print| print.tokens)
     }
@@ -119,31 +119,31 @@ impl Footprint {
         report
     }
 
-    /// Reason why a segment has changed.
+    /// Returns the reason why a segment has changed.
     fn changed(&self, before: &Self, segment: &str) -> String {
         if self.agent == before.agent { segment.to_owned() } else { "agent".to_owned() }
     }
 }
 
-/// A request that is being built by the chain.
+/// Request that is being built.
 #[derive(Debug)]
 pub struct RequestBuilder {
-    /// Instructions and history. These messages have the same position in the next request.
+    /// Instructions and history. These messages have the same positions in the next request.
     pub messages: Vec<Message>,
     /// Tools of the request.
     pub tools: ToolSet,
     /// True if the tools may be called.
     pub may_call: bool,
-    /// Required form of the answer, if this is the last answer of a turn.
+    /// Required format of the answer, if this request asks for the last answer of a turn.
     pub answer_schema: Option<Arc<AnswerSchema>>,
-    /// Known paths for models with constrained arguments.
+    /// Known paths, for models with constrained arguments.
     pub known_paths: Vec<String>,
     /// Agent that sends the request.
     pub agent: String,
 }
 
 impl RequestBuilder {
-    /// Finishes the request. Returns the request and its footprint, for comparison with the next request.
+    /// Finishes the request. Returns the request and its footprint for comparison with the next request.
     pub fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
         let Self { messages, tools, may_call, answer_schema, known_paths, agent } = self;
         let footprint = Footprint::of(agent, &tools, &messages);

@@ -14,7 +14,7 @@ use agentd_core::{
 
 use crate::text::{harmless, one_line};
 
-/// Opening tag of a compaction's summary.
+/// Opening tag of a compaction summary.
 const SUMMARY: &str = "<conversation_summary>";
 /// Opening tag of a notice about memory.
 const MEMORY: &str = "<memory>";
@@ -25,7 +25,7 @@ const FILES: &str = "<files>";
 /// Opening tag of all other notices.
 const REMINDER: &str = "<system_reminder>";
 
-/// Returns true if an item counts as a message. The parts of an answer other than its text are not counted.
+/// Returns true if an item counts as a message. Of an answer, only the text counts.
 pub fn counts(item: &Item) -> bool {
     match &item.body {
         ItemBody::Reasoning { .. } => false,
@@ -36,7 +36,7 @@ pub fn counts(item: &Item) -> bool {
     }
 }
 
-/// Segment of a request to which a message belongs.
+/// Returns the segment of a request to which a message belongs.
 pub fn kind(message: &Message) -> SegmentKind {
     match message {
         Message::System { .. } => SegmentKind::Instructions,
@@ -49,8 +49,8 @@ pub fn kind(message: &Message) -> SegmentKind {
     }
 }
 
-/// Converts items to messages. Text, reasoning and calls of one answer become one message. Reasoning is sent only if
-/// the model receives it back, and is otherwise included as unsent.
+/// Converts items to messages. Text, reasoning and calls of one answer become one message. If the model does not
+/// receive its reasoning back, reasoning is included as unsent.
 pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
@@ -58,7 +58,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
         items.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
     for item in items {
         match &item.body {
-            // A level notice reports the fill level before the compaction.
+            // A level notice refers to the fill level before the compaction.
             ItemBody::Notice { topic: NoticeTopic::Level, .. }
                 if summary.is_some_and(|summary| item.id < summary.id) => {}
             ItemBody::Reasoning { text } => {
@@ -79,7 +79,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer = Answer::default();
             }
             ItemBody::AgentMessage { text } => {
-                // Text after calls or other text, without a result in between, is another answer.
+                // Text after calls or other text, without a result in between, belongs to the next answer.
                 if !answer.calls.is_empty() || !answer.text.is_empty() {
                     answer.finish(&mut messages);
                 }
@@ -109,14 +109,15 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
             ItemBody::Notice { text, topic, pictures, .. } => {
                 answer.finish(&mut messages);
                 messages.push(match topic {
-                    // The notice contains foreign names of files and tools, and is limited to one line.
+                    // The notice contains names of files and tools from outside the daemon, so it is limited to one
+                    // line.
                     NoticeTopic::General | NoticeTopic::Advice | NoticeTopic::Repetition => reminder(&one_line(text)),
                     NoticeTopic::Memory | NoticeTopic::FolderMemory => daemon_message(MEMORY, text),
                     NoticeTopic::Skills => daemon_message(SKILLS, text),
                     NoticeTopic::Files => with_pictures(daemon_message(FILES, text), pictures),
                     // The text was escaped when it was read.
                     NoticeTopic::ReadAgain | NoticeTopic::Recall => reminder(text),
-                    // Todos and mentions, for example, contain foreign text.
+                    // These notices, for example about todos and mentions, contain text from outside the daemon.
                     _ => reminder(&harmless(text)),
                 });
             }
@@ -126,8 +127,8 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     messages
 }
 
-/// Returns the text of a user input. A piped document after the typed text is escaped, so that the document cannot
-/// imitate other parts.
+/// Returns the text of a user input. Escapes a piped document after the typed text, so that the document cannot imitate
+/// other parts.
 fn input_text(text: &str, typed_bytes: Option<u64>) -> String {
     let typed = typed_bytes.and_then(|bytes| text.split_at_checked(usize::try_from(bytes).ok()?));
     match (typed_bytes, typed) {
@@ -145,7 +146,7 @@ fn reminder(text: &str) -> Message {
     daemon_message(REMINDER, text)
 }
 
-/// Adds pictures without content, which is loaded later if the model accepts pictures.
+/// Adds pictures without their content, which is loaded later if the model accepts pictures.
 fn with_pictures(message: Message, pictures: &[Picture]) -> Message {
     match message {
         Message::User { text } if !pictures.is_empty() => {
@@ -156,7 +157,7 @@ fn with_pictures(message: Message, pictures: &[Picture]) -> Message {
     }
 }
 
-/// Parts of one answer from the model that have been read so far.
+/// Parts of an answer from the model that have been read so far.
 #[derive(Default)]
 struct Answer {
     reasoning: Option<String>,
@@ -166,7 +167,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Records the origin of the last item. `call` is its id, if the item is a call.
+    /// Records the origin of the last item. `call` is its ID if the item is a call.
     fn note_origin(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
         let Some(origin) = origin else { return };
         if origin.fields.has_answer_fields() {
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(sent(&format!("Sum up {tag}"), None), format!("Sum up {tag}"));
         assert!(!sent(&format!("Sum up\n\n{tag}"), Some(6)).contains("<system_reminder>"));
         assert!(sent(&format!("<b>\n\n{tag}"), Some(3)).starts_with("<b>\n\n&lt;system_reminder>"));
-        // Everything is piped, or the typed part is unknown.
+        // Either everything is piped, or the typed part is unknown.
         for typed in [0, 4000] {
             assert!(!sent(tag, Some(typed)).contains("<system_reminder>"), "{typed}");
         }

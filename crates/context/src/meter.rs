@@ -1,4 +1,4 @@
-//! Measures how full the window is: the server's last count, plus an estimate of the content added since.
+//! Measures how full the window is, using the server's last count and an estimate of the content added since.
 
 use std::collections::BTreeSet;
 
@@ -18,35 +18,35 @@ use crate::{
 
 /// Maximum number of pictures in one request.
 pub const MAX_SHOWN_PICTURES: usize = 20;
-/// Number of pictures omitted at a time. Omitting a picture makes the server recompute everything after it, so pictures
-/// are omitted in batches.
+/// Number of pictures omitted at a time. Pictures are omitted in batches, because omitting a picture makes the server
+/// recompute everything after it.
 const PICTURE_BATCH: usize = MAX_SHOWN_PICTURES / 2;
 
-/// Returns how many of the oldest pictures are omitted out of `pictures`.
+/// Returns how many of `pictures` pictures are omitted, oldest first.
 pub fn pictures_left_out(pictures: usize) -> usize {
     pictures.saturating_sub(MAX_SHOWN_PICTURES).div_ceil(PICTURE_BATCH) * PICTURE_BATCH
 }
-/// Number of models whose last request is remembered, one per slot.
+/// Number of models whose last request is remembered: one per slot.
 const MODELS: usize = 5;
 
 /// Measurements of a session's requests, across calls and turns.
 #[derive(Debug, Clone, Default)]
 pub struct ContextMeter {
-    /// Last request to each model, newest last. Servers cache only their own requests.
+    /// Last request to each model, newest last. A server only caches its own requests.
     before: Vec<(String, Footprint)>,
-    /// Count of the last request.
+    /// Token count of the last request.
     counted: Option<CountedTokens>,
     /// Last counted request to each model, newest last.
     counts: Vec<(String, CountedRequest)>,
     /// Tokens added to the history since the last counted request.
     since: UncountedTokens,
-    /// Level that was reported last; `None` if unknown.
+    /// Level that was reported last. `None` if unknown.
     level: Option<TokenLevel>,
-    /// Request sizes at which the user was already warned that larger requests cost more.
+    /// Request sizes for which the user was already warned about higher costs.
     reported_thresholds: BTreeSet<u64>,
 }
 
-/// Tokens of a request and its answer, as counted by the server or estimated. These counts predict the size of the next
+/// Tokens of a request and its answer, as counted by the server or estimated. Used to predict the size of the next
 /// request to the same model with the same tools.
 #[derive(Debug, Clone)]
 struct CountedTokens {
@@ -55,7 +55,7 @@ struct CountedTokens {
     tokens: u64,
 }
 
-/// Target of the next request.
+/// Model and tools of the next request.
 #[derive(Debug, Clone, Copy)]
 pub struct NextRequest<'a> {
     /// Model that is called.
@@ -64,34 +64,34 @@ pub struct NextRequest<'a> {
     pub tools: Fingerprint,
 }
 
-/// A request that was sent, with its known or estimated size.
+/// Request that was sent, with its known or estimated size.
 #[derive(Debug)]
 pub struct SentRequest {
     footprint: Footprint,
-    /// Report on the prompt, and on the part that repeats the previous request.
+    /// Report on the prompt, including the part that repeats the previous request.
     pub report: PromptReport,
     /// Tokens that had been added to the history when the request was sent.
     since: UncountedTokens,
-    /// Estimated tokens that were not in the previous request, not calibrated.
+    /// Estimated tokens that were not in the previous request, before calibration.
     fresh: u64,
 }
 
-/// Estimated tokens added to the history, not calibrated.
+/// Estimated tokens added to the history, before calibration.
 #[derive(Debug, Clone, Copy, Default)]
 struct UncountedTokens {
     /// Messages, calls and results.
     content: u64,
-    /// Reasoning, which only some models receive back.
+    /// Reasoning, which is only sent back to some models.
     reasoning: u64,
 }
 
 impl UncountedTokens {
-    /// Returns the part that is included in the next request to a model.
+    /// Returns the tokens that are included in the next request to a model.
     fn sent_to(self, model: &ModelInfo) -> u64 {
         if model.echo_reasoning { self.content.saturating_add(self.reasoning) } else { self.content }
     }
 
-    /// Returns the part that was added after `before`.
+    /// Returns the tokens that were added after `before`.
     fn after(self, before: Self) -> Self {
         Self {
             content: self.content.saturating_sub(before.content),
@@ -101,7 +101,7 @@ impl UncountedTokens {
 }
 
 impl SentRequest {
-    /// Minimum number of tokens of the request: the server's count, or half of the estimate.
+    /// Returns the minimum number of tokens of the request: the server's count, or half of the estimate.
     pub fn tokens(&self, usage: Usage) -> u64 {
         if usage.prompt_tokens > 0 { usage.prompt_tokens } else { self.report.tokens / 2 }
     }
@@ -114,7 +114,7 @@ impl SentRequest {
 }
 
 impl ContextMeter {
-    /// Creates the meter of a new session, whose window is empty.
+    /// Creates the meter of a new session with an empty window.
     pub fn new_session() -> Self {
         Self { level: Some(TokenLevel::Info), ..Self::default() }
     }
@@ -169,7 +169,7 @@ impl ContextMeter {
         SentRequest { since: sent.since, ..self.sending(footprint, calibration, model) }
     }
 
-    /// Window size revealed by the server's count if the server has read only a part of the request, see
+    /// Returns the window size that the server's count reveals if the server has read only a part of the request. See
     /// [`CountedRequest::cut`].
     pub fn cut(
         &mut self,
@@ -184,14 +184,14 @@ impl ContextMeter {
         counted.cut(before.as_ref(), model, largest, least)
     }
 
-    /// Records the server's count, which is authoritative. Without a count, the estimate is used. Items added since the
-    /// request was sent belong to the answer.
+    /// Records the server's count, or the estimate if there is no count. The count is authoritative. Items added since
+    /// the request was sent belong to the answer.
     pub fn answered(&mut self, sent: SentRequest, usage: Usage, calibration: &TokenCalibration, model: &ModelInfo) {
         let SentRequest { footprint, report, since, .. } = sent;
         let id = model.id.as_str();
         let answer = self.since.after(since);
-        // The embedded model's count includes text that it reads to rank tools and to summarise, which is not part of
-        // the conversation.
+        // The embedded model's count includes text that it reads for ranking tools and summarising, which is not part
+        // of the conversation.
         self.counted = (!model.embedded).then(|| {
             calibration.learn(id, footprint.tokens(), usage.prompt_tokens);
             let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };
@@ -202,17 +202,17 @@ impl ContextMeter {
         replace(&mut self.before, id, footprint);
     }
 
-    /// Restores the level that was reported last, after loading a session.
+    /// Restores the level that was reported last. Called after a session is loaded.
     pub fn restore_level(&mut self, level: Option<TokenLevel>) {
         self.level = level;
     }
 
-    /// Returns true the first time that a request approaches this size.
+    /// Returns true if this is the first time that a request approaches this size.
     pub fn note_threshold(&mut self, threshold: u64) -> bool {
         self.reported_thresholds.insert(threshold)
     }
 
-    /// Updates the fill level. Returns the change to report if it differs from the last reported level.
+    /// Updates the fill level. Returns the change to report if the level differs from the last reported one.
     pub fn moved(&mut self, tokens: u64, window: u64) -> Option<StateChange> {
         let level = TokenLevel::of(tokens, window);
         let moved = self.level.replace(level) != Some(level);
@@ -220,7 +220,7 @@ impl ContextMeter {
     }
 }
 
-/// Stores a model's latest entry as the newest, and returns the model's previous entry.
+/// Stores a model's entry as the newest, and returns the model's previous entry.
 fn replace<T>(entries: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> {
     let before = entries.iter().position(|(id, _)| id == model).map(|at| entries.remove(at).1);
     if entries.len() == MODELS {
@@ -230,29 +230,29 @@ fn replace<T>(entries: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> 
     before
 }
 
-/// Tokens of an answer that are included in the next request: the answer's count without reasoning that is not sent
-/// back.
+/// Returns the tokens of an answer that are included in the next request: the answer's count without reasoning that is
+/// not sent back.
 fn sent_again(answer: UncountedTokens, usage: Usage, calibration: &TokenCalibration, model: &ModelInfo) -> u64 {
     let estimate = calibration.apply(&model.id, answer.sent_to(model));
     let Usage { completion_tokens, reasoning_tokens, .. } = usage;
     match completion_tokens {
         0 => estimate,
         _ if model.echo_reasoning => completion_tokens,
-        // Some servers count reasoning separately. Reasoning that exceeds the answer cannot be part of the answer's
-        // count.
+        // Some servers count reasoning separately. If there is more reasoning than answer, the reasoning cannot be
+        // included in the answer's count.
         _ if reasoning_tokens > completion_tokens => completion_tokens,
         _ if reasoning_tokens > 0 => completion_tokens - reasoning_tokens,
-        // Reasoning was counted, but its share is unknown.
+        // Reasoning was counted, but its share of the count is unknown.
         _ if answer.reasoning > 0 => estimate.min(completion_tokens),
         _ => completion_tokens,
     }
 }
 
-/// Estimated tokens of an item in a request. Reasoning is included only if it is sent back.
+/// Returns the estimated tokens of an item in a request. Includes reasoning only if it is sent back.
 pub fn guess(item: &Item, echo_reasoning: bool) -> u64 {
     let texts: [&str; 2] = match &item.body {
         ItemBody::Notice { text, pictures, .. } => {
-            // No request contains more pictures.
+            // A request contains at most this number of pictures.
             let shown = pictures.iter().rev().take(MAX_SHOWN_PICTURES);
             let shown = shown.map(|picture| tokens::of_picture(picture.width, picture.height));
             return tokens::estimate(text) + shown.sum::<u64>();

@@ -13,23 +13,23 @@ const MAX_WORDS: usize = 4;
 const MAX_INPUT: usize = 4000;
 /// Minimum score for two adjacent words: one point for each word, plus one for being adjacent.
 const MIN_PAIR_SCORE: usize = 3;
-/// Score for a line that starts with the number.
+/// Score added if a line starts with the number.
 const LINE_START_SCORE: usize = 2;
 /// Approximate length of a passage, in bytes.
 const PASSAGE_BYTES: usize = 600;
 
-/// Terms that are searched for together.
+/// Terms that must occur together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecallQuery {
-    /// Words in lower case. A match contains all of them.
+    /// Lowercase words. A match contains all of them.
     pub terms: Vec<String>,
     /// Minimum score of a passage.
     pub min_score: usize,
-    /// Maximum number of matching passages. Terms with more matches are not significant.
+    /// Maximum number of matching passages. Terms with more matches are not specific enough.
     pub max_matches: usize,
 }
 
-/// Queries for terms in the input that do not occur in the visible context, most significant first.
+/// Returns queries for terms of the input that do not occur in the visible context, most specific first.
 pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let input: String = input.chars().take(MAX_INPUT).collect();
     let in_view = in_view.to_lowercase();
@@ -41,19 +41,19 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
             queries.push(query);
         }
     };
-    // For example "step 23" or "box 7": neither word is significant alone.
+    // For example, "step 23" or "box 7": neither word is specific on its own.
     for pair in words.windows(2) {
         let is_numbered = is_number(&pair[1]) && pair[0].chars().all(char::is_alphabetic);
         if is_numbered && !in_view.contains(&pair.join(" ")) {
             add(pair.to_vec(), 2, usize::MAX);
-            // In a list, a line may start with the number alone, without the word.
+            // In a list, a line may start with the number without the word.
             add(vec![pair[1].clone()], 1 + LINE_START_SCORE, 2);
         }
     }
     for word in words.iter().filter(|word| is_name(word) && !in_view.contains(word.as_str())) {
         add(vec![word.clone()], 1, usize::MAX);
     }
-    // Two adjacent words count as a name if they are not adjacent anywhere in view.
+    // Two adjacent words count as a name if they are nowhere adjacent in the visible context.
     let is_long = |word: &String| word.chars().count() >= LONG_WORD && word.chars().all(char::is_alphabetic);
     for pair in words.windows(2) {
         if pair.iter().all(is_long) && !in_view.contains(&pair.join(" ")) {
@@ -71,7 +71,7 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     queries
 }
 
-/// Returns the passage around the line with the highest score, and the score.
+/// Returns the passage around the line with the highest score, together with this score.
 pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
     let mut at = 0;
     let mut best = (0, 0..text.len().min(1));
@@ -96,7 +96,7 @@ pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
     (text[before..end.max(before)].trim(), score)
 }
 
-/// Returns true if a line is the list entry with this number.
+/// Returns true if a line is a list entry with this number.
 fn begins_with(line: &str, number: &str) -> bool {
     let line = line.trim_start_matches(|letter: char| !letter.is_ascii_digit() && !letter.is_alphabetic());
     line.strip_prefix(number).is_some_and(|rest| rest.starts_with(['.', ')', ':', ' ', '|']))
@@ -146,7 +146,7 @@ mod tests {
         check("What was the code of the crimson shelter?", "the code was", &[&["crimson", "shelter"]]);
         check("And now?", "", &[]);
         check("Go on, please do.", "please", &[]);
-        // Words that occur in every turn produce no queries.
+        // Words that occur in every turn do not produce queries.
         check("Please check the report.", "please check the report of day 3", &[]);
         check("What was it with the gentle delta?", "calm delta, gentle wind", &[&["gentle", "delta"]]);
     }

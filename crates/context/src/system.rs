@@ -1,5 +1,5 @@
-//! The system message. The message stays the same for the whole session unless the global configuration changes,
-//! because every request starts with it. The message includes a few lines about the session's surroundings.
+//! The system message. Every request starts with it, so it stays the same for the whole session unless the global
+//! configuration changes. It includes a few lines about the session's surroundings.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub fn system(
     surroundings: &str,
     began: Timestamp,
 ) -> String {
-    // Each open turn stores this text, so the capacity has no unnecessary reserve.
+    // Each open turn stores this text, so the string has no spare capacity.
     let instructions = instructions.trim_end();
     let mut text = String::with_capacity(instructions.len() + servers.len() + surroundings.len() + RESERVE);
     text.push_str(instructions);
@@ -45,12 +45,12 @@ pub fn system(
     text
 }
 
-/// Maximum length of a foreign name, in characters.
+/// Maximum length of a name from outside the daemon, in characters.
 const MAX_NAME: usize = 120;
-/// Maximum number of commands listed.
+/// Maximum number of listed commands.
 const MAX_COMMANDS: usize = 8;
 
-/// Describes the machine and the project.
+/// Describes the machine and the project in a few lines.
 pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     let system = name(&facts.system);
     let mut text =
@@ -80,12 +80,12 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     text
 }
 
-/// Returns true if `text` states that commands start in `start`.
+/// Returns true if `text` states that commands run in the folder `start`.
 pub fn starts_at(text: &str, start: &str) -> bool {
     text.contains(&format!(" start in {}.", location(start)))
 }
 
-/// Notice that commands now start elsewhere.
+/// Returns the notice that commands now run in another folder.
 pub fn moved(start: &str) -> String {
     format!("The user now works in {}: commands start there.", location(start))
 }
@@ -94,7 +94,7 @@ fn location(start: &str) -> String {
     if start.is_empty() { "the session's own folder".to_owned() } else { tool_path(start) }
 }
 
-/// Returns a path as displayed by tools.
+/// Returns a path in the form that tools display.
 fn tool_path(shown: &str) -> String {
     format!("`{}`", end_of(path::requote(shown).chars().collect()))
 }
@@ -112,7 +112,7 @@ fn name(text: &str) -> String {
     end_of(text.chars().map(plain).collect())
 }
 
-/// Retains the end of a long name, which is the most significant part of a path.
+/// Returns the end of a long name, which is the most significant part of a path.
 fn end_of(letters: Vec<char>) -> String {
     match letters.len().checked_sub(MAX_NAME) {
         None | Some(0) => letters.into_iter().collect(),

@@ -1,5 +1,5 @@
-//! Foreign text in a request: excerpts of long texts with hints for reading the rest, sizes as text, and functions that
-//! neutralise markup that imitates the daemon's own text.
+//! Untrusted text in a request: excerpts of long texts with hints on how to read more, sizes as text, and functions
+//! that escape markup imitating the daemon's own text.
 
 use agentd_core::{
     error::WorkspaceError,
@@ -9,7 +9,7 @@ use tokio::task::JoinError;
 
 use crate::tokens::estimate;
 
-/// A text with its middle omitted.
+/// Text whose middle is omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Excerpt<'a> {
     /// First part, which is included.
@@ -21,8 +21,8 @@ pub struct Excerpt<'a> {
 }
 
 impl<'a> Excerpt<'a> {
-    /// Takes at most `tokens` tokens of `text`, three fifths of them from its start. Cuts at line ends, or between
-    /// characters in a longer line.
+    /// Creates an excerpt of at most `tokens` tokens of `text`, with three fifths of them at its start. Cuts at line
+    /// ends, or between characters if a line is too long.
     pub fn of(text: &'a str, tokens: u64) -> Self {
         let for_head = tokens * 3 / 5;
         let head_end = head_end(text, for_head);
@@ -31,19 +31,19 @@ impl<'a> Excerpt<'a> {
         Self { head: &text[..head_end], between: &text[head_end..tail_start], tail: &text[tail_start..] }
     }
 
-    /// Returns both ends, with the size of the omitted part in between.
+    /// Returns both ends, separated by the size of the omitted part.
     pub fn ends(&self) -> String {
         let line_end = if self.head.is_empty() || self.head.ends_with('\n') { "" } else { "\n" };
         format!("{}{line_end}[… {} left out …]\n{}", self.head, sizes(self.between), self.tail)
     }
 }
 
-/// Returns the start of a text with at most `tokens` tokens, cut at a line end unless that loses half of the start.
+/// Returns the start of a text with at most `tokens` tokens. Cuts at a line end unless this loses half of the start.
 pub fn head(text: &str, tokens: u64) -> &str {
     &text[..head_end(text, tokens)]
 }
 
-/// End of the head with at most `tokens` tokens.
+/// Returns the end of the head with at most `tokens` tokens.
 fn head_end(text: &str, tokens: u64) -> usize {
     let fits = |end: usize| estimate(&text[..text.floor_char_boundary(end)]) <= tokens;
     let end = text.floor_char_boundary(last_fitting(text, tokens, fits));
@@ -54,7 +54,7 @@ fn head_end(text: &str, tokens: u64) -> usize {
     }
 }
 
-/// Start of the tail with at most `tokens` tokens.
+/// Returns the start of the tail with at most `tokens` tokens.
 fn tail_start(text: &str, tokens: u64) -> usize {
     let start_of = |length: usize| text.ceil_char_boundary(text.len() - length);
     let fits = |length: usize| estimate(&text[start_of(length)..]) <= tokens;
@@ -65,8 +65,8 @@ fn tail_start(text: &str, tokens: u64) -> usize {
     }
 }
 
-/// Largest number of bytes that fits `tokens`, by binary search. Lengths that cannot fit are not tried, so that a long
-/// text is not repeatedly estimated as a whole.
+/// Returns the largest number of bytes that fits into `tokens`, by binary search. Skips lengths that cannot fit, so
+/// that a long text is not repeatedly estimated as a whole.
 fn last_fitting(text: &str, tokens: u64, fits: impl Fn(usize) -> bool) -> usize {
     let max_bytes = usize::try_from(tokens.saturating_mul(16)).unwrap_or(usize::MAX);
     let (mut low, mut high) = (0, max_bytes.min(text.len()));
@@ -81,12 +81,12 @@ fn last_fitting(text: &str, tokens: u64, fits: impl Fn(usize) -> bool) -> usize 
     low
 }
 
-/// Number of lines in a text, including an unterminated last one.
+/// Returns the number of lines in a text, including an unterminated last line.
 pub fn lines(text: &str) -> usize {
     text.lines().count()
 }
 
-/// Size of a text in bytes, lines and tokens.
+/// Formats the size of a text in bytes, lines and tokens.
 pub fn sizes(text: &str) -> String {
     let lines = lines(text);
     let noun = if lines == 1 { "line" } else { "lines" };
@@ -106,31 +106,31 @@ pub fn grouped(number: impl ToString) -> String {
     grouped
 }
 
-/// Fraction of a window that one result may use: one part in `RESULT_DIVISOR`.
+/// Divisor for the part of a window that one result may use: one part in `RESULT_DIVISOR`.
 const RESULT_DIVISOR: u64 = 4;
 /// Limit for a result in the smallest window, in tokens.
 const MIN_LIMIT: u64 = 256;
 /// Size in bytes above which texts are processed on a blocking thread.
 const BLOCKING_BYTES: usize = 128 * 1024;
 
-/// Limits in estimated tokens above which a result is shortened.
+/// Limits, in estimated tokens, above which results are shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultLimits {
     /// Limit for any result.
     pub large: u64,
-    /// Limit for a command's output. `None` applies `large`.
+    /// Limit for a command's output. If `None`, `large` applies.
     pub feedback: Option<u64>,
 }
 
 impl ResultLimits {
-    /// Limits the configured values to what fits into a window of this size.
+    /// Reduces the configured limits to values that fit into a window of this size.
     pub fn of(large: u64, feedback: Option<u64>, window: u64) -> Self {
         let large = (window / RESULT_DIVISOR).max(MIN_LIMIT).min(large);
         Self { large, feedback: feedback.map(|tokens| tokens.min(large / 2)) }
     }
 }
 
-/// Returns an error's message with its hint, on one line.
+/// Returns an error's message and hint on one line.
 pub fn reason(error: &WorkspaceError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
@@ -154,20 +154,20 @@ pub async fn run_blocking_if_long<T: Send + 'static>(
     match task.await.map_err(JoinError::try_into_panic) {
         Ok(result) => result,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // The join fails only if the whole runtime ends.
+        // The join only fails if the whole runtime is shutting down.
         Err(Err(_)) => std::future::pending().await,
     }
 }
 
-/// Instruction for reading a line that is too long.
+/// Instruction for reading an overlong line.
 pub const IN_PARTS: &str = "one line in parts, with offset for the line and column for the first character";
 
-/// Formats the limit on the number of lines read at once.
+/// Formats the maximum number of lines to read at once.
 pub fn at_once(lines: Option<u64>) -> String {
     lines.map_or("one line in parts".to_owned(), |lines| format!("at most about {lines} lines at once"))
 }
 
-/// Position after a known head, as arguments for the tool that reads files.
+/// Formats the position after `head` as arguments for the tool that reads files.
 pub fn offset_after(head: &str, at_once: Option<u64>) -> String {
     let lines = lines(head);
     if head.is_empty() || head.ends_with('\n') {
@@ -181,14 +181,14 @@ pub fn offset_after(head: &str, at_once: Option<u64>) -> String {
     from
 }
 
-/// Number of lines that fit into about three quarters of the limit. `None` if not even one line fits.
+/// Returns the number of lines that fit into about three quarters of the limit, or `None` if not even one line fits.
 pub fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
     let tokens = estimate(text).max(1);
     let lines = lines(text) as u64;
     Some(lines * limit * 3 / 4 / tokens).filter(|lines| *lines > 0)
 }
 
-/// Escapes tags that would look like the daemon's own text to a model.
+/// Escapes tags that a model could mistake for the daemon's own text.
 pub fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
@@ -210,12 +210,12 @@ fn opens_daemon_tag(tag: &str) -> bool {
     DAEMON_AND_USER_TAGS.into_iter().any(begins) || FILE_TAGS.into_iter().any(|own| begins(own) && ends_after(own))
 }
 
-/// Same as [`harmless`], but on one line and without control characters.
+/// Like [`harmless`], but also puts the text on one line and removes control characters.
 pub fn one_line(text: &str) -> String {
     harmless(&text.replace(char::is_control, "\u{fffd}"))
 }
 
-/// First `limit` bytes of a text, cut between characters.
+/// Returns the first `limit` bytes of a text, cut between characters.
 pub fn beginning(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }

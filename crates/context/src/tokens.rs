@@ -1,7 +1,7 @@
-//! Estimates a text's tokens before a server has counted them.
+//! Estimates the tokens of a text that no server has counted yet.
 //!
-//! Tokenizers differ by about a fifth, and scripts by a factor of four. Therefore, the estimate only considers the
-//! script, and each model's deviation is learned from its server's counts ([`TokenCalibration`]).
+//! Results of tokenizers differ by about a fifth, and by a factor of four between scripts. The estimate therefore only
+//! considers the script, and each model's deviation is learned from its server's counts ([`TokenCalibration`]).
 
 use std::{
     collections::HashMap,
@@ -27,11 +27,11 @@ pub(crate) fn of_picture(width: u32, height: u32) -> u64 {
     (u64::from(width) * u64::from(height)).div_ceil(750)
 }
 
-/// Plausible range of the ratio between count and estimate. Ratios outside this range are clamped, because they are
-/// probably server errors.
+/// Plausible range for the ratio of count to estimate. Other ratios are clamped, because they are probably server
+/// errors.
 const LIMITS: (f64, f64) = (0.2, 5.0);
 
-/// Factors for correcting estimates, by model.
+/// Correction factors for estimates, by model.
 #[derive(Debug, Default)]
 pub struct TokenCalibration(Mutex<HashMap<String, f64>>);
 
@@ -41,8 +41,8 @@ impl TokenCalibration {
         scaled(guess, self.map().get(model).copied().unwrap_or(1.0))
     }
 
-    /// Learns from a request whose estimate and count are known. The previous factor has half the weight, so that one
-    /// odd request does not change everything.
+    /// Updates a model's factor after a request with a known estimate and count. The previous factor has half the
+    /// weight, so that a single outlier has a limited effect.
     pub fn learn(&self, model: &str, guess: u64, counted: u64) {
         if guess == 0 || counted == 0 {
             return;

@@ -1,8 +1,8 @@
-//! The tools that a turn offers to its model. During the turn, tools found by the model are appended, and nothing else
-//! changes.
+//! The tools that a turn offers to its model. During the turn, tools that the model finds are appended; the set does
+//! not change otherwise.
 //!
-//! Models with a small window get brief descriptions: twenty full descriptions fill half of a window of 8,192 tokens,
-//! and are part of every request.
+//! Models with a small window get brief descriptions, because every request contains all descriptions: 20 full ones
+//! fill half of a window of 8192 tokens.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{footprint::Fingerprint, tokens};
 
-/// Visible tools and their footprint. The tools are sorted by name, followed by mentioned and found tools in order of
+/// Visible tools and their fingerprint. The tools are sorted by name, followed by mentioned and found tools in order of
 /// appearance, so that each request repeats the previous one.
 #[derive(Debug, Clone)]
 pub struct ToolSet {
@@ -22,16 +22,16 @@ pub struct ToolSet {
     pub specs: Arc<[ToolSpec]>,
     /// Combined fingerprint of all tools.
     pub print: Fingerprint,
-    /// Number of sorted tools at the start.
+    /// Number of sorted tools at the start of the list.
     sorted: usize,
-    /// Properties of foreign tools by name.
+    /// Properties of third-party tools by name.
     others: Arc<BTreeMap<String, ForeignInfo>>,
 }
 
-/// Properties of a foreign tool.
+/// Properties of a third-party tool.
 #[derive(Debug, Clone, Default)]
 struct ForeignInfo {
-    /// Tool that the name currently stands for, if the meaning can change.
+    /// Tool to which the name currently refers, if this can change.
     stands_for: Option<Arc<str>>,
     foreign: Option<Arc<ForeignTool>>,
 }
@@ -51,45 +51,45 @@ impl ToolSet {
         Self { others: Arc::new(others), ..set }
     }
 
-    /// Appends these tools, in this order.
+    /// Returns the set with these tools appended in order.
     pub fn followed_by(&self, added: &[&CatalogueTool]) -> Self {
         let mut others = (*self.others).clone();
         others.extend(added.iter().filter_map(|tool| foreign_info(tool)));
         Self { others: Arc::new(others), ..self.with_specs(added.iter().map(|tool| tool.spec.clone()).collect()) }
     }
 
-    /// Appends these specs without further properties.
+    /// Returns the set with these specs appended, without further properties.
     fn with_specs(&self, added: Vec<ToolSpec>) -> Self {
         let print = added.iter().map(print).fold(self.print, Fingerprint::and);
         let specs = self.specs.iter().cloned().chain(added).collect();
         Self { specs, print, others: Arc::clone(&self.others), ..*self }
     }
 
-    /// Applies `keep` to each tool, drops the tool on `None`, and adds `more` to the sorted part.
+    /// Applies `keep` to each tool, removes the tool if `keep` returns `None`, and adds `more` to the sorted part.
     pub fn rewritten(&self, keep: impl Fn(&ToolSpec) -> Option<ToolSpec>, more: Vec<ToolSpec>) -> Self {
         let (sorted, added) = self.specs.split_at(self.sorted);
         let set = Self::new(sorted.iter().filter_map(&keep).chain(more).collect());
         Self { others: Arc::clone(&self.others), ..set.with_specs(added.iter().filter_map(&keep).collect()) }
     }
 
-    /// Shortens the descriptions. Mentioned and found tools stay as they are, because they were requested explicitly.
+    /// Shortens the descriptions. Leaves mentioned and found tools unchanged, because they were requested explicitly.
     pub fn brief(&self) -> Self {
         let (sorted, added) = self.specs.split_at(self.sorted);
         let set = Self::new(sorted.iter().map(with_brief_description).collect());
         Self { others: Arc::clone(&self.others), ..set.with_specs(added.to_vec()) }
     }
 
-    /// Tool that the name currently stands for, if the meaning can change.
+    /// Returns the tool to which the name currently refers, if this can change.
     pub fn stands_for(&self, name: &str) -> Option<&Arc<str>> {
         self.others.get(name)?.stands_for.as_ref()
     }
 
-    /// Source of a foreign tool.
+    /// Returns the source of a third-party tool.
     pub fn foreign(&self, name: &str) -> Option<&Arc<ForeignTool>> {
         self.others.get(name)?.foreign.as_ref()
     }
 
-    /// Creates an empty set, for a model that calls tools although they are forbidden.
+    /// Creates an empty set, for a model that calls tools although calls are forbidden.
     pub fn none() -> Self {
         Self::new(Vec::new())
     }
@@ -110,14 +110,14 @@ fn foreign_info(tool: &CatalogueTool) -> Option<(String, ForeignInfo)> {
     is_known.then(|| (tool.spec.name.clone(), ForeignInfo { stands_for, foreign }))
 }
 
-/// Fingerprint of one tool.
+/// Returns the fingerprint of one tool.
 pub fn print(tool: &ToolSpec) -> Fingerprint {
     let schema = tool.parameters.to_string();
     let texts = [tool.name.as_str(), &tool.description, &schema];
     Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
 }
 
-/// Maximum window with brief tool descriptions, in tokens.
+/// Size in tokens up to which a window gets brief tool descriptions.
 const SMALL_WINDOW: u64 = 12_288;
 
 /// Returns true if tools have brief descriptions in a window of this size.
@@ -125,8 +125,8 @@ pub fn is_brief_for(window: u64) -> bool {
     window <= SMALL_WINDOW
 }
 
-/// Reduces each description to its first sentence. Names, types and required arguments stay, so that the same calls are
-/// valid. Boolean arguments lose their description, because their name is clear enough.
+/// Reduces each description to its first sentence. Keeps names, types and required arguments, so that the same calls
+/// are valid. Removes the descriptions of boolean arguments, whose names are clear enough.
 pub fn with_brief_description(tool: &ToolSpec) -> ToolSpec {
     ToolSpec { description: first_sentence(&tool.description), parameters: shortened(&tool.parameters), ..tool.clone() }
 }
@@ -142,7 +142,7 @@ fn shortened(schema: &Value) -> Value {
 fn keyword((name, value): (&String, &Value)) -> (String, Value) {
     let value = match (name.as_str(), value) {
         ("description", Value::String(text)) => first_sentence(text).into(),
-        // These keywords have values that are not schemas, even if they look like schemas.
+        // The values of these keywords are not schemas, even if they look like schemas.
         ("enum" | "const" | "required", value) => value.clone(),
         ("properties", Value::Object(arguments)) => Value::Object(arguments.iter().map(argument).collect()),
         (_, value) => shortened(value),
@@ -150,7 +150,8 @@ fn keyword((name, value): (&String, &Value)) -> (String, Value) {
     (name.clone(), value)
 }
 
-/// Arguments are handled separately, because an argument may have the name of a keyword.
+/// Shortens the schema of an argument. Arguments are handled separately, because an argument may have the same name as
+/// a keyword.
 fn argument((name, schema): (&String, &Value)) -> (String, Value) {
     let mut schema = shortened(schema);
     if let Some(keywords) = schema.as_object_mut()
@@ -161,7 +162,8 @@ fn argument((name, schema): (&String, &Value)) -> (String, Value) {
     (name.clone(), schema)
 }
 
-/// Text up to the end of the first sentence: punctuation before whitespace and a letter that is not lowercase.
+/// Returns the text up to the end of the first sentence: punctuation before whitespace and a letter that is not
+/// lowercase.
 fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let ends = text.match_indices(['.', '!', '?']).map(|(at, stop)| at + stop.len());

@@ -1,9 +1,10 @@
 //! Window sizes of models: as configured, or as reported by servers when a request did not fit.
 //!
-//! Also detects silent truncation. Some servers accept any request, read a part of it, and count only that part. Only
-//! these counts reveal the truncation. Counts can also be low for other reasons: some servers exclude cached tokens,
-//! some texts have few tokens, some gateways invent numbers. Therefore, a count must be plausible as a window size and
-//! must not match the part added since the last request. A single count must be below what any tokenizer would produce.
+//! Also detects silent truncation: some servers accept any request but read and count only a part of it. Only these
+//! counts reveal the truncation. Counts can also be low for other reasons: some servers exclude cached tokens, some
+//! texts have few tokens, and some gateways return invented numbers. A count therefore only indicates truncation if it
+//! is plausible as a window size and does not match the part added since the last request. If there is only one count,
+//! it must be lower than the result of any tokenizer.
 
 use std::{
     collections::HashMap,
@@ -15,50 +16,50 @@ use agentd_core::{
     usage::Usage,
 };
 
-/// Smallest window that is accepted from a server, in tokens. A smaller window is useless, and a server that claims one
-/// may be malicious.
+/// Smallest window size in tokens that is accepted from a server. A smaller window is useless, and a server that
+/// reports one may be malicious.
 const MIN_WINDOW: u64 = 1024;
 
 /// Window sizes by model, as learned since the daemon started.
 #[derive(Debug, Default)]
 pub struct ContextWindows(Mutex<HashMap<String, LearntWindow>>);
 
-/// Facts learned about one window, in tokens.
+/// Observations about one window, in tokens.
 #[derive(Debug, Default)]
 struct LearntWindow {
     /// Size reported by the server.
     stated: Option<u64>,
-    /// Largest request that was answered. This request fit, whatever the server claims about larger requests.
+    /// Largest request that was answered. Its size fits, regardless of the server's errors for larger requests.
     answered: u64,
     /// Truncation size that was already reported to the user.
     reported_cut: Option<u64>,
 }
 
 impl ContextWindows {
-    /// Maximum tokens of a request and its answer. Never exceeds the configured size, because the user may want a
-    /// smaller window.
+    /// Returns the maximum tokens of a request and its answer. Never exceeds the configured size, because the user may
+    /// want a smaller window.
     pub fn of(&self, info: &ModelInfo) -> u64 {
         let windows = self.map();
         let known = windows.get(&key(info)).and_then(|known| known.stated.map(|stated| stated.max(known.answered)));
         known.map_or(info.context_window, |known| info.context_window.min(known))
     }
 
-    /// Records that a request of `tokens` was answered.
+    /// Records that a request with `tokens` tokens was answered.
     pub fn answered(&self, info: &ModelInfo, tokens: u64) {
         let mut windows = self.map();
         let known = windows.entry(key(info)).or_default();
         known.answered = known.answered.max(tokens);
     }
 
-    /// Lowers the window to the size named in a refusal of a request of `refused` tokens. Returns true if the size is
-    /// plausible and lower than before.
+    /// Lowers the window to the size `stated` in the refusal of a request of `refused` tokens. Returns true if the size
+    /// is plausible and was applied.
     pub fn learn(&self, info: &ModelInfo, refused: u64, stated: u64) -> bool {
         if stated >= self.of(info) {
             return false;
         }
         let mut windows = self.map();
         let known = windows.entry(key(info)).or_default();
-        // A request that used to fit and is now refused shows that the server's window has changed.
+        // If a request that fit earlier is now refused, the server's window has changed.
         let fits_no_longer = refused <= known.answered;
         if stated < MIN_WINDOW || (stated < known.answered && !fits_no_longer) {
             let answered = known.answered;
@@ -70,18 +71,17 @@ impl ContextWindows {
         true
     }
 
-    /// Largest request that was answered, in tokens.
+    /// Returns the size of the largest request that was answered, in tokens.
     pub fn largest(&self, info: &ModelInfo) -> u64 {
         self.map().get(&key(info)).map_or(0, |known| known.answered)
     }
 
-    /// Forgets a model's window, so that it is measured again.
+    /// Removes all observations about a model's window, so that it is measured again.
     pub fn forget(&self, info: &ModelInfo) {
         self.map().remove(&key(info));
     }
 
-    /// Returns true if a truncation to this size has not been reported to the user yet. Marks the truncation as
-    /// reported.
+    /// Returns true if a truncation to this size has not been reported to the user yet, and marks it as reported.
     pub fn note_cut(&self, info: &ModelInfo, window: u64) -> bool {
         self.map().entry(key(info)).or_default().reported_cut.replace(window) != Some(window)
     }
@@ -91,12 +91,12 @@ impl ContextWindows {
     }
 }
 
-/// The same model ID may mean different models on different servers.
+/// Returns the key of a model. The same model ID may denote different models on different servers.
 fn key(info: &ModelInfo) -> String {
     format!("{} {}", info.id, info.base_url.as_deref().unwrap_or_default())
 }
 
-/// Minimum growth of a request, in tokens, for the request's count to be conclusive.
+/// Minimum growth of a request in tokens above which its count is conclusive.
 const MIN_GROWTH: u64 = 200;
 
 /// Tolerated difference between the counts of two truncated requests, in tokens.
@@ -105,23 +105,23 @@ const COUNT_TOLERANCE: u64 = 2;
 /// Typical granularity of window sizes, in tokens.
 const WINDOW_STEP: u64 = 1024;
 
-/// A request whose tokens were counted.
+/// Request whose tokens were counted by the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CountedRequest {
-    /// Estimated tokens, not calibrated.
+    /// Estimated tokens, before calibration.
     pub guess: u64,
     /// Estimated tokens that were not part of the previous request.
     pub fresh: u64,
-    /// Estimated tokens that are neither instructions nor tools, because other sessions also send those.
+    /// Estimated tokens without instructions and tools, which other sessions also send.
     pub beyond_fixed: u64,
     /// Tokens as counted by the server.
     pub usage: Usage,
 }
 
 impl CountedRequest {
-    /// Window size revealed by the counts of this request and the previous one to the same model. `None` if the request
-    /// may have been read whole. `largest` is the largest count of any request to the model, `least` the minimum number
-    /// of tokens of this request.
+    /// Returns the window size that the counts of this request and the previous one to the same model reveal, or `None`
+    /// if the request may have been read completely. `largest` is the largest count of any request to the model,
+    /// `least` the minimum number of tokens of this request.
     pub fn cut(
         &self,
         before: Option<&Self>,
@@ -134,7 +134,7 @@ impl CountedRequest {
             return None;
         }
         let may_be_fresh = self.is_fresh_part(before);
-        // Truncated like earlier requests.
+        // The request was truncated like earlier ones.
         let window = model.context_window;
         let fills_known = model.window_source == WindowSource::Cut
             && counted <= window.saturating_add(window / 50)
@@ -142,7 +142,7 @@ impl CountedRequest {
         if !may_be_fresh && fills_known {
             return Some(window);
         }
-        // A count far above any estimate was not truncated, but invented.
+        // A count far above any estimate is invented rather than truncated.
         let fills = self.guess / 4 * 5 >= counted;
         if let Some(before) = before.filter(|before| fills && self.guess >= before.guess.saturating_add(MIN_GROWTH)) {
             if self.is_constant(before, may_be_fresh) {
@@ -156,19 +156,20 @@ impl CountedRequest {
         (is_low && self.max_read() < least() / 5 * 4).then(|| self.window(largest))
     }
 
-    /// Maximum number of tokens that the server may have read, assuming that it counts cached tokens separately.
+    /// Returns the maximum number of tokens that the server may have read, if it counts cached tokens separately.
     fn max_read(&self) -> u64 {
         self.usage.prompt_tokens.saturating_add(self.usage.cached_tokens)
     }
 
-    /// The window that all requests have filled so far, or this request's count if a larger request was read before.
+    /// Returns the window that all requests have filled so far, or this request's count if a larger request was read
+    /// before.
     fn window(&self, largest: u64) -> u64 {
         if largest <= self.guess { largest.max(self.usage.prompt_tokens) } else { self.usage.prompt_tokens }
     }
 
-    /// Returns true if the count equals that of the previous request, although this request is longer. A server that
-    /// counts only uncached tokens may return equal counts by chance, if equal amounts were added. In that case, only a
-    /// number that looks like a window size is conclusive.
+    /// Returns true if the count equals that of the previous request although this request is longer. If a server
+    /// counts only uncached tokens, counts may be equal by chance because equal amounts were added; then only a number
+    /// that looks like a window size is conclusive.
     fn is_constant(&self, before: &Self, may_be_fresh: bool) -> bool {
         let counted = self.usage.prompt_tokens;
         if counted.abs_diff(before.usage.prompt_tokens) > COUNT_TOLERANCE {
@@ -181,8 +182,8 @@ impl CountedRequest {
             || remainder >= WINDOW_STEP - COUNT_TOLERANCE
     }
 
-    /// Returns true if the count may cover only the uncached part: the tokens added since the last request, or, for a
-    /// first request, everything that other sessions do not send.
+    /// Returns true if the count may only cover the uncached part. This is the part added since the last request or,
+    /// for a first request, the part that other sessions do not send.
     fn is_fresh_part(&self, before: Option<&Self>) -> bool {
         let counted = self.usage.prompt_tokens;
         let is = |part: u64| counted >= part / 5 * 3 && counted <= part / 2 * 3 + 128;
@@ -195,7 +196,7 @@ fn is_near(one: u64, other: u64) -> bool {
     one.abs_diff(other) <= other / 20 + 16
 }
 
-/// Minimum tokens of a text under any tokenizer: no token of a common vocabulary spans two words.
+/// Returns the minimum tokens of a text under any tokenizer: tokens of common vocabularies never span two words.
 pub fn min_tokens(text: &str) -> u64 {
     let (mut tokens, mut narrow, mut wide) = (0u64, 0u64, 0u64);
     let mut close = |narrow: &mut u64, wide: &mut u64| {
@@ -268,7 +269,7 @@ mod tests {
         assert!(!windows.learn(&info, 5000, MIN_WINDOW - 1));
         assert!(windows.learn(&info, 5000, 4096));
         assert_eq!(windows.of(&info), 4096);
-        // An earlier request that fit proves nothing about the current window.
+        // An earlier request that fit does not prove anything about the current window.
         windows.answered(&info, 3000);
         assert!(windows.learn(&info, 3900, 3500) && !windows.learn(&info, 3900, 2500));
         windows.answered(&info, 6000);
@@ -279,10 +280,10 @@ mod tests {
         ModelInfo { context_window: 131_072, window_source: WindowSource::Default, ..info("a") }
     }
 
-    /// Tokens of instructions and tools.
+    /// Number of tokens of the instructions and tools.
     const FIXED: u64 = 4400;
 
-    /// Simulates a conversation: `added` is the growth of each request, `count` the server's counts.
+    /// Simulates a conversation. `added` is the growth of each request, and `count` returns the server's counts.
     fn windows(added: &[u64], count: impl Fn(u64, u64) -> (u64, u64)) -> Vec<Option<u64>> {
         let (mut guess, mut before, mut largest) = (FIXED, None, 0);
         let mut found = Vec::new();
@@ -292,7 +293,7 @@ mod tests {
             let (prompt_tokens, cached_tokens) = count(guess, fresh);
             let usage = Usage { prompt_tokens, cached_tokens, ..Usage::default() };
             let now = CountedRequest { guess, fresh, beyond_fixed: guess - FIXED, usage };
-            // Prose has about two words per three tokens.
+            // Prose has about three tokens per two words.
             found.push(now.cut(before.as_ref(), &model(), largest, || guess * 2 / 3));
             largest = largest.max(prompt_tokens);
             before = Some(now);
@@ -315,7 +316,7 @@ mod tests {
 
     #[test]
     fn dropped_old_messages_reveal_the_window() {
-        // The remaining part is smaller than the window, and varies.
+        // The remaining part is smaller than the window and varies.
         let cut = windows(&STEPS, |guess, fresh| (if guess <= 8192 { guess } else { 3000 + fresh }, 0));
         assert!(cut[..2].iter().all(Option::is_none), "{cut:?}");
         assert_eq!(cut[2], Some(7200), "the largest count is the window: {cut:?}");
@@ -330,7 +331,7 @@ mod tests {
     #[test]
     fn counts_without_cached_tokens_are_not_truncation() {
         for steps in [&STEPS[..], &[100; 8], &[2700; 8], &[100, 30_000, 50, 50, 9000, 9000]] {
-            // Cached tokens are excluded, reported separately, or included in the count.
+            // The count excludes cached tokens, reports them separately, or includes them.
             let silent = windows(steps, |_, fresh| (fresh, 0));
             let scaled = windows(steps, |_, fresh| (fresh * 5 / 4, 0));
             let separate = windows(steps, |guess, fresh| (fresh, guess - fresh));
@@ -338,7 +339,7 @@ mod tests {
             for found in [silent, scaled, separate, whole] {
                 assert!(found.iter().all(Option::is_none), "{steps:?}: {found:?}");
             }
-            // Instructions and tools are cached from another session.
+            // Instructions and tools are cached because another session sent them.
             let shared = windows(steps, |guess, fresh| (fresh.min(guess - FIXED), 0));
             assert!(shared.iter().all(Option::is_none), "{steps:?}: {shared:?}");
         }
@@ -354,7 +355,7 @@ mod tests {
         }
         // The count is constant and far above the size of the request.
         assert_eq!(windows(&[100, 300, 300, 300], |_, _| (9500, 0)), [None; 4]);
-        // Line drawings have few tokens, and no tokenizer would count as many as estimated.
+        // Line drawings have few tokens, and no tokenizer would count as many tokens as estimated.
         let usage = Usage { prompt_tokens: 6000, ..Usage::default() };
         let lines = CountedRequest { guess: 30_000, fresh: 30_000, beyond_fixed: 25_600, usage };
         assert_eq!(lines.cut(None, &model(), 0, || 3500), None);

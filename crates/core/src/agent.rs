@@ -7,16 +7,16 @@ use crate::{
     model::Slot,
 };
 
-/// Session and agent on whose behalf a subagent's session runs.
+/// Session and agent that a subagent's session works for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
     /// Session that created the subagent's session.
     pub session: SessionId,
-    /// Agent that works in the parent session, if it has a name.
+    /// Name of the agent that works in the parent session, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Tools that the parent session had mentioned or discovered when it delegated. The subagent's session shows these
-    /// tools as well.
+    /// Tools that the parent session had mentioned or discovered at the time of delegation. The subagent's session
+    /// shows these tools as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }
@@ -37,37 +37,37 @@ pub const MAIN: &str = "main";
 /// Name of a subagent without a named agent.
 pub const SUBAGENT: &str = "subagent";
 
-/// A session that works on another session's call.
+/// Session that executes a call of another session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subagent {
     /// Call that waits for the subagent's result.
     pub call_id: CallId,
-    /// Session that does the work and stores its own events.
+    /// Session that executes the task and stores its own events.
     pub session_id: SessionId,
     /// Display name of the agent.
     pub name: String,
-    /// Task in one short line.
+    /// Task as one short line.
     pub task: String,
     /// Number of the session's last event from earlier work.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub after: u64,
 }
 
-/// Description of an agent other than the main one.
+/// Description of an agent other than the main agent.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCard {
     /// Name of the agent.
     pub id: String,
-    /// True if the agent is offered to models. A disabled agent works only if the user mentions it.
+    /// True if the agent is offered to models. A disabled agent only runs if the user mentions it.
     pub enabled: bool,
     /// Purpose, shown to other agents.
     pub description: String,
     /// Agent instructions, added to the general ones.
     pub prompt: String,
-    /// Tools beyond those that every agent has. `None` gives the agent all tools of the main agent.
+    /// Additional tools beyond those that every agent has. `None` gives the agent all tools of the main agent.
     pub tools: Option<Vec<String>>,
-    /// Skills that are loaded before the agent begins.
+    /// Skills that are loaded before the agent starts.
     pub skills: Option<Vec<String>>,
     /// Model slot of the agent. `None` uses the turn's slot.
     pub slot: Option<Slot>,
@@ -79,19 +79,19 @@ impl AgentCard {
     /// Maximum length of a name, in characters.
     pub const MAX_ID_CHARACTERS: usize = 40;
 
-    /// Maximum prompt length, in bytes. Prompts are sent with each request.
+    /// Maximum prompt length in bytes. Limited because prompts are part of each request.
     pub const MAX_PROMPT_LENGTH: usize = 32 << 10;
 
-    /// Maximum description length, in characters. Descriptions are sent with each request of other agents.
+    /// Maximum description length in characters. Limited because descriptions are part of each request of other agents.
     pub const MAX_DESCRIPTION_CHARACTERS: usize = 500;
 
     /// Reserved names, invalid for agents.
     pub const RESERVED: [&str; 4] = [MAIN, SUBAGENT, "human", "user"];
 
-    /// Checks that `id` can name an agent. The id becomes a part of a tool name, and users type it after an `@`.
+    /// Checks that `id` is a valid agent name. The ID becomes a part of a tool name, and users type it after an `@`.
     ///
     /// # Errors
-    /// Returns the reason, beginning in lower case.
+    /// Returns the reason, starting with a lowercase letter.
     pub fn check_id(id: &str) -> Result<(), &'static str> {
         let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         if id.is_empty()
@@ -109,18 +109,18 @@ impl AgentCard {
         Ok(())
     }
 
-    /// Returns the tools in the agent's list, without the transfer tools.
+    /// Returns the tools in the agent's list, except for transfer tools.
     pub fn named_tools(&self) -> impl Iterator<Item = &String> {
         self.tools.iter().flatten().filter(|name| !name.starts_with(TRANSFER_PREFIX))
     }
 
-    /// Creates an enabled agent with this name and nothing else.
+    /// Creates an enabled agent with this name and defaults for all other fields.
     pub fn new(id: &str) -> Self {
         Self { id: id.to_owned(), enabled: true, ..Self::default() }
     }
 }
 
-/// All agents except the main one, sorted by name.
+/// All agents except the main agent, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agents(Vec<AgentCard>);
 
@@ -137,7 +137,7 @@ impl Agents {
         self.0.iter().find(|card| card.id == id)
     }
 
-    /// Merges both lists. Agents of `self` take precedence over others with the same name.
+    /// Merges both lists. If names conflict, the agents of `self` take precedence.
     pub fn and(&self, others: &Self) -> Self {
         let is_new = |card: &&AgentCard| self.get(&card.id).is_none();
         Self::new(self.iter().chain(others.iter().filter(is_new)).cloned())

@@ -1,11 +1,11 @@
-//! JSON Schema for a turn's answer, as sent by a client. This module checks only what needs no schema library.
+//! JSON Schema for a turn's answer, as sent by a client. This module only performs checks that need no schema library.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Maximum schema size, in bytes. The schema is part of every request of its turn.
+/// Maximum schema size in bytes. The schema is part of every request of its turn.
 pub const MAX_ANSWER_SCHEMA: usize = 64 << 10;
 
 /// Keywords whose values are data, not schemas.
@@ -14,11 +14,11 @@ const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
 /// Keywords that refer to another schema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// URLs of the meta-schemas, which are built into every library.
+/// URLs of the meta-schemas that every schema library includes.
 const META_SCHEMAS: [&str; 2] = ["https://json-schema.org/", "http://json-schema.org/"];
 
-/// JSON Schema that a turn's answer must match, as text. The key order is preserved because models write their answers
-/// in that order.
+/// JSON Schema that a turn's answer must match, as text. Preserves the key order, because models write their answers in
+/// that order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AnswerSchema(String);
@@ -49,16 +49,16 @@ impl AnswerSchema {
     /// Parses a schema and removes insignificant whitespace.
     ///
     /// # Errors
-    /// Fails if the text is longer than [`MAX_ANSWER_SCHEMA`], is not a JSON object, or refers to another document.
-    /// Nothing is fetched.
+    /// Fails if the text is longer than [`MAX_ANSWER_SCHEMA`], is not a JSON object, or refers to another document, as
+    /// documents are never fetched.
     pub fn parse(text: &str) -> Result<Self, InvalidSchema> {
         Self::read(text).map(|(schema, _)| schema)
     }
 
-    /// Same as [`Self::parse`], but also returns the parsed value.
+    /// Like [`Self::parse`], but also returns the parsed value.
     ///
     /// # Errors
-    /// Same as [`Self::parse`].
+    /// As [`Self::parse`].
     pub fn read(text: &str) -> Result<(Self, Value), InvalidSchema> {
         if text.len() > MAX_ANSWER_SCHEMA {
             return Err(InvalidSchema::new(
@@ -85,13 +85,13 @@ impl AnswerSchema {
         Ok((Self(compact), value))
     }
 
-    /// The schema as JSON text.
+    /// Returns the schema as JSON text.
     pub fn text(&self) -> &str {
         &self.0
     }
 }
 
-/// Direct subschemas of a value. Values of the `DATA` keywords are skipped.
+/// Iterates over the direct subschemas of a value. Skips values of the `DATA` keywords.
 fn parts(value: &Value) -> impl Iterator<Item = &Value> {
     let (object, array) = match value {
         Value::Object(object) => (Some(object), None),
@@ -109,7 +109,7 @@ fn collect_ids<'a>(value: &'a Value, names: &mut HashSet<&'a str>) {
     parts(value).for_each(|part| collect_ids(part, names));
 }
 
-/// First reference to another document.
+/// Returns the first reference to another document.
 fn external_reference<'a>(value: &'a Value, names: &HashSet<&str>) -> Option<&'a str> {
     let is_external = |target: &&str| {
         let document = target.split('#').next().unwrap_or_default();

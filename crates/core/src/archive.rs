@@ -1,14 +1,14 @@
-//! Sessions that move between machines: exported from one journal, imported into another.
+//! Types for moving sessions between machines: export from one journal, import into another.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{context::ContextView, files::FilesCopied, ids::SessionId, settings::SessionSettings};
 
-/// Session description, written before the session's events.
+/// Session description, which precedes the session's events in an archive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArchivedSession {
-    /// Id of the session.
+    /// ID of the session.
     pub id: SessionId,
     /// Time of the session's creation.
     pub created_at: Timestamp,
@@ -21,28 +21,28 @@ pub struct ArchivedSession {
     pub context: Option<ContextView>,
 }
 
-/// Identifier of events that do not belong to a session yet.
+/// Identifier of imported events that do not belong to a session yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DraftId(pub SessionId);
 
-/// A session to be created from the events of a draft.
+/// Session to be created from the events of a draft.
 #[derive(Debug, Clone)]
 pub struct SessionDraft {
     /// Draft that contains the events.
     pub draft: DraftId,
-    /// Id of the session.
+    /// ID of the session.
     pub id: SessionId,
     /// Time of the session's creation.
     pub created_at: Timestamp,
-    /// Time of the import, which counts as its last use.
+    /// Time of the import, which counts as the last use of the session.
     pub at: Timestamp,
-    /// Settings of the session. They override those in its events.
+    /// Settings of the session. They override the settings in its events.
     pub settings: SessionSettings,
     /// True if the session's model calls count towards this journal's usage. False for a copy of a session.
     pub counts_usage: bool,
 }
 
-/// A file of a session's own tree, without its content.
+/// File of a session's own tree, without content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeFile {
     /// Path in the tree, such as `uploads/data/a.csv`.
@@ -58,11 +58,11 @@ pub struct TreeFile {
 /// Report on an import.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImportReport {
-    /// Id of the imported session.
+    /// ID of the imported session.
     pub session_id: SessionId,
     /// Title of the session.
     pub title: String,
-    /// Original id of the session, if it got a new one.
+    /// Original ID of the session, if a new one was assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_id: Option<SessionId>,
     /// Number of turns in the session.
@@ -73,12 +73,12 @@ pub struct ImportReport {
     pub subagents: u64,
     /// Files that were imported with the session.
     pub files: FilesCopied,
-    /// True if a turn was open. The turn is interrupted now.
+    /// True if the imported session had an open turn, which was interrupted by the import.
     pub interrupted: bool,
-    /// Descriptions of the parts of a foreign history that have no equivalent here and were left out.
+    /// Descriptions of skipped parts of a foreign history that have no equivalent in agentd.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// Pinned rules in the archive. They take effect only after a user pins them here.
+    /// Pinned rules in the archive. They only apply after a user pins them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<String>,
 }
@@ -87,15 +87,15 @@ pub struct ImportReport {
 pub const MAX_TREE_FILES: u64 = 10_000;
 /// Maximum total size of the files in an archive, in bytes.
 pub const MAX_TREE_BYTES: u64 = 1 << 30;
-/// Maximum nesting of folders in one archive.
+/// Maximum nesting of folders in an archive.
 pub const MAX_TREE_DEPTH: usize = 32;
-/// Folders of a session's tree that are exported. `temp/` is not, and skills are copied again.
+/// Exported folders of a session's tree. `temp/` is not exported, and skills are copied again.
 pub const TREE_AREAS: [&str; 4] = ["uploads", "outputs", "large_tool_results", "conversation_history"];
 
-/// Rejects paths that are not in one of [`TREE_AREAS`] or not in canonical form.
+/// Rejects paths that are outside the [`TREE_AREAS`] or not in canonical form.
 ///
 /// # Errors
-/// Returns the reason, completing "the path of a file …".
+/// Returns the reason as the continuation of "the path of a file …".
 pub fn check_tree_path(path: &str) -> Result<(), &'static str> {
     const MAX_PATH: usize = 4000;
     const MAX_NAME: usize = 255;

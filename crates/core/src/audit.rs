@@ -1,8 +1,8 @@
 //! The audit log's types: who requested a call, what was decided and by whom, and how the call ended.
 //!
 //! An [`AuditEntry`] is a fact as reported by the engine. The adapter of [`crate::ports::Audit`] redacts secrets,
-//! truncates long values and chains the lines; the guarantees for a line are documented there. Readers get an
-//! [`AuditRecord`]: one per call, with its outcome.
+//! truncates long values and chains the lines; that port documents the guarantees for a line. Readers receive one
+//! [`AuditRecord`] per call, which includes the outcome.
 
 mod record;
 
@@ -22,19 +22,19 @@ use crate::{
     turn::OnInterrupt,
 };
 
-/// One fact for the audit log.
+/// Fact for the audit log with its context.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditEntry {
     /// Time of the fact.
     pub at: Timestamp,
-    /// Id that links the entry to the turn's logs and traces.
+    /// ID that links the entry to the turn's logs and traces.
     pub trace_id: Option<TraceId>,
-    /// Session that the fact is about. `None` for facts about the daemon.
+    /// Session to which the fact applies. `None` for facts about the daemon.
     pub session_id: Option<SessionId>,
-    /// Turn that the fact is about, if any.
+    /// Turn to which the fact applies, if any.
     pub turn_id: Option<TurnId>,
-    /// Tool call that the fact is about, if any.
+    /// Tool call to which the fact applies, if any.
     pub call_id: Option<CallId>,
     /// Kind and details of the fact.
     #[serde(flatten)]
@@ -42,12 +42,12 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// Creates an entry without a session, about the daemon, the rules or the log itself.
+    /// Creates an entry without a session, for facts about the daemon, the rules or the log itself.
     pub fn general(at: Timestamp, fact: AuditFact) -> Self {
         Self { at, trace_id: None, session_id: None, turn_id: None, call_id: None, fact }
     }
 
-    /// Creates an entry about a session but not about a call.
+    /// Creates an entry for a fact about a session but not about a call.
     pub fn of_session(at: Timestamp, session_id: SessionId, fact: AuditFact) -> Self {
         Self { session_id: Some(session_id), ..Self::general(at, fact) }
     }
@@ -58,17 +58,17 @@ impl AuditEntry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AuditFact {
-    /// Decision on a call. Durable before a call that changes or runs anything begins.
+    /// Decision on a call. Durable before a call that changes or runs anything starts.
     CallDecided(Box<Decision>),
-    /// End of a call. A call with a decision but without an end was cut off when the daemon ended; whether it took
-    /// effect is unknown.
+    /// End of a call. If a call has a decision but no end, the daemon ended during the call, and it is unknown whether
+    /// the call took effect.
     CallEnded(CallEnd),
     /// A call sent a request to the turn's model on behalf of a third party, such as an MCP server. Logged before the
     /// request is sent.
     ModelAsked {
         /// Name of the called tool.
         tool: String,
-        /// Id of the model.
+        /// ID of the model.
         model: String,
         /// Maximum answer length, in tokens.
         max_tokens: u64,
@@ -93,12 +93,12 @@ pub enum AuditFact {
     },
     /// The session mode was changed.
     ModeSet {
-        /// Mode of the session from then on.
+        /// New mode of the session.
         mode: SessionMode,
         /// Client that set the mode.
         by: AnsweredBy,
     },
-    /// A user trusted the `.agentd/` of a project, so its instructions, agents, skills and commands are used.
+    /// A user trusted the `.agentd/` of a project. Its instructions, agents, skills and commands are used from now on.
     ProjectTrusted {
         /// Real path of the project.
         project: String,
@@ -114,7 +114,7 @@ pub enum AuditFact {
         /// Client that revoked the trust.
         by: AnsweredBy,
     },
-    /// A user approved a plugin, so its skills, agents, commands and servers are used.
+    /// A user approved a plugin. Its skills, agents, commands and servers are used from now on.
     PluginAdded {
         /// Name of the plugin.
         plugin: String,
@@ -136,7 +136,7 @@ pub enum AuditFact {
     SessionImported {
         /// Program that wrote the file, as named in the file.
         source: String,
-        /// Id in the file, if the session got a new one.
+        /// ID in the file, if a new one was assigned to the session.
         former_id: Option<SessionId>,
         /// Number of imported events, including those of subagents.
         events: u64,
@@ -156,52 +156,53 @@ pub enum AuditFact {
     DaemonStarted {
         /// Version of the daemon.
         version: String,
-        /// Process id of the daemon.
+        /// Process ID of the daemon.
         pid: u32,
     },
     /// The daemon shut down cleanly. A start without a preceding stop means that the daemon crashed.
     DaemonStopped {
-        /// Process id of the daemon.
+        /// Process ID of the daemon.
         pid: u32,
     },
-    /// The policy rules were loaded, at startup or on reload.
+    /// The policy rules were loaded, at startup or by a reload.
     RulesRead {
         /// Sources of the rules, weakest first.
         sources: Vec<String>,
-        /// SHA-256 of the rules, if there were any.
+        /// SHA-256 of the rules, if there are any.
         sha256: Option<String>,
-        /// Reason why the rules were rejected, if they are invalid. The previous rules stay in force.
+        /// Reason why the rules were rejected, if they are invalid. In this case, the previous rules stay in effect.
         problem: Option<String>,
     },
-    /// The log itself was found modified. Only the log writes this fact.
+    /// The log itself was modified by another program. Only the log writes this fact.
     LogDamaged {
-        /// The finding in one sentence.
+        /// Finding as one sentence.
         found: String,
-        /// Number of bytes moved out of the log; 0 if none were.
+        /// Number of bytes moved out of the log, or 0 if no bytes were moved.
         #[serde(default)]
         bytes: u64,
-        /// SHA-256 of the bytes that were moved out.
+        /// SHA-256 of the moved bytes.
         sha256: Option<String>,
-        /// File next to the log that now holds these bytes.
+        /// File next to the log that contains the moved bytes.
         kept_as: Option<String>,
-        /// Problem that persists, if nothing else in the log shows it.
+        /// Problem that persists, unless other lines of the log show it.
         problem: Option<AuditProblem>,
     },
-    /// The log continues in a new file. This fact is the first line of that file. Only the log writes this fact.
+    /// The log continues in a new file, whose first line is this fact. Only the log writes this fact.
     LogContinued {
-        /// File with the preceding lines.
+        /// File that contains the preceding lines.
         previous: String,
     },
-    /// The oldest file of the log is removed, as configured. Only the log writes this fact, before the removal.
+    /// The oldest file of the log is removed according to the configuration. Only the log writes this fact, before the
+    /// removal.
     LogTrimmed {
         /// File name of the removed file.
         file: String,
-        /// Last line of the removed file. The remaining log is verified starting from it.
+        /// Last line of the removed file. Verification of the remaining log starts after this line.
         through: AuditHead,
         /// Size of the removed file, in bytes.
         bytes: u64,
     },
-    /// Unused data was removed, as configured.
+    /// Unused data was removed according to the configuration.
     Cleaned {
         /// Removed data by kind.
         parts: Vec<CleanedData>,
@@ -218,52 +219,53 @@ impl AuditFact {
     }
 }
 
-/// The decision on a call, and who made it.
+/// Decision on a call, and its source.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Name of the tool.
     pub tool: String,
-    /// Arguments that the model wrote; a string if they are not valid JSON.
+    /// Arguments as written by the model. A string if the arguments are not valid JSON.
     pub args: Value,
-    /// Target of the path argument if the path led through a link at that time. The call was judged under both names.
-    /// Lines of earlier versions lack this field.
+    /// Target of the path argument if the path led through a link at that time. The rules were evaluated for both
+    /// paths. Lines of earlier versions lack this field.
     pub leads_to: Option<String>,
     /// Model and agent that requested the call.
     pub asked_by: Requester,
     /// Verdict of the rules.
     pub verdict: VerdictName,
-    /// Layer of the rule that matched, such as `global` or `tool`.
+    /// Layer of the matching rule, such as `global` or `tool`.
     pub layer: Option<String>,
     /// Rule that matched the call.
     pub rule: Option<String>,
     /// Risk of the call.
     pub risk: Option<Risk>,
-    /// Reason, as shown to users or the model.
+    /// Reason shown to users or to the model.
     pub reason: Option<String>,
     /// True if the call may run.
     pub allowed: bool,
-    /// Granted rules that let the call run without a question.
+    /// Granted rules that allowed the call without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
     /// Source of the final decision.
     pub by: DecidedBy,
-    /// Answer to the question, if one was given. An edit has the arguments that replace those of the model.
+    /// Answer to the approval question, if there is one. An edit contains the arguments that replace those of the
+    /// model.
     pub answer: Option<Answer>,
-    /// Answer to the call's own question, if `answer` allowed the call to ask.
+    /// Answer to the question that the call itself asked, if `answer` allowed this.
     pub reply: Option<Answer>,
 }
 
 /// Model and agent that requested a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requester {
-    /// Id of the model, as its server names it.
+    /// Model ID as used by the model's server.
     pub model: String,
-    /// Agent that the model acted for; `main` for the session's main agent.
+    /// Agent that requested the call. `main` for the session's main agent.
     pub agent: String,
 }
 
-/// Verdict of the rules, without its reasons.
+/// Verdict of the rules without reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictName {
@@ -281,17 +283,17 @@ pub enum VerdictName {
 pub enum DecidedBy {
     /// The rules, without a question.
     Rules,
-    /// A rule that was granted earlier.
+    /// A rule that was granted before.
     Grant,
-    /// A client, by its self-reported name.
+    /// A client, identified by its self-reported name.
     Client(String),
     /// The deadline passed without an answer, so the default applied.
     Deadline,
-    /// The client's policy for questions, set when it started the turn.
+    /// The client's policy for questions, specified at the start of the turn.
     OnInterrupt(OnInterrupt),
-    /// The tool reported beforehand that the call cannot succeed. No question was asked.
+    /// The tool reported in advance that the call cannot succeed, so no question was asked.
     Tool,
-    /// The daemon, because the turn ended first or an error occurred.
+    /// The daemon, because the turn ended before an answer or an error occurred.
     Daemon,
 }
 
@@ -305,25 +307,25 @@ impl From<AnsweredBy> for DecidedBy {
     }
 }
 
-/// Result of a call that has ended.
+/// Result of a finished call.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnd {
     /// Name of the tool.
     pub tool: String,
-    /// True if the tool started to run.
+    /// True if the tool was started.
     pub ran: bool,
     /// Error code, if the call failed.
     pub error: Option<ToolErrorCode>,
-    /// Exit code if the call was a command and was not stopped by a limit; 128 plus the signal number if it was killed
-    /// by a signal.
+    /// Exit code if the call was a command that no limit stopped, or 128 plus the signal number if a signal killed the
+    /// command.
     pub exit_code: Option<i32>,
     /// Duration in milliseconds, including the time spent waiting for users.
     pub duration_ms: u64,
     /// Files that the call changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ChangedFile>,
-    /// Output of the call. The log never stores the output itself, only its size and hash.
+    /// Output of the call. The log only stores the size and hash of the output.
     #[serde(skip)]
     pub output: String,
     /// Size of the output in bytes. Filled in by the log.
@@ -333,10 +335,10 @@ pub struct CallEnd {
     pub output_sha256: Option<String>,
 }
 
-/// A changed file, and the kind of change.
+/// Changed file with the kind of change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedFile {
-    /// File path as tools write it.
+    /// File path in the form that tools use.
     pub path: String,
     /// Kind of the change.
     pub change: FileChangeKind,
@@ -348,21 +350,21 @@ impl From<&FileChange> for ChangedFile {
     }
 }
 
-/// The end of the chain.
+/// Last line of the log, as number and hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditHead {
-    /// Number of the last line, from 1; 0 for an empty log.
+    /// Number of the last line, starting at 1. 0 for an empty log.
     pub n: u64,
     /// Hash of the last line, in 64 hexadecimal digits.
     pub hash: String,
 }
 
-/// A line of the log.
+/// Line of the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditLine {
-    /// Number of the line, from 1 without gaps.
+    /// Number of the line, starting at 1 without gaps.
     pub n: u64,
-    /// Entry on the line.
+    /// Entry stored in the line.
     #[serde(flatten)]
     pub entry: AuditEntry,
 }

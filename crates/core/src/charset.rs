@@ -1,8 +1,8 @@
-//! Detection of a file's encoding, or of the kind of a binary file. Everything that reads, searches or indexes files
-//! uses this module, so that all of them agree on which files are text.
+//! Detection of a file's encoding, or of the kind of a binary file. All code that reads, searches or indexes files uses
+//! this module, so that it agrees on which files are text.
 //!
-//! A byte order mark decides first, then strict UTF-8, then the pattern of zero bytes of UTF-16, then statistics.
-//! Statistics can be wrong, so their result is `sure` only if nothing contradicts it. A few control characters,
+//! The checks are, in this order: byte order mark, strict UTF-8, the pattern of zero bytes of UTF-16, statistics.
+//! Statistics can be wrong, so their result is only `sure` if nothing contradicts it. A few control characters,
 //! including NUL, do not make a text binary; a larger share does.
 
 use std::borrow::Cow;
@@ -17,13 +17,13 @@ pub struct Charset {
     pub encoding: &'static Encoding,
     /// Length of the byte order mark, in bytes.
     pub bom: usize,
-    /// True if non-ASCII text may be written in the encoding. Otherwise the encoding is a guess, good enough for
-    /// reading.
+    /// True if non-ASCII text may be written in this encoding. If false, the encoding is a guess that only suffices
+    /// for reading.
     pub sure: bool,
 }
 
 impl Charset {
-    /// Encoding for new files.
+    /// UTF-8 without a byte order mark, the encoding for new files.
     pub const UTF_8: Self = Self { encoding: UTF_8, bom: 0, sure: true };
 
     /// Returns true for UTF-16, with two or four bytes per character.
@@ -38,7 +38,7 @@ impl Charset {
         (self.encoding != UTF_8).then(|| self.encoding.name())
     }
 
-    /// Returns true if a lone `\r` ends a line in this file, that is, if the file has no `\n`.
+    /// Returns true if lines end with a lone `\r`, which is the case if the file has no `\n`.
     #[must_use]
     pub fn ends_lines_with_cr(self, bytes: &[u8]) -> bool {
         let body = &bytes[self.bom..];
@@ -109,20 +109,20 @@ pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     Ok(if charset.ends_lines_with_cr(bytes) { text.replace('\r', "\n").into() } else { text })
 }
 
-/// Number of control characters allowed in text of this length: one in twenty, and at least one unless the text is
-/// tiny.
+/// Returns the number of control characters allowed in text of this length: one in twenty, but at least one unless the
+/// text is tiny.
 fn max_control_characters(length: usize) -> usize {
     const TINY: usize = 10;
     if length < TINY { 0 } else { (length / 20).max(1) }
 }
 
-/// Returns true for a run of zero bytes that occurs in binary formats only.
+/// Returns true for a run of zero bytes that only occurs in binary formats.
 fn has_gap(bytes: &[u8]) -> bool {
     const GAP: usize = 16;
     bytes.split(|byte| *byte != 0).any(|run| run.len() >= GAP)
 }
 
-/// Returns true for UTF-8 with a few invalid bytes. Such a file was written as UTF-8 and damaged later.
+/// Returns true for UTF-8 with a few invalid bytes, which indicates UTF-8 text that was damaged later.
 fn mostly_utf8(bytes: &[u8]) -> bool {
     let (mut good, mut bad) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -132,10 +132,10 @@ fn mostly_utf8(bytes: &[u8]) -> bool {
     good >= bad * 4
 }
 
-/// Detects UTF-16 without a mark: each ASCII character has a zero byte, and no character occurs that is unusual in
-/// text.
+/// Detects UTF-16 without a byte order mark: each ASCII character has a zero byte, and there are no characters that are
+/// unusual in text.
 fn utf16(bytes: &[u8], whole: bool) -> Option<Charset> {
-    /// With fewer characters than this, text that is not all ASCII could be in any encoding.
+    /// Minimum number of characters. Shorter text that is not all ASCII could be in any encoding.
     const MIN_CHARACTERS: usize = 8;
     if bytes.len() < 4 || (whole && !bytes.len().is_multiple_of(2)) {
         return None;
@@ -168,7 +168,7 @@ fn is_iso_2022_jp(bytes: &[u8], whole: bool) -> bool {
 }
 
 fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
-    /// With this many characters, statistics are seldom wrong.
+    /// Minimum number of characters for which statistics are reliable.
     const MIN_CHARACTERS: usize = 8;
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(bytes, whole);
@@ -179,10 +179,10 @@ fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
     let foreign: Vec<char> = text.chars().filter(|character| !character.is_ascii()).take(MIN_CHARACTERS).collect();
     let is_unusual = |character: char| matches!(character, '\u{80}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fffd}');
     let clean = !text.chars().any(is_unusual);
-    // Many western European texts have no more than a few accented letters.
+    // Many western European texts contain only a few accented letters.
     let western = |character: &char| matches!(character, '\u{a0}'..='\u{ff}' | '\u{2013}'..='\u{2026}' | '€');
     let accents = || encoding == WINDOWS_1252 && foreign.len() > 1 && foreign.iter().all(western);
-    // The country of origin is irrelevant if the detector agrees for every country.
+    // The country of origin is irrelevant if the detector returns the same result for every country.
     let agreed = || {
         let countries: [&[u8]; 4] = [b"cn", b"tw", b"jp", b"kr"];
         countries.into_iter().all(|country| detector.guess(Some(country), Utf8Detection::Deny) == encoding)
@@ -194,7 +194,7 @@ fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
     Charset { encoding, bom: 0, sure }
 }
 
-/// Returns true if GBK text uses four-byte characters of GB18030, so that new text may use them too.
+/// Returns true if GBK text contains four-byte characters of GB18030, so that new text may contain them as well.
 fn has_four_bytes(bytes: &[u8]) -> bool {
     let charset = Charset { encoding: GB18030, bom: 0, sure: false };
     let mut found = false;
@@ -202,7 +202,7 @@ fn has_four_bytes(bytes: &[u8]) -> bool {
     found
 }
 
-/// Returns the file extension for these bytes; empty if unknown.
+/// Returns the file extension for these bytes, or an empty string if it is unknown.
 pub fn ending(bytes: &[u8]) -> &'static str {
     magic(bytes).map_or("", |(_, _, ending)| ending)
 }
@@ -225,20 +225,20 @@ const MAGIC: [(&[u8], &str, &str); 13] = [
     (b"\x7fELF", "a program", ""),
     (b"SQLite format 3\0", "an SQLite database", "db"),
     (b"\x00\x00\x01\x00", "an icon", "ico"),
-    // An MP3 without a leading ID3 tag, which would contain zero bytes. No text in any encoding begins like this.
+    // MP3 without a leading ID3 tag. A tag would contain zero bytes. Text never starts like this in any encoding.
     (b"\xff\xfb", "an MP3 recording", "mp3"),
 ];
 
-/// UTF-16 code units. An odd byte at the end is ignored.
+/// Iterates over UTF-16 code units. Ignores an odd byte at the end.
 fn utf16_units(bytes: &[u8], encoding: &'static Encoding) -> impl Iterator<Item = u16> {
     let read = if encoding == UTF_16BE { u16::from_be_bytes } else { u16::from_le_bytes };
     bytes.as_chunks::<2>().0.iter().map(move |pair| read(*pair))
 }
 
-/// Decodes text after its byte order mark and passes each piece to `piece` with its length in the file, in bytes.
+/// Decodes text after its byte order mark, and passes each piece to `piece` with its length in the file, in bytes.
 /// Invalid bytes become U+FFFD with the number of invalid bytes. A piece is one character, with two exceptions: four
-/// Big5 code points decode to two characters, and valid UTF-8 comes in long pieces whose encoded and decoded lengths
-/// are equal.
+/// Big5 code points decode to two characters, and valid UTF-8 is passed in long pieces whose encoded and decoded
+/// lengths are equal.
 pub fn characters(body: &[u8], charset: Charset, piece: &mut dyn FnMut(&str, usize)) {
     if charset.encoding == UTF_8 {
         for chunk in body.utf8_chunks() {
@@ -263,14 +263,14 @@ pub fn characters(body: &[u8], charset: Charset, piece: &mut dyn FnMut(&str, usi
     }
 }
 
-/// Decodes encodings with one to four bytes per character that contain ASCII unchanged. The decoder gets one byte at a
-/// time, because this is the only way to find out which bytes made up a character.
+/// Decodes encodings with one to four bytes per character that contain ASCII unchanged. Passes one byte at a time to
+/// the decoder, because this is the only way to determine which bytes form a character.
 fn legacy(body: &[u8], encoding: &'static Encoding, piece: &mut dyn FnMut(&str, usize)) {
     let mut decoder = encoding.new_decoder_without_bom_handling();
     let mut at = 0;
     while at < body.len() {
         let ascii = body[at..].iter().take_while(|byte| byte.is_ascii()).count();
-        // ASCII is valid UTF-8, so the encoded and decoded lengths of its pieces are equal.
+        // ASCII is valid UTF-8, so the encoded and decoded lengths of these pieces are equal.
         if let Ok(text) = std::str::from_utf8(&body[at..at + ascii])
             && ascii > 0
         {

@@ -3,10 +3,10 @@
 /// Maximum size of file text from a client, in bytes.
 pub const MAX_CLIENT_FILE: usize = 10 << 20;
 
-/// A request to a client about a project file.
+/// Request to a client about a project file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFileRequest {
-    /// Id that the answer repeats.
+    /// ID that the answer must repeat.
     pub id: String,
     /// Path relative to the project, with `/` as separator.
     pub path: String,
@@ -14,7 +14,7 @@ pub struct ClientFileRequest {
     pub action: FileAction,
 }
 
-/// Action of a client on a file.
+/// Action on a file, executed by a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileAction {
     /// Return the current text.
@@ -23,12 +23,12 @@ pub enum FileAction {
     Write(String),
 }
 
-/// A client's answer to a file request.
+/// Client's answer to a file request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientFileAnswer {
-    /// The current text of the file.
+    /// Current text of the file.
     Text(String),
-    /// The new text was written.
+    /// Confirms that the new text was written.
     Written,
     /// The client does not have the file open, so the version on disk is current.
     Absent,

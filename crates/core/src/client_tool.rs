@@ -1,4 +1,4 @@
-//! Tools that the client of a turn answers itself.
+//! Tools that are executed by the client of a turn.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::{
     tool::{Effect, ToolSpec},
 };
 
-/// Prefix of the names by which models call client tools.
+/// Prefix of the names that models use for client tools.
 pub const CLIENT_TOOL_PREFIX: &str = "client_";
 
 /// Maximum number of client tools in one turn.
@@ -26,27 +26,27 @@ pub const MAX_CLIENT_TOOL_SCHEMA: usize = 32 << 10;
 /// Maximum length of an answer's text, in bytes.
 pub const MAX_CLIENT_ANSWER: usize = 4 << 20;
 
-/// A tool that the client of a turn answers itself.
+/// Tool that is executed by the client of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientTool {
     /// Name used by the client, without the prefix.
     pub name: String,
-    /// Purpose, and when to use it.
+    /// Purpose of the tool, and when to use it.
     pub description: String,
-    /// JSON Schema of the arguments, of type object.
+    /// JSON Schema of the arguments, whose type is `object`.
     pub parameters: Value,
-    /// True if a call only reads.
+    /// True if calls only read.
     pub only_looks: bool,
 }
 
 impl ClientTool {
-    /// Returns the name by which models call the tool.
+    /// Returns the name that models use for the tool.
     pub fn called(&self) -> String {
         format!("{CLIENT_TOOL_PREFIX}{}", self.name)
     }
 
-    /// Returns the tool as models see it. A tool that changes something is treated like a command because its reach is
-    /// unknown.
+    /// Returns the tool in the form that models see. A tool that changes anything is treated like a command, because
+    /// its effects are unknown.
     pub fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.called(),
@@ -57,24 +57,24 @@ impl ClientTool {
     }
 }
 
-/// A call to a client's tool, as sent to the client.
+/// Call to a client's tool, as sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientToolCall {
-    /// Id that the answer repeats.
+    /// ID that the answer must repeat.
     pub call_id: String,
-    /// Name that the client gave the tool.
+    /// Name of the tool as defined by the client.
     pub name: String,
     /// Arguments as a JSON object.
     pub arguments: String,
 }
 
-/// A client's answer to a call to its tool.
+/// Client's answer to a call to its tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientToolAnswer {
     /// Text for the model.
     pub text: String,
     /// True if the call failed.
     pub failed: bool,
-    /// Picture beside the text, prepared for models.
+    /// Picture in addition to the text, prepared for models.
     pub picture: Option<PreparedPicture>,
 }

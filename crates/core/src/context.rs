@@ -1,25 +1,25 @@
-//! The context: the part of a session that a model sees, the fill level of its window, and compaction.
+//! Context of a session: the part of the history that a model sees, the fill level of its window, and compaction.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ItemId;
 
-/// The part of a session's history that a model sees.
+/// Part of a session's history that a model sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// Event number: items that were completed up to this event are hidden from models. 0 if the model sees everything.
+    /// Event number. Items completed up to this event are hidden from models. 0 if the model sees all items.
     pub after: u64,
-    /// Number of the event that completed the [`Compaction`] whose summary precedes the visible history; 0 if there is
-    /// none.
+    /// Number of the event that completed the [`Compaction`] whose summary precedes the visible history, or 0 without a
+    /// summary.
     pub summary: u64,
-    /// Number of messages that were visible when a compaction was undone; 0 if none was. While this field is set, the
-    /// history is compacted automatically only if it no longer fits or has grown considerably: a user who undoes a
-    /// compaction wants to see all of it.
+    /// Number of messages that were visible when the user undid a compaction, or 0 if none was undone. While set, the
+    /// history is only compacted automatically if it no longer fits or has grown considerably, because the user wants
+    /// to see the whole history.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub held: u64,
 }
 
-/// A prefix of the history, replaced by a summary. Nothing is removed from the journal.
+/// Replacement of a prefix of the history by a summary. Nothing is removed from the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
     /// Summary that replaces the prefix.
@@ -27,50 +27,50 @@ pub struct Compaction {
     /// Number of the last event that the summary replaces.
     #[serde(default)]
     pub through: u64,
-    /// The window before the compaction, for undoing the compaction.
+    /// Context before the compaction, used to undo the compaction.
     #[serde(default)]
     pub before: Window,
     /// Report on the compaction, for users.
     #[serde(default)]
     pub report: CompactionReport,
-    /// File with the history that this compaction and earlier ones replaced.
+    /// File that contains the history replaced by this compaction and earlier ones.
     #[serde(default, flatten)]
     pub file: HistoryFile,
-    /// Results of calls that keep their place, each reduced to a line that names the file with the full result. Such a
-    /// compaction has no summary.
+    /// Offloaded call results. Each keeps its position but is reduced to a line that names the file with the full
+    /// result. A compaction with offloaded results has no summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offloaded: Vec<OffloadedResult>,
-    /// Compaction whose offloaded results are visible again, if this compaction undoes it.
+    /// Compaction that this compaction undoes, so that its offloaded results are visible again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<ItemId>,
 }
 
-/// A result of a call that was moved to a file.
+/// Call result that was moved to a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffloadedResult {
-    /// Item of the result.
+    /// ID of the result's item.
     pub item: ItemId,
-    /// Path of the result file, as tools write it.
+    /// Path of the file in the form that tools use.
     pub path: String,
 }
 
-/// State of the file with the replaced history, after one compaction.
+/// State of the file with the replaced history after a compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryFile {
-    /// Name of the file; empty in older journals, where [`CompactionReport::path`] ends with the name.
+    /// Name of the file. Empty in older journals, where [`CompactionReport::path`] ends with the name.
     #[serde(default, rename = "kept_in", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Number of valid bytes in the file. Anything after them was left by a compaction that was cut off or undone.
-    /// `None` if unknown.
+    /// Number of valid bytes in the file, or `None` if unknown. Bytes after them were written by a compaction that was
+    /// interrupted or undone.
     #[serde(default, rename = "kept_bytes", skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Number of the last event in the file, if the file could not be written later: the file lacks history that was
-    /// replaced after this event. `None` if nothing is missing.
+    /// Number of the last event in the file if a later write failed. The file then lacks history that was replaced
+    /// after this event. `None` if the file is complete.
     #[serde(default, rename = "kept_missing_after", skip_serializing_if = "Option::is_none")]
     pub missing_after: Option<u64>,
 }
 
-/// Report on what a compaction kept and dropped.
+/// Effects of a compaction, for users.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionReport {
@@ -78,24 +78,24 @@ pub struct CompactionReport {
     pub cause: CompactionCause,
     /// Method that produced the summary.
     pub strategy: CompactionStrategy,
-    /// Number of messages visible to the model before the compaction.
+    /// Number of messages that the model saw before the compaction.
     pub messages_before: u32,
-    /// Number of messages visible to the model now, including the summary.
+    /// Number of messages that the model sees now, including the summary.
     pub messages_after: u32,
-    /// Approximate tokens of the history before the compaction.
+    /// Approximate number of tokens of the history before the compaction.
     pub tokens_before: u64,
-    /// Approximate tokens of the history now.
+    /// Approximate number of tokens of the history now.
     pub tokens_after: u64,
-    /// Percentage of the window that the next request would have used; 0 if unknown.
+    /// Percentage of the window that the next request would have used, or 0 if unknown.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub percent_before: u64,
     /// Number of results that were moved to files.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub offloaded: u32,
-    /// Messages of the user that are preserved verbatim.
+    /// User messages that are preserved verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
-    /// Path at which tools find the replaced history.
+    /// Path under which tools find the replaced history.
     pub path: Option<String>,
     /// Model that wrote the summary. `None` if the summary was assembled without a model.
     pub model: Option<String>,
@@ -114,26 +114,26 @@ pub enum CompactionCause {
     Overflow,
     /// The number of messages exceeded the limit.
     Limit,
-    /// The model requested it.
+    /// The model requested the compaction.
     Model,
-    /// The user requested it.
+    /// The user requested the compaction.
     Person,
 }
 
-/// Method of producing a summary.
+/// Method for producing a summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionStrategy {
-    /// Detailed, or short if the window is too small for a detailed summary.
+    /// A detailed summary, or a short one if the window is too small for a detailed one.
     #[default]
     Auto,
-    /// Detailed: seven sections, with paths, commands and results.
+    /// A detailed summary with seven sections, including paths, commands and results.
     Compact,
-    /// Short: only what is needed to continue.
+    /// A short summary with only the information needed to continue.
     Summarize,
-    /// Without a model, from facts that are certain.
+    /// A summary without a model, from facts that are certain.
     Truncate,
-    /// No summary: only old results of calls are moved to files.
+    /// No summary. Only old call results are moved to files.
     Offload,
 }
 
@@ -152,7 +152,7 @@ names! {
 }
 
 impl TokenLevel {
-    /// Returns the level of `tokens` in a window of `window` tokens.
+    /// Returns the level for `tokens` used tokens in a window of `window` tokens.
     pub fn of(tokens: u64, window: u64) -> Self {
         let percent = u128::from(tokens) * 100;
         let window = u128::from(window.max(1));
@@ -166,35 +166,33 @@ impl TokenLevel {
     }
 }
 
-/// Report on how much of a request repeats the previous one. A server with a cache does not compute the repeated part
-/// again.
+/// Comparison of a request with the previous one. A server with a cache does not recompute the repeated part.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptReport {
     /// Size of the request's instructions, tools and messages, in bytes.
     pub bytes: u64,
-    /// Number of leading bytes in common with the previous request to the same model.
+    /// Number of leading bytes that are equal to those of the previous request to the same model.
     pub repeated_bytes: u64,
-    /// Size of the previous request, in bytes; 0 if there is none.
+    /// Size of the previous request in bytes, or 0 if there is none.
     pub previous_bytes: u64,
     /// Approximate tokens of the request.
     pub tokens: u64,
     /// Approximate tokens of the repeated part.
     pub repeated_tokens: u64,
-    /// First segment that changed although it was not the last. The server computed everything from this segment on
-    /// again.
+    /// First changed segment, unless it is the last one. The server recomputed everything from this segment on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_by: Option<String>,
-    /// The server's remarks on cache misses, if it sends any.
+    /// Remarks from the server on cache misses, if there are any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<ServerRemark>,
 }
 
-/// A server's remark on a request, about a repeated part that it computed again or a part that it left out.
+/// Remark from a server on a request, about a repeated part that was recomputed or a part that was omitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRemark {
-    /// The server's code for the reason, such as `tools_changed`.
+    /// Code of the server for the reason, such as `tools_changed`.
     pub reason: String,
-    /// Approximate tokens that were computed again; 0 if unknown.
+    /// Approximate number of recomputed tokens, or 0 if unknown.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub tokens: u64,
 }
@@ -211,26 +209,26 @@ impl ServerRemark {
     }
 }
 
-/// Content of a window, for display.
+/// Content of a context window, for display.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextView {
-    /// Model of the next request.
+    /// Model that receives the next request.
     pub model: String,
-    /// Maximum tokens of request and answer together.
+    /// Maximum number of tokens of a request and its answer.
     pub window: u64,
-    /// Approximate tokens of the next request, before its input.
+    /// Approximate number of tokens of the next request, without new input.
     pub tokens: u64,
-    /// Fill level of the window with these tokens.
+    /// Fill level of the window.
     pub level: TokenLevel,
     /// Parts of the next request, in order.
     pub segments: Vec<Segment>,
     /// Number of messages in the history.
     pub messages: u32,
-    /// Maximum number of messages; 0 if only the window limits it.
+    /// Maximum number of messages, or 0 if only the window limits the history.
     pub max_messages: u32,
-    /// Upcoming reductions of the history and their conditions, one sentence each.
+    /// Upcoming reductions of the history with their conditions, one sentence each.
     pub next_cuts: Vec<String>,
-    /// True if the figures are from the machine from which the session was imported.
+    /// True if the figures were measured on the machine from which the session was imported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub imported: bool,
 }
@@ -243,8 +241,8 @@ const MAX_CUTS: usize = 16;
 const MAX_FIGURE_TEXT: usize = 4096;
 
 impl ContextView {
-    /// Returns true if the view is within the limits of views that a daemon creates. A view from an untrusted source
-    /// may be larger.
+    /// Returns true if the view is within the limits of views created by a daemon. A view from an untrusted source may
+    /// exceed these limits.
     pub fn is_bounded(&self) -> bool {
         let Self { model, segments, next_cuts, .. } = self;
         let texts = segments.iter().map(|segment| &segment.source).chain(next_cuts).chain([model]);
@@ -254,12 +252,12 @@ impl ContextView {
     }
 }
 
-/// A part of a request.
+/// Part of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// Kind of the part.
     pub kind: SegmentKind,
-    /// File or tool from which the part comes, if any.
+    /// File or tool that is the source of the part, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// Size of the part, in bytes.
@@ -271,7 +269,7 @@ pub struct Segment {
 }
 
 names! {
-    /// Kind of request part.
+    /// Kind of a request part.
     #[derive(Hash)]
     pub enum SegmentKind {
         /// The system message with the instructions.

@@ -7,32 +7,32 @@ names! {
     /// Kind of counted event.
     #[derive(PartialOrd, Ord)]
     pub enum CounterKind {
-        /// Turns that ended, by stop reason. The time is the duration of the turns.
+        /// Ended turns, by stop reason. The time is the duration of the turns.
         Turn = "turn",
-        /// Tool calls that ended, by tool, with `ok` or their error code. The time is the duration of the calls.
+        /// Ended tool calls by tool, with `ok` or an error code. The time is the duration of the calls.
         Tool = "tool",
-        /// Answered questions to users, by kind, with the kind of the answer. The time is how long the questions were
-        /// pending.
+        /// Answered questions to users by kind, with the kind of the answer. The time is the waiting time until the
+        /// answer.
         Wait = "wait",
-        /// Warnings, counted by code.
+        /// Warnings, by warning code.
         Warning = "warning",
         /// Starts of the daemon: `clean`, or `unclean` if the previous run did not shut down cleanly.
         Start = "start",
     }
 }
 
-/// A counter of one kind, name and outcome.
+/// Counter for one kind, name and outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
     /// Kind of counted event.
     pub kind: CounterKind,
-    /// Name within the kind; empty if the kind has no names.
+    /// Name within the kind. Empty if the kind has no names.
     pub name: String,
-    /// Outcome; empty if the kind has no outcomes.
+    /// Outcome of the events. Empty if the kind has no outcomes.
     pub outcome: String,
     /// Number of counted events.
     pub count: u64,
-    /// Total time of these events, in milliseconds.
+    /// Total duration of these events, in milliseconds.
     pub milliseconds: u64,
 }
 

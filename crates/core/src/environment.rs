@@ -1,6 +1,6 @@
-//! A client's environment variables as passed to its tools. Every client may pass only allowed variables. The
-//! environment also has the client's working directory as named by a shell (`PWD`), which reaches tools separately from
-//! the variables.
+//! A client's environment variables that are passed to its tools. A client may only pass allowed variables. The
+//! environment also contains the client's working directory as reported by a shell (`PWD`), which is passed to tools
+//! separately.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 /// Variables that every client may pass: program paths, locale, time zone and trace context.
 const ALWAYS_ALLOWED: [&str; 6] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "TZ"];
 
-/// Variables that no client may pass, even if the configuration lists them. These variables load or run code, or lead
-/// to the user's keys and programs. `HOME` and variables derived from it belong to the session.
+/// Variables that no client may pass, even if the configuration lists them, because they load or run code, or lead to
+/// the user's keys and programs. `HOME` and variables derived from it belong to the session.
 const NEVER_ALLOWED: [&str; 30] = [
     "AGENTD_*",
     "BASHOPTS",
@@ -44,7 +44,7 @@ const NEVER_ALLOWED: [&str; 30] = [
     "_",
 ];
 
-/// Name parts that mark a variable's value as secret.
+/// Parts of variable names that indicate a secret value.
 const SECRET_PARTS: [&str; 9] =
     ["AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"];
 
@@ -58,7 +58,7 @@ const MAX_VALUE: usize = 32 * 1024;
 /// Maximum length of the working directory, in bytes.
 const MAX_FOLDER: usize = 4096;
 
-/// Environment variables of a client. [`Self::allowed`] filters them; stored values are not filtered again.
+/// Environment variables of a client. [`Self::allowed`] filters them; stored environments are not filtered again.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClientEnvironment(BTreeMap<String, String>);
@@ -69,8 +69,8 @@ impl ClientEnvironment {
         Self(variables.into_iter().collect())
     }
 
-    /// Returns the allowed variables: those that are always allowed, and those in `added` from the configuration. A
-    /// name may end with `*` to match a prefix.
+    /// Returns the allowed variables: those that are always allowed, and those listed in `added` from the
+    /// configuration. A name in `added` may end with `*` to match a prefix.
     #[must_use]
     pub fn allowed(self, added: &[String]) -> Self {
         let fits = |name: &str, value: &str| {
@@ -84,13 +84,13 @@ impl ClientEnvironment {
         Self(self.0.into_iter().filter(|(name, value)| fits(name, value)).take(MAX_VARIABLES).collect())
     }
 
-    /// Returns the names that a client is asked to send, some with `*`.
+    /// Returns the names of variables that a client is requested to send. Some end with `*`.
     pub fn wanted(added: &[String]) -> Vec<String> {
         let always = ALWAYS_ALLOWED.iter().chain(&[FOLDER]).map(ToString::to_string);
         always.chain(added.iter().filter(|name| !is_forbidden(name)).cloned()).collect()
     }
 
-    /// Adds the client's working directory if the daemon asked for it.
+    /// Adds the client's working directory if the daemon requested it.
     #[must_use]
     pub fn in_folder(mut self, wanted: &[String], folder: &Path) -> Self {
         if let Some(folder) = folder.to_str().filter(|_| wanted.iter().any(|name| name == FOLDER)) {
@@ -104,17 +104,17 @@ impl ClientEnvironment {
         self.0.get(FOLDER).map(Path::new)
     }
 
-    /// Returns true if a client that was asked for `wanted` should send this variable.
+    /// Returns true if a client should send this variable when `wanted` was requested.
     pub fn is_wanted(wanted: &[String], name: &str) -> bool {
         wanted.iter().any(|pattern| matches(pattern, name)) && !is_forbidden(name)
     }
 
-    /// Returns true if there are no variables, because the client sent none or none were allowed.
+    /// Returns true if there are no variables, because the client sent none or none of them are allowed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Iterates over the variables, sorted by name, without the working directory.
+    /// Iterates over the variables, sorted by name. Excludes the working directory.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.sent().filter(|(name, _)| *name != FOLDER)
     }
@@ -125,7 +125,7 @@ impl ClientEnvironment {
     }
 }
 
-/// Shows only the names, because values are private.
+/// Shows only the variables' names, because the values are private.
 impl fmt::Debug for ClientEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(sent(odd).folder(), None, "{odd:?}");
         }
         let unrequested = ClientEnvironment::default().in_folder(&["PATH".to_owned()], Path::new("/home"));
-        assert!(unrequested.is_empty(), "the folder is sent only if the daemon asks for it");
+        assert!(unrequested.is_empty(), "the folder is only sent if the daemon requests it");
     }
 
     #[test]

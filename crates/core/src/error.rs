@@ -1,4 +1,4 @@
-//! Kinds of failure that cross a port. Retries and exit codes depend on the kind, never on the text.
+//! Kinds of failure that cross a port. Retries and exit codes depend on the kind, never on the message.
 
 use std::num::NonZeroU32;
 
@@ -12,7 +12,7 @@ pub enum ErrorKind {
     Auth,
     /// The provider's rate limit was exceeded. Retry later.
     RateLimited,
-    /// The balance, a quota or a spending limit at the provider is used up, with no known reset time.
+    /// The balance, a quota or a spending limit at the provider is exhausted, and the time of its reset is unknown.
     QuotaExceeded,
     /// No server answers at the URL.
     Unreachable,
@@ -32,9 +32,10 @@ pub enum ErrorKind {
     Storage,
     /// The requested object does not exist.
     NotFound,
-    /// The request is invalid in any state.
+    /// The request is invalid, regardless of the current state.
     InvalidInput,
-    /// The request is invalid in the current state: the question was answered before, or the subject has changed.
+    /// The request is invalid in the current state, because the question was already answered or its subject has
+    /// changed.
     Conflict,
     /// A turn of the session is open. The same request may succeed later.
     Busy,
@@ -63,7 +64,7 @@ macro_rules! port_error {
         }
 
         impl $name {
-            /// Creates an error. The message states what was attempted and how it failed.
+            /// Creates an error. The message should state the attempted operation and the failure.
             pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
                 Self { kind, message: message.into(), hint: None, source: None, $($($field: Default::default(),)+)? }
             }
@@ -104,12 +105,12 @@ impl ModelError {
     /// Adds the model's window in tokens, as reported by the server when a request did not fit.
     #[must_use]
     pub fn with_window(mut self, window: Option<u64>) -> Self {
-        // `u32` keeps the error small, because errors are passed by value. No window has more tokens.
+        // `u32` keeps the error small, because errors are passed by value. Windows never have more tokens.
         self.window = window.and_then(|window| NonZeroU32::new(u32::try_from(window).ok()?));
         self
     }
 
-    /// Returns the model's window in tokens, if the server stated it.
+    /// Returns the model's window in tokens, if the server reported it.
     pub fn window(&self) -> Option<u64> {
         self.window.map(|window| u64::from(window.get()))
     }
@@ -133,7 +134,7 @@ port_error!(
 );
 
 impl KnowledgeError {
-    /// Marks the error as caused only by a missing or wrong password.
+    /// Marks the error as one that only a missing or wrong password caused.
     #[must_use]
     pub fn with_password_needed(self, needs_password: bool) -> Self {
         Self { needs_password, ..self }

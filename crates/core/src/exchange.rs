@@ -1,7 +1,7 @@
-//! Recorded exchanges with model servers: a request and its answer, as sent over the wire.
+//! Recorded exchanges with model servers: a request and its answer in the form sent over the network.
 //!
-//! A request to a model carries a [`RequestTap`]. The code that sends it reports each attempt to the tap. Without a
-//! recorder, nothing is copied.
+//! A request to a model contains a [`RequestTap`], and the code that sends the request reports each attempt to the tap.
+//! Without a recorder, nothing is copied.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ names! {
         /// A step of a turn.
         #[default]
         Turn = "turn",
-        /// A summary of a history that no longer fits into the window.
+        /// A summary of a history that does not fit into the window.
         Summary = "summary",
         /// A request made by a running tool.
         Tool = "tool",
@@ -33,16 +33,16 @@ names! {
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExchangeSource {
-    /// Session whose trace stores the exchange: the user's session if a subagent sent the request.
+    /// Session whose trace contains the exchange. If a subagent sent the request, this is the user's session.
     pub owner: SessionId,
     /// Session that sent the request.
     pub session_id: SessionId,
-    /// Turn of the request. `None` if the turn has not begun.
+    /// Turn that the request belongs to. `None` if the turn has not started.
     pub turn_id: Option<TurnId>,
-    /// Id that links the request to logs and telemetry.
+    /// ID that links the request to logs and telemetry.
     pub trace_id: Option<TraceId>,
-    /// Number of the model call in its turn, from 1. If the request is not a step, the number of the last step before
-    /// it.
+    /// Number of the model call in its turn, starting at 1. If the request is not a step, the number of the preceding
+    /// step.
     pub step: u32,
     /// Purpose of the request.
     pub purpose: ExchangePurpose,
@@ -50,18 +50,18 @@ pub struct ExchangeSource {
     pub agent: String,
 }
 
-/// An attempt that is about to be sent.
+/// Attempt that is about to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct SentRequest<'a> {
     /// Name of the wire protocol.
     pub wire: &'a str,
-    /// Id of the model.
+    /// ID of the model.
     pub model: &'a str,
-    /// URL without secrets; empty if nothing is sent over a network.
+    /// URL without secrets. Empty if the request is not sent over a network.
     pub url: &'a str,
     /// Headers with secret values masked.
     pub headers: &'a [(String, String)],
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
     /// Body of the request.
     pub body: &'a str,
@@ -72,11 +72,11 @@ pub struct SentRequest<'a> {
 pub struct ReceivedAnswer {
     /// HTTP status, if the server answered.
     pub status: Option<u16>,
-    /// Headers with information about the request.
+    /// Response headers with information about the request.
     pub headers: Vec<(String, String)>,
-    /// Stored part of the body.
+    /// Body of the answer, truncated to the recorded size.
     pub body: Vec<u8>,
-    /// Full size of the body, in bytes.
+    /// Size of the complete body in bytes.
     pub bytes: u64,
     /// Time from the request to the first byte of the body.
     pub first_byte: Option<Duration>,
@@ -99,33 +99,33 @@ names! {
         /// The answer is complete.
         #[default]
         Whole = "whole",
-        /// The server paused the answer and continues it with the next request.
+        /// The server paused the answer, which the next request continues.
         Paused = "paused",
-        /// The attempt ended in an error.
+        /// The attempt ended with an error.
         Failed = "failed",
-        /// The answer was not read to its end because the turn was cancelled or needed no more of it.
+        /// The answer was not read completely, because the turn was cancelled or needed no more of it.
         Abandoned = "abandoned",
     }
 }
 
-/// Recorder for the exchanges of one request. Its methods must not block or fail: an exchange that cannot be stored is
-/// missing later.
+/// Recorder for the exchanges of one request. Methods must not block or fail. If an exchange cannot be stored, it is
+/// later reported as missing.
 pub trait ExchangeRecorder: Send + Sync {
-    /// Records an attempt that is about to be sent, and returns the key for [`Self::ended`].
+    /// Records an attempt that is about to be sent. Returns the key for [`Self::ended`].
     fn sent(&self, request: &SentRequest<'_>) -> u64;
 
     /// Records the end of an attempt.
     fn ended(&self, key: u64, answer: ReceivedAnswer);
 }
 
-/// Handle from a request to its recorder. A closed tap records nothing.
+/// Handle that connects a request to its recorder. A closed tap records nothing.
 ///
 /// Taps are not part of a request's content, so all taps compare as equal.
 #[derive(Clone, Default)]
 pub struct RequestTap(Option<Arc<dyn ExchangeRecorder>>);
 
 impl RequestTap {
-    /// Creates a tap with this recorder, or a closed one.
+    /// Creates a tap with this recorder, or a closed tap without a recorder.
     pub fn new(recorder: Option<Arc<dyn ExchangeRecorder>>) -> Self {
         Self(recorder)
     }
@@ -148,62 +148,62 @@ impl PartialEq for RequestTap {
     }
 }
 
-/// An exchange as it was recorded.
+/// Recorded exchange with a model server.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// Stable number in the trace, from 1.
+    /// Stable number in the trace, starting at 1.
     pub number: u64,
     /// Origin of the request.
     #[serde(flatten)]
     pub source: ExchangeSource,
-    /// Time at which the request was sent.
+    /// Time when the request was sent.
     pub at: Timestamp,
-    /// Number of the previous request in the same conversation, if it is still stored.
+    /// Number of the previous request in the same conversation, if the trace still contains it.
     pub before: Option<u64>,
-    /// Request as it was recorded.
+    /// Recorded request of the exchange.
     pub request: StoredRequest,
-    /// Answer as it was recorded. `None` if the end of the exchange is unknown.
+    /// Recorded answer. `None` if the end of the exchange is unknown.
     pub answer: Option<StoredAnswer>,
 }
 
-/// A request as it was recorded.
+/// Recorded request to a model server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredRequest {
     /// Name of the wire protocol.
     pub wire: String,
-    /// Id of the model.
+    /// ID of the model.
     pub model: String,
-    /// URL; empty if nothing was sent over a network.
+    /// URL of the server. Empty if the request was not sent over a network.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// Headers with secret values masked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// Size of the body as sent, in bytes.
+    /// Size of the sent body in bytes.
     pub bytes: u64,
-    /// True if the body was too long to be stored whole.
+    /// True if the body was too long to be stored completely.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
-    /// Body of the request. `None` in lists, and if the body repeats an earlier request that cannot be read.
+    /// Body of the request. `None` in lists, and if the body refers to an earlier request that cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
 
-/// An answer as it was recorded.
+/// Recorded answer from a model server.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoredAnswer {
     /// HTTP status, if the server answered.
     pub status: Option<u16>,
-    /// Headers with information about the request.
+    /// Response headers with information about the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// Size of the body as received, in bytes.
+    /// Size of the received body in bytes.
     pub bytes: u64,
-    /// True if the body was too long to be stored whole.
+    /// True if the body was too long to be stored completely.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
     /// Microseconds from the request to the first byte of the body.
@@ -222,10 +222,10 @@ pub struct StoredAnswer {
     pub body: Option<String>,
 }
 
-/// Exchanges of a session, as read from its trace.
+/// Exchanges of a session that were read from its trace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StoredExchanges {
-    /// Requested exchanges, ordered by number.
+    /// Requested exchanges, sorted by number.
     pub exchanges: Vec<Exchange>,
     /// Remarks on missing exchanges, one sentence each.
     pub remarks: Vec<String>,

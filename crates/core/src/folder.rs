@@ -1,4 +1,4 @@
-//! The user's folders in a session: the project, and added folders, each at `/folders/NAME`.
+//! The user's folders in a session: the project, and added folders, which are mounted at `/folders/NAME`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ErrorKind, WorkspaceError};
 
-/// Root of the added folders inside the sandbox.
+/// Parent folder of the added folders inside the sandbox.
 pub const FOLDERS: &str = "/folders";
 /// Maximum number of added folders in a session.
 pub const MAX_FOLDERS: usize = 16;
 /// Maximum length of a folder's name, in bytes.
 pub const MAX_FOLDER_NAME: usize = 40;
 
-/// Number of bytes that are reserved for the numeric suffix of a name.
+/// Number of bytes reserved for a numeric suffix of the name.
 const SUFFIX: usize = 3;
 
-/// A folder of the user that a session may access.
+/// Folder of the user that a session may access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// Absolute path on the host.
@@ -25,11 +25,11 @@ pub struct Mount {
     pub writable: bool,
 }
 
-/// A folder that was added to a session, in addition to its project.
+/// Folder that was added to a session in addition to its project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedFolder {
-    /// Path inside the sandbox, `/folders/NAME`. The name is the folder's own name if possible, and does not change
-    /// while the session has the folder.
+    /// Path inside the sandbox, `/folders/NAME`. The name is that of the folder on the host if possible, and does not
+    /// change while the session can access the folder.
     pub at: String,
     /// Absolute path on the host.
     pub path: PathBuf,
@@ -43,23 +43,23 @@ impl AddedFolder {
         self.at.strip_prefix(FOLDERS).and_then(|name| name.strip_prefix('/')).unwrap_or_default()
     }
 
-    /// Creates a folder without a name.
+    /// Creates an added folder without a name.
     pub fn unnamed(Mount { path, writable }: Mount) -> Self {
         Self { at: String::new(), path, writable }
     }
 
-    /// Returns the folder without its name.
+    /// Returns the folder's path on the host and its mode.
     pub fn mount(&self) -> Mount {
         Mount { path: self.path.clone(), writable: self.writable }
     }
 
-    /// Returns true if the text names the folder or a path in the folder.
+    /// Returns true if the text contains the path of the folder or a path inside it.
     pub fn is_named_in(&self, text: &str) -> bool {
         text.match_indices(&self.at).any(|(at, name)| !text[at + name.len()..].starts_with(is_name_character))
     }
 
-    /// Returns true if `name` is valid for an added folder. Such a name has no special meaning in a path, a rule or a
-    /// shell.
+    /// Returns true if `name` is a valid name for an added folder. Valid names have no special meaning in a path, a
+    /// rule or a shell.
     pub fn is_name(name: &str) -> bool {
         !name.is_empty()
             && name.len() <= MAX_FOLDER_NAME
@@ -68,7 +68,7 @@ impl AddedFolder {
     }
 }
 
-/// The user's folders that a session can access.
+/// Folders of the user that a session can access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounts {
     /// The folder mounted at `/project`.
@@ -90,12 +90,12 @@ impl Mounts {
         project.chain(self.folders.iter().map(|folder| (folder.at.as_str(), folder.path.as_path())))
     }
 
-    /// Returns the added folders together with `added`, whose paths are real. A folder that was already added keeps its
-    /// name and gets the new mode.
+    /// Returns the added folders together with `added`, whose paths must be real. If a folder was added before, its
+    /// name stays the same and its mode is updated.
     ///
     /// # Errors
-    /// Fails with kind `InvalidInput` if a folder is the project, if a folder contains another, so that files would
-    /// have two names, or if there are too many folders.
+    /// Fails with kind `InvalidInput` if a folder is the project, if a folder contains another folder, so that files
+    /// would have two names, or if there are too many folders.
     pub fn with(&self, added: Vec<Mount>) -> Result<Vec<AddedFolder>, WorkspaceError> {
         let mut folders = self.folders.clone();
         for Mount { path, writable } in added {
@@ -112,10 +112,10 @@ impl Mounts {
         Ok(mounts.folders)
     }
 
-    /// Checks that no folder contains another, and that there are not too many folders.
+    /// Checks that no folder contains another folder, and that there are not too many folders.
     ///
     /// # Errors
-    /// Same as [`Self::with`].
+    /// As [`Self::with`].
     pub fn check(&self) -> Result<(), WorkspaceError> {
         let refused = |message: String, hint: &str| {
             Err(WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint.to_owned()))
@@ -153,13 +153,13 @@ impl Mounts {
     }
 }
 
-/// Returns true for characters that names may contain.
+/// Returns true if names may contain the character.
 fn is_name_character(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.')
 }
 
-/// Replaces the folders' paths inside the sandbox with their paths on the host. Returns `None` if the text names no
-/// folder.
+/// Replaces the folders' paths inside the sandbox with their paths on the host. Returns `None` if the text does not
+/// contain any of these paths.
 pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
     // Redundant slashes and dots that may precede a name.
     const REDUNDANT: [&str; 2] = ["//", "/./"];
@@ -187,7 +187,7 @@ pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
     (!out.is_empty()).then(|| out + rest)
 }
 
-/// Returns a name that is not used in `folders`, ignoring case.
+/// Returns a name for a folder that no folder in `folders` uses, ignoring case.
 fn free_name(path: &Path, folders: &[AddedFolder]) -> String {
     let name = safe_name(path);
     let is_free = |name: &String| !folders.iter().any(|folder| folder.name().to_lowercase() == name.to_lowercase());
@@ -195,7 +195,7 @@ fn free_name(path: &Path, folders: &[AddedFolder]) -> String {
     std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
 }
 
-/// Returns the last part of a path in characters that are safe in names.
+/// Converts the last part of a path to characters that are valid in names.
 fn safe_name(path: &Path) -> String {
     let base = path.file_name().unwrap_or_default().to_string_lossy();
     let safe: String = base.chars().map(|letter| if is_name_character(letter) { letter } else { '-' }).collect();

@@ -1,19 +1,19 @@
-//! Grants: rules that a user has approved for later calls, so that matching calls run without a question.
+//! Grants: rules approved by a user, so that matching calls run without a question.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionId;
 
-/// A granted rule. The policy defines which rules exist and which calls they match.
+/// Granted rule. The policy defines the syntax of rules and the calls that they match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Form", into = "Form")]
 pub struct Grant {
     /// Rule text as shown to the user.
     pub rule: String,
-    /// Time of the grant, if known.
+    /// Time of the grant. `None` if unknown.
     pub at: Option<Timestamp>,
-    /// Client through which the rule was granted, by its self-reported name, if known.
+    /// Client through which the rule was granted, by its self-reported name. `None` if unknown.
     pub by: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl From<Grant> for Form {
 }
 
 impl<R: Into<String>> From<R> for Grant {
-    /// Creates a grant with unknown time and client.
+    /// Creates a grant whose time and client are unknown.
     fn from(rule: R) -> Self {
         Self { rule: rule.into(), at: None, by: None }
     }
@@ -68,12 +68,12 @@ names! {
     }
 }
 
-/// A grant with its scope.
+/// Grant together with its scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopedGrant {
-    /// Session of the grant. `None` if the grant covers all sessions.
+    /// Session to which the grant applies. `None` if it applies to all sessions.
     pub session_id: Option<SessionId>,
-    /// Grant with its rule.
+    /// The granted rule, with its time and client.
     pub grant: Grant,
 }
 

@@ -1,9 +1,9 @@
-//! Names of files that other programs execute or follow automatically. Anything written to these files acts with the
-//! user's rights, later and outside the sandbox.
+//! Names of files that other programs execute or follow automatically. Content written to such a file takes effect
+//! later, outside the sandbox and with the user's rights.
 //!
-//! One embedded table serves the tools that edit files, the modes, the rules and the sandbox. No list of such names can
-//! be complete, so names that begin with a dot are guarded unless the table lists them as harmless. Users can add names
-//! but cannot remove any. Matching is pure: paths are bytes relative to the root of a folder.
+//! One embedded table is shared by the tools that edit files, the modes, the rules and the sandbox. No list of such
+//! names can be complete, so names with a leading dot are guarded unless the table lists them as harmless. Users can
+//! add names but not remove any. Matching is pure: paths are bytes relative to the root of a folder.
 
 use std::{
     ffi::OsStr,
@@ -17,13 +17,13 @@ const TEXT: &str = include_str!("guarded_names.txt");
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(TEXT));
 
-/// Files in a git repository that decide what git runs. Other files are only data.
+/// Files in a git repository that determine the programs that git runs. All other files are data.
 const GIT_FILES: [&[u8]; 4] = [b"config", b"config.worktree", b"commondir", b"gitdir"];
-/// Repository folders in which every file decides what git runs.
+/// Folders of a repository in which every file can determine the programs that git runs.
 const GIT_FOLDERS: [&[u8]; 2] = [b"hooks", b"info"];
-/// Repository folders that contain other repositories.
+/// Folders of a repository that contain other repositories.
 const GIT_REPOSITORY_FOLDERS: [&[u8]; 2] = [b"modules", b"worktrees"];
-/// Folders with objects and commit names, at any depth in a repository.
+/// Folders of a repository that contain objects and references, at any depth.
 const GIT_STORES: [&[u8]; 4] = [b"objects", b"refs", b"logs", b"lfs"];
 
 /// Guarded names from the table and from the user's configuration.
@@ -33,39 +33,39 @@ pub struct GuardedNames {
     globs: GlobSet,
 }
 
-/// Meaning of a name during a walk through a folder.
+/// Classification of a name during a walk through a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
-    /// Not executed or followed automatically.
+    /// Neither executed nor followed automatically.
     Plain,
-    /// Executed or followed automatically. For a folder, this includes everything in it.
+    /// Executed or followed automatically. A guarded folder includes everything inside it.
     Guarded,
-    /// A folder of build output, downloads or caches, which checks skip.
+    /// A folder with build output, downloads or caches, which is skipped by checks.
     Cache,
 }
 
-/// Meaning of a git repository entry.
+/// Classification of an entry in a git repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GitEntry {
-    /// Decides what git runs. In the case of a folder, this includes everything in it.
+    /// Determines the programs that git runs. A guarded folder includes everything inside it.
     Guarded,
     /// A folder that may contain guarded entries.
     Repositories,
-    /// Data of git, which runs nothing.
+    /// Data that git never executes.
     Store,
 }
 
 impl GuardedNames {
-    /// Creates the set from the table and these additional names.
+    /// Creates the set from the embedded table and additional names.
     ///
     /// # Errors
-    /// Returns the first invalid name: empty, absolute, with `..`, or an invalid pattern.
+    /// Returns the first invalid name: an empty or absolute name, a name with `..`, or an invalid pattern.
     pub fn with(names: &[String]) -> Result<Self, String> {
         let globs = globs(names.iter().map(String::as_str), true)?;
         Ok(Self { added: names.into(), globs })
     }
 
-    /// Iterates over the additional names as written by the user.
+    /// Iterates over the additional names in the form that the user wrote.
     pub fn added(&self) -> impl Iterator<Item = &str> {
         self.added.iter().map(String::as_str)
     }
@@ -75,22 +75,22 @@ impl GuardedNames {
         self.guarded_end(path, false).is_some()
     }
 
-    /// Same as [`Self::covers`], but skips caches, for the check after a command.
+    /// Like [`Self::covers`], but ignores caches. Used for the check after a command.
     pub fn covers_outside_caches(&self, path: &[u8]) -> bool {
         self.guarded_end(path, true).is_some()
     }
 
-    /// Returns true if the table or the user names a part of this path. A leading dot alone is not enough.
+    /// Returns true if the table or the user lists a part of this path. A leading dot does not suffice.
     pub fn names(&self, path: &[u8]) -> bool {
         ends(path).any(|end| self.is_named(&path[..end]))
     }
 
-    /// Length of the topmost guarded part of a path. Everything in that folder is also guarded.
+    /// Returns the length of the outermost guarded part of a path. Everything inside that part is also guarded.
     pub fn topmost(&self, path: &[u8]) -> Option<usize> {
         self.guarded_end(path, true)
     }
 
-    /// Returns the meaning of a path's last name, regardless of its parent folders.
+    /// Classifies the last name of a path, regardless of its parent folders.
     pub fn kind(&self, path: &[u8]) -> NameKind {
         if self.is_named(path) {
             return NameKind::Guarded;
@@ -120,13 +120,13 @@ impl GuardedNames {
     }
 }
 
-/// End offsets of the parts of a path.
+/// Iterates over the end offsets of the parts of a path.
 fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()])
 }
 
-/// Returns true for a path in a folder whose files agents read regardless of their names: `.claude/skills/target` is
-/// a skill, not a cache. Rules, agents and commands are read at any depth.
+/// Returns true for a path in a folder whose files agents read regardless of their names. For example,
+/// `.claude/skills/target` is a skill, not a cache. Rules, agents and commands are read at any depth.
 pub fn is_in_agent_folder(path: &[u8]) -> bool {
     let mut folders = path.split(|byte| *byte == b'/').rev().skip(1);
     folders.clone().next().is_some_and(|folder| matches!(folder, b"skills" | b"hooks"))
@@ -138,11 +138,11 @@ pub fn is_git(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
 }
 
-/// Returns the meaning of a name in a git repository. `folder` is true for a folder.
+/// Classifies a name in a git repository. `folder` is true if the entry is a folder.
 pub fn git_entry(name: &[u8], folder: bool) -> GitEntry {
     let is = |names: &[&[u8]]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
     if !folder {
-        // A `.sample` file is a hook that git never runs.
+        // Files with the extension `.sample` are hooks that git never runs.
         return if is(&GIT_FILES) { GitEntry::Guarded } else { GitEntry::Store };
     }
     if is(&GIT_FOLDERS) {
@@ -178,13 +178,13 @@ impl Table {
 }
 
 /// Compiles patterns for the last names of paths. With `ignore_case`, the patterns ignore the case of ASCII letters and
-/// must be matched against lower-case paths.
+/// must be matched against lowercase paths.
 fn globs<'a>(names: impl Iterator<Item = &'a str>, ignore_case: bool) -> Result<GlobSet, String> {
     let mut globs = GlobSetBuilder::new();
     for name in names {
         let is_valid =
             name.trim_end_matches('/').split('/').all(|part| !matches!(part.trim(), "" | "." | ".." | "*" | "**"));
-        // Only `*` is special, because there are files with names such as `[id].ts`.
+        // Only `*` is a wildcard, because there are files with names such as `[id].ts`.
         let escaped: Vec<String> = name.trim().trim_end_matches('/').split('*').map(globset::escape).collect();
         let pattern = format!("**/{}", escaped.join("*"));
         let pattern = if ignore_case { pattern.to_ascii_lowercase() } else { pattern };

@@ -1,22 +1,22 @@
-//! Guides: instructions that users write for models, in `AGENTS.md` files and skills.
+//! Guides: instructions for models that users write in `AGENTS.md` files and skills.
 
 use serde::{Deserialize, Serialize};
 
-/// Limits on the guides of a session.
+/// Limits for the guides of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuideLimits {
-    /// True if `AGENTS.md` files and the names in `/memories` are read.
+    /// True if `AGENTS.md` files and the file names in `/memories` are read.
     pub memory: bool,
     /// True if skills are read.
     pub skills: bool,
     /// Maximum size of one `AGENTS.md`, in bytes.
     pub max_file_bytes: usize,
-    /// Maximum total size of these files, in bytes.
+    /// Maximum total size of all `AGENTS.md` files, in bytes.
     pub max_total_bytes: usize,
 }
 
 impl GuideLimits {
-    /// Returns true if there is nothing to read.
+    /// Returns true if no guides are read.
     pub fn reads_nothing(&self) -> bool {
         !self.memory && !self.skills
     }
@@ -31,34 +31,34 @@ impl Default for GuideLimits {
 /// Guides of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guides {
-    /// `AGENTS.md` files, the user's own first, then from the outermost folder to the project itself. Trusted
-    /// instructions of the project come last.
+    /// `AGENTS.md` files: the user's own file, then those from the outermost folder to the project itself, then trusted
+    /// instructions of the project.
     pub files: Vec<GuideFile>,
-    /// First entry names in `/memories`, sorted. Folders end with a slash.
+    /// Names of the first entries in `/memories`, sorted. Names of folders end with a slash.
     pub memories: Vec<String>,
-    /// Number of names beyond those in `memories`.
+    /// Number of entries in `/memories` that are not in `memories`.
     pub more_memories: usize,
     /// Skills, sorted by name.
     pub skills: Vec<Skill>,
 }
 
-/// An `AGENTS.md` file, or a `CLAUDE.md` file instead, or a project's instructions.
+/// `AGENTS.md` file, `CLAUDE.md` file in its place, or instructions of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuideFile {
-    /// Path as shown to users.
+    /// Path in the form shown to users.
     pub name: String,
     /// Origin of the file.
     pub origin: GuideOrigin,
     /// Text, up to [`GuideLimits::max_file_bytes`].
     pub text: String,
-    /// Size of the whole text in bytes, which exceeds the size of `text` if `text` was truncated.
+    /// Size of the whole text in bytes. Larger than `text` if the text was truncated.
     pub bytes: u64,
-    /// Digest of the text, for detecting changes. Empty for a removed file.
+    /// Digest of the text, used to detect changes. Empty for a removed file.
     pub digest: String,
 }
 
 impl GuideFile {
-    /// Creates the marker for a removed file.
+    /// Creates a marker for a removed file.
     pub fn gone(name: String) -> Self {
         Self { name, origin: GuideOrigin::Project, text: String::new(), bytes: 0, digest: String::new() }
     }
@@ -82,52 +82,52 @@ pub enum GuideOrigin {
     Trusted,
 }
 
-/// A skill: a folder with a `SKILL.md`. Models see its name and description.
+/// Skill: a folder with a `SKILL.md`. Models see its name and description.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skill {
-    /// Name, equal to the name of its folder in `skills/`.
+    /// Name of the skill, which is the name of its folder in `skills/`.
     pub name: String,
-    /// Purpose in one line.
+    /// Purpose of the skill in one line.
     pub description: String,
-    /// Path of the `SKILL.md` file, as shown to users.
+    /// Path of the `SKILL.md` file in the form shown to users.
     pub path: String,
-    /// Digest of the `SKILL.md` file, for detecting changes.
+    /// Digest of the `SKILL.md` file, used to detect changes.
     pub digest: String,
     /// Origin of the skill.
     pub origin: SkillOrigin,
-    /// True if models see the skill without a mention.
+    /// True if the skill is listed to models without being mentioned.
     pub enabled: bool,
-    /// File extensions, without the dot, that the skill is for. Uploading such a file activates it.
+    /// File extensions without the dot. The skill is activated if a file with one of these extensions is uploaded.
     pub file_types: Vec<String>,
-    /// Python packages that the skill's scripts need.
+    /// Python packages required by the skill's scripts.
     pub packages: Vec<String>,
 }
 
 names! {
-    /// Origin of a skill. If two skills have the same name, the earlier origin wins.
+    /// Origin of a skill. If several skills have the same name, the first origin in this order takes precedence.
     #[derive(Default, PartialOrd, Ord)]
     pub enum SkillOrigin {
         /// The user's own skill, in the configuration folder.
         #[default]
         Person = "person",
-        /// Part of a plugin that the user has added.
+        /// Part of a plugin that the user added.
         Plugin = "plugin",
-        /// Bundled with the daemon's package.
+        /// Bundled with the daemon.
         Bundled = "bundled",
-        /// Part of the project, from its authors.
+        /// Part of the project, written by the project's authors.
         Project = "project",
     }
 }
 
 impl Skill {
-    /// Returns true if the skill is for this file, by extension.
+    /// Returns true if the extension of this file is one of the skill's file types.
     pub fn is_for(&self, file: &str) -> bool {
         let name = file.rsplit('/').next().unwrap_or(file);
         let Some((_, ending)) = name.rsplit_once('.') else { return false };
         self.file_types.iter().any(|kind| kind.eq_ignore_ascii_case(ending))
     }
 
-    /// Returns true if the skill was chosen by the user.
+    /// Returns true if the user has chosen the skill.
     pub fn is_trusted(&self) -> bool {
         self.origin != SkillOrigin::Project
     }
@@ -137,7 +137,7 @@ impl Skill {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillListing {
-    /// Not listed, because the skill needs a mention, cannot be used, or does not fit.
+    /// Not listed, because the skill must be mentioned, cannot be used, or does not fit.
     #[default]
     None,
     /// Listed by name, without a description.
@@ -148,15 +148,15 @@ pub enum SkillListing {
     Whole,
 }
 
-/// Details of a skill's folder.
+/// Details of a skill for users.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillReport {
-    /// The skill, with the properties that could be parsed.
+    /// The skill, with all properties that could be parsed.
     #[serde(flatten)]
     pub skill: Skill,
-    /// Path of the skill's folder, as shown to users.
+    /// Path of the skill's folder in the form shown to users.
     pub folder: String,
-    /// Plugin of which the skill is part, or empty.
+    /// Plugin that contains the skill. Empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plugin: String,
     /// True if sessions can use the skill.
@@ -164,29 +164,29 @@ pub struct SkillReport {
     /// Form in which the skill is listed to models.
     #[serde(default)]
     pub shown: SkillListing,
-    /// License as declared in `SKILL.md`.
+    /// License declared in `SKILL.md`.
     pub license: Option<String>,
-    /// Tools that the skill declares. The declaration grants nothing.
+    /// Tools that the skill declares. The declaration does not grant any rule.
     pub allowed_tools: Vec<String>,
     /// Number of files in the skill's folder.
     pub files: u64,
     /// Total size of the skill's files, in bytes.
     pub bytes: u64,
-    /// True if the skill's packages are installed, or it needs none.
+    /// True if the skill's packages are installed or the skill needs none.
     pub installed: bool,
-    /// Problems and oddities of the skill.
+    /// Errors and warnings about the skill.
     pub problems: Vec<SkillProblem>,
-    /// Text of `SKILL.md`, only if a single skill was requested.
+    /// Text of `SKILL.md`. Only present if a single skill was requested.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
 
-/// A problem in a skill.
+/// Problem in a skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillProblem {
-    /// File relative to the skill's folder; empty if the problem is about the whole skill.
+    /// File relative to the skill's folder. Empty if the problem concerns the whole skill.
     pub file: String,
-    /// Line number, from 1; 0 if the problem is not about a line.
+    /// Line number, starting at 1. 0 if the problem does not concern a line.
     pub line: u32,
     /// Description, shown to users.
     pub message: String,
@@ -207,7 +207,7 @@ impl std::fmt::Display for SkillProblem {
 /// Maximum length of a skill's name, in characters.
 const MAX_SKILL_NAME: usize = 64;
 
-/// Returns true if the name is valid for a skill, both as a folder in `skills/` and after an `@`.
+/// Returns true if the name is valid for a skill, both as the name of a folder in `skills/` and after an `@`.
 pub fn is_skill_name(name: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     name.len() <= MAX_SKILL_NAME
@@ -216,7 +216,7 @@ pub fn is_skill_name(name: &str) -> bool {
         && name.chars().all(plain)
 }
 
-/// Returns the names of skills that a text refers to as `skills/NAME/`, each once.
+/// Returns the names of skills to which a text refers as `skills/NAME/`, without duplicates.
 pub fn skills_named(text: &str) -> Vec<&str> {
     const FOLDER: &str = "skills/";
     let mut found = Vec::new();

@@ -57,41 +57,41 @@ macro_rules! id {
 }
 
 id!(
-    /// Id of a durable conversation.
+    /// ID of a durable conversation.
     SessionId, "session"
 );
 id!(
-    /// Id of a turn, which lasts from one user input until its `TurnEnded`.
+    /// ID of a turn, which lasts from one user input to its `TurnEnded`.
     TurnId, "turn"
 );
 id!(
-    /// Id of an item, which is a stored unit of a turn.
+    /// ID of an item, which is a stored unit of a turn.
     ItemId, "item"
 );
 id!(
-    /// Id of a durable pause that needs an answer.
+    /// ID of a durable pause that needs an answer.
     InterruptId, "interrupt"
 );
 id!(
-    /// Id that links logs, audit and trace lines of one turn.
+    /// ID that links logs, audit lines and trace lines of one turn.
     TraceId, "trace"
 );
 
-/// Links a tool call to its result. Assigned by the engine and unique in the session: servers number their calls from
-/// zero in every answer, so server ids are never used as keys.
+/// Links a tool call to its result. Assigned by the engine and unique in the session. Servers number their calls from
+/// zero in every answer, so their IDs are never used as keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(String);
 
 impl CallId {
-    /// Creates a unique call id of the form `call_` and 24 hexadecimal digits. The id is short enough for providers
-    /// that limit the length (40 characters), and uses only characters that all providers accept.
+    /// Creates a unique call ID that consists of `call_` and 24 hexadecimal digits. The ID is short enough for
+    /// providers with a length limit (40 characters), and contains only characters that all providers accept.
     pub fn generate() -> Self {
         let id = Uuid::now_v7().simple().to_string();
         Self(format!("call_{}{}", &id[..12], &id[20..]))
     }
 
-    /// Returns the id as text.
+    /// Returns the ID as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,10 +1,10 @@
-//! Attachments to a turn's input: as a client sends them, and as they are stored.
+//! Attachments to a turn's input, in the form sent by clients and in the form that is stored.
 
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Picture, PreparedPicture};
 
-/// Maximum number of parts of one input, not counting the text. The model is shown this many names.
+/// Maximum number of parts of one input, excluding the text. The model is shown all of their names.
 pub const MAX_INPUT_PARTS: usize = 20;
 
 /// Maximum size of a picture or file, in bytes.
@@ -20,7 +20,7 @@ pub const MAX_SELECTION_URI: usize = 1024;
 pub const PICTURE_TYPES: [(&str, &str); 4] =
     [("image/png", "png"), ("image/jpeg", "jpg"), ("image/gif", "gif"), ("image/webp", "webp")];
 
-/// A part of an input, as a client sends it.
+/// Part of an input, as sent by a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputPart {
     /// A picture for the model.
@@ -32,11 +32,11 @@ pub enum InputPart {
         /// Bytes of the file.
         content: Vec<u8>,
     },
-    /// A part of something that the user is viewing.
+    /// An excerpt of a text that the user is viewing.
     Selection(Selection),
 }
 
-/// A picture, as a client sends it.
+/// Picture as sent by a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PictureData {
     /// File name. If `None`, the name is derived from the type.
@@ -47,7 +47,7 @@ pub struct PictureData {
     pub content: Vec<u8>,
 }
 
-/// A picture that was checked, with the original bytes.
+/// Validated picture with its original bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedPicture {
     /// Name of the file.
@@ -58,10 +58,10 @@ pub struct CheckedPicture {
     pub prepared: PreparedPicture,
 }
 
-/// A part of something that the user is viewing, such as an unsaved buffer.
+/// Excerpt of a text that the user is viewing, such as an unsaved buffer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// URI or path as known to the user.
+    /// URI or path of the text, as known to the user.
     pub uri: String,
     /// Selected lines. `None` if the whole text is selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub struct Selection {
     pub text: String,
 }
 
-/// Range of lines, counted from 1.
+/// Range of lines, starting at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineRange {
     /// Number of the first line.
@@ -79,18 +79,18 @@ pub struct LineRange {
     pub last: u32,
 }
 
-/// A stored part of an input. Its bytes are in session files.
+/// Stored part of an input. Its content is in session files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AttachedPart {
     /// A file, with a picture for models if the file is a picture.
     File {
-        /// Path as tools write it.
+        /// Path in the form that tools use.
         path: String,
         /// Picture prepared for models.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         picture: Option<Picture>,
     },
-    /// A part of something that the user is viewing.
+    /// An excerpt of a text that the user is viewing.
     Selection(Selection),
 }

@@ -10,15 +10,15 @@ use crate::{
     policy::{Layer, Risk},
 };
 
-/// Prefix of the result of a refused call. The reason follows.
+/// Prefix of the result of a refused call. Followed by the reason.
 pub const REFUSAL_PREFIX: &str = "refused: ";
-/// Suffix of the result of a refused call: advice for the model.
+/// Suffix of the result of a refused call, with advice for the model.
 pub const AFTER_REFUSAL: &str = "Do not try the same again; ask, or go another way";
 
-/// A pause that is stored before the question is asked, outlives clients and restarts, and is answered once.
+/// Pause that is stored before the question is asked, survives disconnects and restarts, and is answered exactly once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Id of the interrupt.
+    /// ID of the interrupt.
     pub id: InterruptId,
     /// Session of the waiting turn.
     pub session_id: SessionId,
@@ -35,20 +35,20 @@ pub struct Interrupt {
     pub ask: Ask,
     /// Time at which the interrupt was raised.
     pub raised_at: Timestamp,
-    /// Time from which [`Interrupt::on_deadline`] is the answer. `None` if the interrupt waits forever.
+    /// Time after which [`Interrupt::on_deadline`] is the answer. `None` if the interrupt waits without a limit.
     pub deadline: Option<Timestamp>,
-    /// Answer that applies if the deadline passes.
+    /// Answer that applies when the deadline passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_deadline: Option<Answer>,
 }
 
-/// Known facts about the origin of a question.
+/// Source of a question, as far as it is known.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedBy {
-    /// Agent that asks; `main` for the session's main agent.
+    /// Agent that asks the question. `main` for the session's main agent.
     pub agent: String,
-    /// Title of the session at that time.
+    /// Title of the session when the question was asked.
     pub session_title: Option<String>,
     /// Client that started the turn, by its self-reported name.
     pub client: Option<String>,
@@ -61,22 +61,22 @@ impl Default for AskedBy {
 }
 
 impl AskedBy {
-    /// Returns true if the session's main agent asks, in a turn that this client started.
+    /// Returns true if the question comes from the session's main agent, in a turn that this client started.
     pub fn is_own(&self, client: &str) -> bool {
         self.agent == "main" && self.client.as_deref().is_none_or(|started_by| started_by == client)
     }
 }
 
-/// Owner of a third-party tool, as recorded when approval was requested.
+/// Owner of a third-party tool at the time when approval was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Rule that covers every call to the tool, by MCP server and tool name.
     pub rule: String,
-    /// Distinguishes the server's configuration entry from another entry of the same name.
+    /// Fingerprint that distinguishes the server's configuration entry from other entries with the same name.
     pub entry: String,
 }
 
-/// A question to the user.
+/// Question to the user.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -85,7 +85,7 @@ pub enum Ask {
     Approval {
         /// Name of the tool.
         tool: String,
-        /// Arguments of the call; a string if they are not valid JSON.
+        /// Arguments of the call. A string if the arguments are not valid JSON.
         args: Value,
         /// Risk of the call.
         risk: Risk,
@@ -93,36 +93,36 @@ pub enum Ask {
         reason: String,
         /// Preview for the user: a unified diff or a command line.
         preview: Option<String>,
-        /// Policy layer that requires approval. `None` in questions of older versions.
+        /// Policy layer that requires approval. `None` in questions from older versions.
         layer: Option<Layer>,
         /// Policy rule that requires approval.
         rule: Option<String>,
-        /// Exact rules that `always` would grant, one for each part of the call that needs approval. Empty if no rule
-        /// could be exact; `always` is then not a valid answer.
+        /// Exact rules that `always` would grant: one for each part of the call that needs approval. Empty if no exact
+        /// rule is possible, in which case `always` is not a valid answer.
         #[serde(default, alias = "grant", deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
         grants: Vec<String>,
-        /// Broader rules, one of which the user may grant instead of the exact rules, broadest last. Empty if there are
-        /// none.
+        /// Broader rules, sorted from narrow to broad. The user may grant one of them instead of the exact rules. Empty
+        /// if there are no broader rules.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         wider: Vec<String>,
-        /// Permanent forms of the exact rules. Each form names the question's folder, so that it does not match another
-        /// folder in another session. Empty if the permanent forms equal the exact rules.
+        /// Permanent variants of the exact rules. Each one contains the question's folder, so that it does not match
+        /// another folder in another session. Empty if they are the same as the exact rules.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         for_good: Vec<String>,
-        /// Owner of a third-party tool. `None` in questions of older versions.
+        /// Owner of a third-party tool. `None` in questions from older versions.
         owner: Option<Box<Owner>>,
     },
     /// Question from the model to the user.
     Question {
         /// Text of the question.
         question: String,
-        /// Context of the question, for the user.
+        /// Additional context for the user.
         context: Option<String>,
-        /// Answer that applies if none is given.
+        /// Answer that applies if the user gives none.
         default: Option<String>,
         /// True if an empty answer is rejected.
         required: bool,
-        /// Suggested answers. Other answers are also accepted.
+        /// Suggested answers. Other answers are accepted as well.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         choices: Vec<String>,
         /// True if the answer is a secret, such as a password. The answer is neither shown nor stored.
@@ -132,15 +132,15 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Pseudo-tool for the approval of a plan, and name of the argument with the plan's text. There is no real tool of
-    /// this name.
+    /// Pseudo-tool for the approval of a plan, and name of the argument that contains the plan. No real tool has this
+    /// name.
     pub const PLAN: &str = "plan";
 
-    /// Pseudo-tool for the question about quarantined files. These are files that other programs execute or follow
-    /// automatically, written by a command that was not reviewed. There is no real tool of this name.
+    /// Pseudo-tool for the question about quarantined files: files that other programs execute or follow automatically,
+    /// and that were written by a command without review. No real tool has this name.
     pub const KEEP: &str = "keep_files";
 
-    /// Creates the request for approval of a plan.
+    /// Creates a request for the approval of a plan.
     pub fn of_plan(plan: &str) -> Self {
         Self::Approval {
             tool: Self::PLAN.to_owned(),
@@ -157,7 +157,7 @@ impl Ask {
         }
     }
 
-    /// Returns the plan, if this is a request for approval of a plan.
+    /// Returns the plan if this is a request for the approval of a plan.
     pub fn plan(&self) -> Option<&str> {
         match self {
             Self::Approval { tool, args, .. } if tool == Self::PLAN => args.get(Self::PLAN)?.as_str(),
@@ -165,22 +165,22 @@ impl Ask {
         }
     }
 
-    /// Returns true if the answer is a secret. Only a user can answer the question, and only the asking component sees
-    /// the answer.
+    /// Returns true if the answer is a secret. Only a user can answer such a question, and only the component that
+    /// asked receives the answer.
     pub fn is_secret(&self) -> bool {
         matches!(self, Self::Question { secret: true, .. })
     }
 
-    /// Prefix of every question from an MCP server, before the server's name.
+    /// Prefix of every question from an MCP server, followed by the server's name.
     pub const MCP_SERVER_PREFIX: &str = "The MCP server ";
 
-    /// Returns true if one of the broader rules can be granted for all sessions. A prefix rule matches commands in any
-    /// folder of a session, so it is limited to one session.
+    /// Returns true if a broader rule can be granted for all sessions. A prefix rule matches commands in any folder of
+    /// a session, so its grant is limited to one session.
     pub fn is_for_good(rule: &str) -> bool {
         !rule.ends_with(" *")
     }
 
-    /// Returns the suggested answers; empty for an approval.
+    /// Returns the suggested answers, or an empty list for an approval.
     pub fn choices(&self) -> &[String] {
         match self {
             Self::Question { choices, .. } => choices,
@@ -188,8 +188,8 @@ impl Ask {
         }
     }
 
-    /// Resolves typed text to a choice by its number, from 1, or returns it unchanged. Text that exactly equals a
-    /// choice resolves to that choice, even if the text is a number.
+    /// Resolves typed text to a choice by its number, starting at 1. Returns other text unchanged. Text that exactly
+    /// equals a choice resolves to that choice, even if it is a number.
     pub fn chosen<'a>(&'a self, text: &'a str) -> &'a str {
         let (choices, typed) = (self.choices(), text.trim());
         let at = || typed.parse::<usize>().ok()?.checked_sub(1);
@@ -199,15 +199,15 @@ impl Ask {
         }
     }
 
-    /// Returns true if the question is from an MCP server. Such a question requests the user's consent, so no model may
-    /// answer it. If a model begins its own question with this prefix, the only effect is that no other model can
-    /// answer it.
+    /// Returns true if the question is from an MCP server. Such a question requests the user's consent, so models must
+    /// not answer it. If a model starts its own question with this prefix, the only effect is that no other model can
+    /// answer the question.
     pub fn is_from_mcp_server(&self) -> bool {
         matches!(self, Self::Question { question, .. } if question.starts_with(Self::MCP_SERVER_PREFIX))
     }
 }
 
-/// An answer to an interrupt.
+/// Answer to an interrupt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
@@ -233,7 +233,7 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         scope: GrantScope,
     },
-    /// Run the call with other arguments.
+    /// Run the call with modified arguments.
     Edit {
         /// Arguments that replace those of the model.
         args: Value,
@@ -246,7 +246,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns the answer as it is stored and shown. A secret is visible only to the asking component.
+    /// Returns the answer in the form that is stored and shown. A secret is replaced by a placeholder.
     pub fn shown(&self, ask: &Ask) -> Self {
         match self {
             Self::Text { .. } if ask.is_secret() => Self::Text { text: Self::SECRET.to_owned() },
@@ -257,8 +257,8 @@ impl Answer {
     /// Placeholder for a secret answer.
     pub const SECRET: &str = "(not shown)";
 
-    /// Returns the reason why the answer does not fit the question, or `None` if the answer fits. The sentence names
-    /// the valid answers.
+    /// Returns the reason why the answer is not valid for the question, or `None` if it is valid. The reason names the
+    /// valid answers.
     pub fn misfit(&self, ask: &Ask) -> Option<&'static str> {
         match (ask, self) {
             (Ask::Approval { .. }, Self::Text { .. }) => {
@@ -295,7 +295,7 @@ impl Answer {
         }
     }
 
-    /// Returns the rules that the answer grants, and their scope. `None` if the answer grants nothing.
+    /// Returns the rules that the answer grants and their scope, or `None` if the answer grants nothing.
     pub fn kept<'a>(&'a self, ask: &'a Ask) -> Option<(&'a [String], GrantScope)> {
         match (ask, self) {
             (Ask::Approval { for_good, .. }, Self::Always { scope: GrantScope::ForGood }) if !for_good.is_empty() => {
@@ -310,15 +310,15 @@ impl Answer {
     }
 }
 
-/// Author of an answer.
+/// Source of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
-    /// A client, by its self-reported name, such as `agentctl`.
+    /// A client, identified by its self-reported name, such as `agentctl`.
     Client(String),
     /// The deadline passed without an answer.
     Deadline,
-    /// The daemon, because the turn ended first.
+    /// The daemon, because the turn ended before an answer.
     Daemon,
 }
 
@@ -332,7 +332,7 @@ impl AnsweredBy {
     }
 }
 
-/// Deserialises the list of rules. Older versions stored one rule, or none.
+/// Deserialises the list of rules. Older versions stored one rule or none.
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

@@ -12,14 +12,14 @@ use crate::{
     tool::{ToolCall, ToolResult},
 };
 
-/// One stored unit of a session.
+/// Stored unit of a session's history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// Id of the item.
+    /// ID of the item.
     pub id: ItemId,
     /// Turn that created the item.
     pub turn_id: TurnId,
-    /// Model that produced the item. `None` for items of another origin, and in older journals.
+    /// Model that produced the item. `None` for items that no model produced, and in older journals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Arc<ItemOrigin>>,
     /// Content of the item.
@@ -39,53 +39,53 @@ impl Item {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ItemBody {
-    /// Message from the user, at the start of the turn or while the turn ran.
+    /// Message from the user, at the start of the turn or during the turn.
     UserMessage {
-        /// Text as received, or the part of it that fits into the window.
+        /// Received text, or the part of it that fits into the window.
         text: String,
         /// True if the message was added to a turn that was already running.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         steered: bool,
-        /// Number of leading bytes that the user typed. `None` if the user typed everything.
+        /// Number of bytes at the start that the user typed. `None` if the user typed the whole text.
         typed_bytes: Option<u64>,
-        /// File with the whole input, if it exceeds the window. `text` is then the beginning of the input, with a
-        /// reference to the rest.
+        /// File with the whole input, if the input exceeds the window. In this case, `text` is the beginning of the
+        /// input with a reference to the file.
         stored: Option<StoredInput>,
     },
     /// Message from the model to the user.
     AgentMessage {
-        /// Text so far, or the whole text.
+        /// Text received so far, or the whole text.
         text: String,
     },
     /// Reasoning of the model before its answer.
     Reasoning {
-        /// Text so far, or the whole text.
+        /// Text received so far, or the whole text.
         text: String,
     },
-    /// A tool call by the model.
+    /// Tool call by the model.
     ToolCall(ToolCall),
-    /// Result of a tool call. The item starts when the tool starts to run, and completes when the tool has finished.
+    /// Result of a tool call. The item starts when the tool starts, and completes when the tool has finished.
     ToolResult(ToolResult),
-    /// A prefix of the history, replaced by a summary.
+    /// Replacement of a prefix of the history by a summary.
     Compaction(Compaction),
-    /// Information from the daemon for the model and the user, such as the effects of a crash.
+    /// Information from the daemon for the model and the user, such as the consequences of a crash.
     Notice {
         /// Text of the notice.
         text: String,
         /// Subject of the notice.
         #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         topic: NoticeTopic,
-        /// Files whose content is in the notice.
+        /// Files whose content is part of the notice.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<NoticeSource>,
-        /// Pictures beside the text, for models that accept pictures.
+        /// Pictures in addition to the text, for models that accept pictures.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pictures: Vec<Picture>,
     },
 }
 
 impl ItemBody {
-    /// Returns the stable name of the kind, as written in JSON.
+    /// Returns the stable name of the item kind, as used in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::UserMessage { .. } => "user_message",
@@ -109,22 +109,22 @@ impl ItemBody {
     }
 }
 
-/// A file whose content is in a notice.
+/// File whose content is part of a notice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeSource {
-    /// Path as shown to users.
+    /// Path in the form shown to users.
     pub name: String,
-    /// Number of the file's bytes in the notice.
+    /// Number of bytes of the file that the notice contains.
     pub bytes: u64,
-    /// Digest of the file, for detecting changes.
+    /// Digest of the file, used to detect changes.
     pub digest: String,
-    /// Size of the whole file in bytes, if it may exceed `bytes`; 0 if the size was not determined.
+    /// Size of the whole file in bytes, which may exceed `bytes`. 0 if the size was not determined.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub of_bytes: u64,
 }
 
 impl NoticeSource {
-    /// Returns true if the notice has only the beginning of the file, or no content at all.
+    /// Returns true if the notice contains only the beginning of the file or no content.
     pub fn is_cut(&self) -> bool {
         self.bytes < self.of_bytes
     }
@@ -134,7 +134,7 @@ impl NoticeSource {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeTopic {
-    /// An event, such as a crash or an undo.
+    /// An event such as a crash or an undo.
     #[default]
     General,
     /// Content of `AGENTS.md` files. A later notice replaces earlier ones.
@@ -151,19 +151,19 @@ pub enum NoticeTopic {
     Level,
     /// Tools, skills and agents that the turn's input mentions.
     Mentions,
-    /// Request for the last answer of a turn.
+    /// Request for the final answer of a turn.
     LastAnswer,
-    /// Request to continue after an answer that was not final.
+    /// Request to continue after an incomplete answer.
     Continue,
-    /// Current content of files, after a summary replaced the work on the files.
+    /// Current content of files, if a summary replaced the work on them.
     ReadAgain,
     /// Passages of the compacted history that are relevant to the input.
     Recall,
     /// Rules that the user has pinned.
     Pins,
-    /// Advice on what the model did. Users see a warning instead.
+    /// Advice on the model's behaviour. Users see a warning instead.
     Advice,
-    /// Request for a plan before anything is changed.
+    /// Request for a plan before any changes.
     Plan,
     /// Approval of a plan.
     Planned,
@@ -175,16 +175,16 @@ pub enum NoticeTopic {
     CodeMap,
     /// New errors in edited files, as reported by language servers.
     Diagnostics,
-    /// Cancellation of a turn that had begun to answer, or its later continuation.
+    /// Cancellation of a turn after its answer had started, or the continuation of such a turn.
     Interrupted,
-    /// Content of `AGENTS.md` files in folders of the project where the model works now.
+    /// Content of `AGENTS.md` files in project folders where the model currently works.
     FolderMemory,
-    /// Repeated calls with identical results.
+    /// Advice on repeated calls with identical results.
     Repetition,
 }
 
 impl NoticeTopic {
-    /// Returns true if the notice is for the model only.
+    /// Returns true if only the model sees the notice.
     #[must_use]
     pub fn is_for_model(self) -> bool {
         match self {
@@ -215,15 +215,16 @@ impl NoticeTopic {
     }
 }
 
-/// Status at the end of an item.
+/// Final status of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
     /// The item is complete.
     Done,
-    /// The item was cut short by a cancel, a limit or a broken stream. The item has the content received until then.
+    /// The item was cut short by a cancellation, a limit or an interrupted stream. It contains the content received so
+    /// far.
     Cut,
-    /// The daemon stopped while the item was in progress, so its true extent is unknown.
+    /// The daemon stopped before the item was complete, so its actual effect is unknown.
     Unknown,
 }
 
@@ -241,7 +242,7 @@ mod tests {
         let mut item: Item = serde_json::from_value(old.clone()).unwrap();
         assert_eq!(item.origin, None);
         assert_eq!(serde_json::to_value(&item).unwrap(), old);
-        // Must stay unchanged byte for byte, because a server signed these bytes.
+        // This value must stay unchanged byte for byte, because a server signed it.
         let extra_content = Some(r#"{ "google":{"thought_signature":"A\/b=="}}"#.to_owned());
         let fields = ServerFields { call_id: "functions.now:0".to_owned(), extra_content, ..ServerFields::default() };
         item.origin = Some(Arc::new(ItemOrigin { model: "m@host/v1".to_owned(), fields }));

@@ -1,4 +1,4 @@
-//! Pure types for reading parts of a document and for searching in many documents.
+//! Pure types for reading parts of a document and for searching many documents.
 
 mod results;
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 pub use self::results::{DocumentFinds, DocumentHit, SearchedBy};
 
-/// File extensions of documents with pages, sheets, slides or chapters, which are searched rather than read as text.
-/// The extensions `dot` and `pot` of old templates are not listed, since most such files are graphs and translations in
-/// plain text.
+/// File extensions of documents with pages, sheets, slides or chapters. Such files are searched instead of being read
+/// as text. The extensions `dot` and `pot` of old templates are not included, because most files with these extensions
+/// are graphs and translations in plain text.
 pub const DOCUMENT_EXTENSIONS: [&str; 31] = [
     "pdf", "docx", "docm", "dotx", "dotm", "doc", "xlsx", "xlsm", "xltx", "xltm", "xls", "xlt", "xlsb", "ods", "ots",
     "pptx", "pptm", "ppsx", "ppsm", "potx", "ppt", "pps", "odt", "ott", "odp", "otp", "rtf", "epub", "eml", "msg",
     "ipynb",
 ];
 
-/// File names of the text recognition models: the detection network for lines, the recognition network for their text,
+/// File names of the text recognition models: the network that detects lines, the network that recognises their text,
 /// and its alphabet.
 pub const RECOGNITION_MODELS: [&str; 3] = ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"];
 
@@ -27,7 +27,7 @@ pub fn has_document_name(name: &str) -> bool {
     ending.is_some_and(|ending| DOCUMENT_EXTENSIONS.contains(&&*ending))
 }
 
-/// An open document with its name for citations. Reads use the open file, even if the path changes in the meantime.
+/// Open document with its name for citations. All reads use the open file, even if the path changes meanwhile.
 #[derive(Debug)]
 pub struct OpenDocument {
     /// Name such as `uploads/report.pdf`.
@@ -36,7 +36,7 @@ pub struct OpenDocument {
     pub file: File,
     /// Path inside the archive or mail. `None` if the file itself is the document.
     pub inner: Option<String>,
-    /// Password to try. Content of a document that needs a password is never stored.
+    /// Password to try. Content of a password-protected document is never stored.
     pub password: Option<Password>,
 }
 
@@ -46,7 +46,7 @@ impl OpenDocument {
         Self { name, file, inner: None, password: None }
     }
 
-    /// Clones the open document, with this password.
+    /// Clones the open document and sets this password.
     ///
     /// # Errors
     /// Fails if too many files are open.
@@ -55,17 +55,17 @@ impl OpenDocument {
     }
 }
 
-/// A password. The type prevents accidental display or serialisation.
+/// Password text. The type prevents accidental display and serialisation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// Wraps `text` as typed by a user.
+    /// Wraps a password as typed by the user.
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// Returns the password text, for opening the document.
+    /// Returns the password as text, for opening the document.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// File extensions of archives. The name of a document in an archive is appended after `!/`.
+/// File extensions of archives. Documents in archives are named by appending `!/` and the path inside the archive.
 const ARCHIVE_ENDINGS: [&str; 4] = [".zip", ".tar", ".tgz", ".tar.gz"];
 
 /// Returns true if the file name has an archive extension, ignoring case.
@@ -86,17 +86,17 @@ pub fn has_archive_name(name: &str) -> bool {
     ARCHIVE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// File extensions of mails. Mail attachments are named like documents in archives.
+/// File extensions of mails. Attachments are named like documents in archives.
 const MAIL_ENDINGS: [&str; 2] = [".eml", ".msg"];
 
-/// Returns true if the file name belongs to an archive or a mail, which can contain documents.
+/// Returns true if the name is that of an archive or a mail, which can contain documents.
 fn has_documents_within(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     has_archive_name(name) || MAIL_ENDINGS.iter().any(|ending| lower.ends_with(ending))
 }
 
-/// Splits a name such as `uploads/all.zip!/report.pdf` into the archive or mail and the path inside it. The slash after
-/// `!` is optional.
+/// Splits a name such as `uploads/all.zip!/report.pdf` into the archive or mail, and the path inside it. The slash
+/// after `!` is optional.
 pub fn split_archive_path(name: &str) -> Option<(&str, &str)> {
     name.match_indices('!').find_map(|(at, _)| {
         let (archive, inner) = (&name[..at], name[at + 1..].trim_start_matches('/'));
@@ -104,28 +104,28 @@ pub fn split_archive_path(name: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// Documents of a session, limited to the number that may be open at once.
+/// Documents of a session, limited to the number that may be open at the same time.
 #[derive(Debug, Default)]
 pub struct DocumentPage {
     /// Open documents, ordered by path.
     pub documents: Vec<OpenDocument>,
-    /// Number of documents from the first requested document on. This exceeds the number of open documents if there is
-    /// another page.
+    /// Total number of documents, starting at the first requested one. Larger than the number of open documents if
+    /// there is another page.
     pub found: usize,
-    /// Reason why the document search was cut short, if it was.
+    /// Reason why the document search ended early, if it did.
     pub cut: Option<String>,
 }
 
 names! {
-    /// Kind of the parts of a document.
+    /// Kind of a document's parts.
     pub enum PartKind {
         /// Pages, numbered from 1.
         Page = "page",
-        /// Sheets of a workbook, which have names.
+        /// Sheets of a workbook, identified by name.
         Sheet = "sheet",
         /// Slides, numbered from 1.
         Slide = "slide",
-        /// Sections of text without pages.
+        /// Sections of a text without pages.
         Section = "section",
     }
 }
@@ -135,9 +135,9 @@ names! {
 pub struct PartRange {
     /// First part, numbered from 1.
     pub first: u32,
-    /// Maximum number of parts. `None` for the default number for that kind of document.
+    /// Maximum number of parts. `None` for the default of that kind of document.
     pub count: Option<u32>,
-    /// Position in the first part at which to begin.
+    /// Start position in the first part.
     pub from: PartCursor,
 }
 
@@ -150,10 +150,10 @@ impl Default for PartRange {
 /// Position within a page, sheet or slide at which reading continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartCursor {
-    /// Row number in a sheet; 0 for the beginning.
+    /// Row number in a sheet, or 0 for the beginning.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub row: u32,
-    /// Character in the text, from 1; 0 for the beginning.
+    /// Character in the text, starting at 1, or 0 for the beginning.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub column: u32,
 }
@@ -168,16 +168,16 @@ names! {
     }
 }
 
-/// Shown range of a part, and the part's total size.
+/// Range of a part that is shown, with the part's total size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Unit of the numbers.
+    /// Unit of all three numbers.
     pub unit: ExtentUnit,
-    /// First row or character shown, from 1.
+    /// First row or character shown, starting at 1.
     pub first: u32,
-    /// Last row or character shown, inclusive.
+    /// Last row or character shown.
     pub last: u32,
-    /// Last row or character that exists.
+    /// Last row or character of the part.
     pub total: u32,
 }
 
@@ -198,7 +198,7 @@ pub struct Reading {
     pub title: Option<String>,
     /// Kind of the document's parts.
     pub parts_are: PartKind,
-    /// Number of parts that could be counted.
+    /// Number of parts, as far as they could be counted.
     pub total: u32,
     /// Requested parts, up to the size limit.
     pub parts: Vec<ReadPart>,
@@ -209,25 +209,25 @@ pub struct Reading {
     pub locked: bool,
 }
 
-/// A part that was read.
+/// Part that was read from a document.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadPart {
-    /// Number of the part, from 1.
+    /// Number of the part, starting at 1.
     pub number: u32,
-    /// Label, such as `page 12` or `sheet Sales (A1:F200)`.
+    /// Label of the part, such as `page 12` or `sheet Sales (A1:F200)`.
     pub label: String,
     /// Text of the part, as Markdown.
     pub text: String,
-    /// True if the part has more text after this range.
+    /// True if there is more text in the part after this range.
     pub cut: bool,
-    /// Range that is shown. `None` if the whole part is shown.
+    /// Shown range. `None` if the whole part is shown.
     pub shown: Option<Extent>,
     /// Position at which the text continues, if there is more text.
     pub next: Option<PartCursor>,
 }
 
-/// Query for a search in documents.
+/// Query for searching documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentQuery {
     /// Words, phrases in double quotes, or a regular expression.
@@ -236,13 +236,13 @@ pub struct DocumentQuery {
     pub regex: bool,
     /// Maximum number of hits.
     pub limit: usize,
-    /// True if the text before and after each hit is also requested.
+    /// True if the text before and after each hit is requested as well.
     pub neighbours: bool,
-    /// Time after which no further document is indexed for the query. `None` for no limit.
+    /// Time after which no further documents are indexed for the query. `None` for no limit.
     pub begin_by: Option<Instant>,
 }
 
-/// Progress in indexing a document.
+/// Progress of indexing a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentProgress {
     /// Name of the document in the request.
@@ -263,20 +263,20 @@ pub struct DocumentState {
     pub format: String,
     /// Title in the document's metadata.
     pub title: Option<String>,
-    /// Number of pages, sheets or slides that were read; 0 if the document has not been read yet.
+    /// Number of pages, sheets or slides that were read, or 0 if the document has not been read yet.
     pub parts: u32,
     /// Number of the document's chunks in the index. `None` if the document is not indexed.
     pub chunks: Option<u32>,
-    /// Reason why the document could not be read, or not completely, with a hint.
+    /// Reason why the document could not be read, or only partly, with a hint.
     pub problem: Option<String>,
 }
 
-/// States of documents, with notes on documents that may be missing.
+/// States of documents, with notes on possibly missing documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentListing {
-    /// States, ordered by path unless documents were requested by name.
+    /// States of the documents, sorted by path unless documents were requested by name.
     pub documents: Vec<DocumentState>,
-    /// Reasons why documents may be missing, each a sentence without its full stop.
+    /// Reasons why documents may be missing. Each is a sentence without a final full stop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -290,9 +290,9 @@ pub struct KnowledgeStats {
     pub chunks: u64,
     /// Size of the index's files, in bytes.
     pub bytes: u64,
-    /// Number of documents unused for so long that they may be removed when space is needed.
+    /// Number of documents that have been unused for so long that they may be removed to free space.
     pub stale: u64,
-    /// Folder with the index's files.
+    /// Folder that contains the index's files.
     pub folder: PathBuf,
 }
 

@@ -1,8 +1,8 @@
-//! Source code as handled by language servers: files in the user's folders, positions in them, and diagnostics.
+//! Source code for language servers: files in the user's folders, positions in them, and diagnostics.
 
 use std::path::PathBuf;
 
-/// A file in one of the user's folders.
+/// File in one of the user's folders.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceFile {
     /// Real path of the user's folder.
@@ -25,20 +25,20 @@ impl SourceFile {
     }
 }
 
-/// A diagnostic from a language server.
+/// Diagnostic from a language server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// Name of the file in the session.
     pub file: String,
-    /// Line number, from 1.
+    /// Line number, starting at 1.
     pub line: u32,
-    /// Column, from 1, in UTF-16 units.
+    /// Column in UTF-16 units, starting at 1.
     pub column: u32,
     /// Severity of the diagnostic.
     pub severity: Severity,
     /// The server's message in one line, sanitised and bounded.
     pub message: String,
-    /// Code and source, sanitised and bounded; empty if there is none.
+    /// Code and source, sanitised and bounded. Empty if there are none.
     pub code: String,
 }
 
@@ -65,12 +65,12 @@ impl std::fmt::Display for Diagnostic {
     }
 }
 
-/// Limit on the engine's wait for language servers.
+/// Limit on the time that the engine waits for language servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// Between two steps. The engine hardly waits for a server that has just started.
+    /// Between two steps. The engine waits only briefly for a server that has just started.
     Step,
-    /// At the end of a turn, where no later step can report the result.
+    /// At the end of a turn, when no later step can report the result.
     End,
 }
 
@@ -79,53 +79,53 @@ pub enum Patience {
 pub struct LanguageNews {
     /// New errors, sorted by position.
     pub errors: Vec<Diagnostic>,
-    /// Sentences for the user about servers that are not used, each shown once per session.
+    /// Sentences for the user about unused servers. Each is shown once per session.
     pub words: Vec<String>,
 }
 
-/// A symbol in a file.
+/// Position of a symbol in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePosition {
-    /// File with the symbol.
+    /// File that contains the symbol.
     pub file: SourceFile,
-    /// Line number, from 1.
+    /// Line number, starting at 1.
     pub line: u32,
-    /// Position in the line.
+    /// Position within the line.
     pub at: LinePosition,
 }
 
 /// Position in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinePosition {
-    /// Column, from 1, in UTF-16 units, as servers report it.
+    /// Column in UTF-16 units, starting at 1, as reported by servers.
     Column(u32),
-    /// First occurrence of this symbol as a word.
+    /// First occurrence of this symbol as a whole word.
     Symbol(String),
 }
 
-/// A location that a server reported.
+/// Location reported by a server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceLocation {
-    /// Name of the file in the session, or the server's path if the file is in none of the user's folders.
+    /// Name of the file in the session, or the server's path if the file is outside the user's folders.
     pub file: String,
-    /// True if the location is in the same user folder as the file of the request.
+    /// True if the location is in the same folder of the user as the file of the request.
     pub is_own: bool,
-    /// Line number, from 1.
+    /// Line number, starting at 1.
     pub line: u32,
-    /// Column, from 1, in UTF-16 units.
+    /// Column in UTF-16 units, starting at 1.
     pub column: u32,
 }
 
-/// Edits to one file.
+/// Edits of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceRewrite {
     /// Name of the file in the session.
     pub file: String,
-    /// Edits sorted by position, without overlaps.
+    /// Edits sorted by position, which do not overlap.
     pub edits: Vec<SourceEdit>,
 }
 
-/// Replacement of a range.
+/// Replacement of a text range.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceEdit {
     /// Start of the range.
@@ -136,18 +136,18 @@ pub struct SourceEdit {
     pub text: String,
 }
 
-/// A position in the language server protocol: a line from 0, and UTF-16 units from 0 within the line.
+/// Position in the language server protocol: a line number, and UTF-16 units within the line, both starting at 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub struct WirePosition {
-    /// Line number, from 0.
+    /// Line number, starting at 0.
     pub line: u32,
     /// Number of UTF-16 units before the position in the line.
     pub character: u32,
 }
 
 impl WirePosition {
-    /// Returns the byte offset in `text`. A position past the end of its line is moved to the end of the line. `None`
-    /// if the line does not exist.
+    /// Returns the byte offset in `text`, or `None` if the line does not exist. A position past the end of its line is
+    /// moved to the end of the line.
     #[must_use]
     pub fn offset(self, text: &str) -> Option<usize> {
         let mut start = 0;
@@ -166,7 +166,7 @@ impl WirePosition {
     }
 }
 
-/// Reason why language servers could not answer, in one sentence with a hint.
+/// Reason why language servers could not answer, as one sentence with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LanguageError {

@@ -1,13 +1,13 @@
 //! Shared types and ports of agentd.
 //!
-//! Everything in this crate is pure: no I/O, no clock, no globals. The other crates depend on it and communicate only
+//! All code in this crate is pure: no I/O, no clock, no globals. The other crates depend on it and only communicate
 //! through its types.
 //!
-//! - [`ids`]: time-ordered newtypes. Sorting by id sorts by creation time.
+//! - [`ids`]: time-ordered newtypes. Sorting by ID sorts by creation time.
 //! - [`item`], [`event`]: the content of a session, and the numbered events that record it.
-//! - [`turn`]: what a client requests, how a turn ends and what it returns; [`input`]: attachments to the text;
-//!   [`environment`]: variables of the client that tools may see; [`client_tool`]: tools that the client answers
-//!   itself; [`client_file`]: project files that the client has open.
+//! - [`turn`]: requests for turns and their results; [`input`]: attachments to the text; [`environment`]: variables of
+//!   the client that tools may access; [`client_tool`]: tools that the client executes; [`client_file`]: project files
+//!   that the client has open.
 //! - [`tool`]: effects, requests and results of tools; [`tool_table`]: the built-in tools; [`catalogue`]: the available
 //!   tools; [`interrupt`]: durable questions to the user; [`policy`]: verdicts on calls; [`grant`]: rules that a user
 //!   has granted; [`audit`]: records of calls and decisions in the audit log.
@@ -15,14 +15,16 @@
 //! - [`model`]: requests to a model and their streamed answers; [`origin`]: opaque parts of an answer that only its
 //!   server understands; [`usage`]: tokens and cost of a call; [`spending`]: totals over all calls.
 //! - [`context`]: the part of a session that a model sees, the fill level of its window, and compaction.
-//! - [`guide`]: instructions that users write for models; [`surroundings`]: the machine and the project, as shown to
-//!   models; [`project`]: files that a project contributes, and trust in them.
-//! - [`session`]: settings, todos and summary of a durable conversation; [`state_files`]: small text files in its
-//!   state; [`files`]: session files as clients list and read them; [`worktree`]: a session's checkout of a repository.
-//! - [`search`]: search over past sessions; [`knowledge`]: search in documents; [`web`]: requests to web servers;
-//!   [`untrusted`]: foreign text, sanitised before a model sees it; [`visible`]: text for approvals, with every
-//!   character made visible; [`path`]: paths as models read and write them; [`charset`]: the encoding of a file.
-//! - [`archive`]: sessions that move from one journal to another.
+//! - [`guide`]: instructions that users write for models; [`surroundings`]: the machine and the project, as described
+//!   to models; [`project`]: files that a project contributes, and trust in them.
+//! - [`session`]: settings, todos and summary of a durable conversation; [`state_files`]: small text files in the
+//!   session's state; [`files`]: session files that clients list and read; [`worktree`]: a session's checkout of a
+//!   repository.
+//! - [`search`]: search in past sessions; [`knowledge`]: search in documents; [`web`]: requests to web servers;
+//!   [`untrusted`]: sanitising of text from outside before a model sees it; [`visible`]: text for approvals in which
+//!   every character is visible; [`path`]: paths in the form that models read and write; [`charset`]: encodings of
+//!   files.
+//! - [`archive`]: moving sessions from one journal to another.
 //! - [`undo`]: reverting the file changes of a turn. [`language`]: results from language servers.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`], [`ports::Toolbox`],
 //!   [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],

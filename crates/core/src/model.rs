@@ -19,7 +19,7 @@ names! {
     /// One of the five slots for which a model can be configured.
     #[derive(Default, PartialOrd, Ord, Hash)]
     pub enum Slot {
-        /// Default for all slots without their own model.
+        /// Default for all slots that have no model of their own.
         #[default]
         Base = "base",
         /// Tasks of high complexity.
@@ -44,24 +44,24 @@ impl FromStr for Slot {
     }
 }
 
-/// Known properties of a configured model. The server may later supply properties that are not configured.
+/// Known properties of a configured model. The server may supply missing properties later.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
-    /// Id of the model, as its server names it.
+    /// Model ID as used by the model's server.
     pub id: String,
     /// Wire protocol: `openai`, `anthropic`, `llamacpp` or `embedded`.
     pub wire: String,
     /// Base URL of the model's server. `None` for the embedded model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// Maximum tokens of request and answer together.
+    /// Maximum number of tokens of a request and its answer.
     pub context_window: u64,
-    /// Origin of the window size.
+    /// Source of the window size.
     #[serde(default)]
     pub window_source: WindowSource,
-    /// True if the wire supports tool calls. Otherwise, calls are parsed from the model's text.
+    /// True if the wire protocol supports tool calls. Otherwise, calls are parsed from the model's text.
     pub native_tools: bool,
-    /// True if the model runs in the daemon's process. Users then see how to configure a better model.
+    /// True if the model runs in the daemon's process. Users are then shown how to configure a better model.
     pub embedded: bool,
     /// True if the model's earlier reasoning is sent back, which uses space in each request.
     #[serde(default)]
@@ -74,44 +74,44 @@ pub struct ModelInfo {
     pub figures: Vec<ModelFigure>,
 }
 
-/// Name of the figure with the network route to a model's server.
+/// Name of the figure that describes the network route to a model's server.
 pub const ROUTE_FIGURE: &str = "route";
 
-/// A property of a model, with its source.
+/// Property of a model, with its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFigure {
-    /// Property name, such as `window` or `prices`.
+    /// Name of the property, such as `window` or `prices`.
     pub name: String,
     /// Value of the property, formatted for display.
     pub value: String,
-    /// Source of the value: the configuration, the server, or a web page with its date.
+    /// Source of the value: the configuration, the server, or a dated web page.
     pub source: String,
 }
 
 impl ModelInfo {
-    /// Returns the model's name in the origins of its items.
+    /// Returns the name of the model in the origins of its items.
     pub fn origin(&self) -> String {
         model_origin(&self.id, self.base_url.as_deref().unwrap_or(&self.wire))
     }
 
-    /// Default step limit of a turn: 100, or 20 for models whose tool calls are parsed from text.
+    /// Returns the default step limit of a turn: 100, or 20 for models whose tool calls are parsed from text.
     pub fn default_max_steps(&self) -> u32 {
         if self.native_tools { 100 } else { 20 }
     }
 }
 
 names! {
-    /// Origin of the size of a model's window.
+    /// Source of the size of a model's window.
     #[derive(Default)]
     pub enum WindowSource {
-        /// An assumed value, because nothing is known.
+        /// An assumed value, because no source is available.
         #[default]
         Default = "default",
         /// The value in the configuration.
         Configured = "configured",
         /// The catalogue of published model data.
         Catalogue = "catalogue",
-        /// A report from the model's server.
+        /// Information from the model's server.
         Server = "server",
         /// A refusal by the model's server.
         Refusal = "refusal",
@@ -120,12 +120,13 @@ names! {
     }
 }
 
-/// A difference between requests to a model and the default form, because the model's server rejected the default form.
+/// Difference between requests to a model and the default form, made because the model's server rejected the default
+/// form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearntForm {
     /// Part of the request that differs.
     pub topic: ChangeTopic,
-    /// Description of the change, completing "requests go".
+    /// Description of the change as the continuation of "requests go".
     pub words: String,
 }
 
@@ -138,18 +139,18 @@ pub enum ChangeTopic {
     Thoughts,
     /// Pictures in the messages.
     Pictures,
-    /// Fields other than the conversation.
+    /// Fields outside the conversation.
     Parameters,
 }
 
-/// Estimate for a test of a model.
+/// Estimated cost of testing a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelTestPlan {
-    /// Id of the model, as currently known.
+    /// ID of the model, as known before the test.
     pub model: String,
-    /// Number of requests that the test makes.
+    /// Number of requests that the test sends.
     pub requests: u32,
-    /// Approximate tokens of all requests together.
+    /// Approximate number of tokens of all requests.
     pub tokens: u64,
 }
 
@@ -160,7 +161,7 @@ pub struct ModelCheck {
     pub name: String,
     /// State of the check.
     pub state: CheckState,
-    /// Finding, in one sentence.
+    /// Finding as one sentence.
     pub message: String,
     /// Hint on how to fix the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +175,7 @@ pub enum CheckState {
     /// The check passed without remarks.
     #[default]
     Ok,
-    /// The checked feature works, but could be better.
+    /// The checked feature works but could be improved.
     Warn,
     /// The checked feature does not work.
     Fail,
@@ -182,12 +183,12 @@ pub enum CheckState {
     Skipped,
 }
 
-/// A model that a server lists.
+/// Model in the list of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedModel {
-    /// Id of the model.
+    /// ID of the model.
     pub id: String,
-    /// Window in tokens, if the list contains it.
+    /// Window in tokens, if the server's list contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
 }
@@ -195,28 +196,28 @@ pub struct ListedModel {
 /// Maximum number of models in one list.
 pub const MAX_LISTED_MODELS: usize = 500;
 
-/// Maximum length of a model id, in bytes.
+/// Maximum length of a model ID in bytes.
 pub const MAX_MODEL_ID: usize = 256;
 
-/// Returns true if `text` is a valid model id: not blank, not too long, and without control characters (which include
-/// line breaks and terminal escapes).
+/// Returns true if `text` is a valid model ID: not blank, not too long, and without control characters, which include
+/// line breaks and terminal escapes.
 pub fn is_model_id(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= MAX_MODEL_ID && !text.chars().any(char::is_control)
 }
 
-/// A slot and its model.
+/// Slot with its model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SlotInfo {
     /// Name of the slot.
     pub slot: Slot,
-    /// Slot whose model is used because this slot is empty.
+    /// Slot whose model is used, because no model is configured for this slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub falls_back_to: Option<Slot>,
     /// Properties of the model.
     pub model: ModelInfo,
 }
 
-/// One message of a request.
+/// Message of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
@@ -225,12 +226,12 @@ pub enum Message {
         /// Text of the message.
         text: String,
     },
-    /// Input of the user, or of the daemon on the user's behalf.
+    /// Input of the user, or text that the daemon sends in the role of the user.
     User {
         /// Text of the message.
         text: String,
     },
-    /// Same as `User`, with pictures that belong to the text. Sent only to models that accept pictures
+    /// Like `User`, with pictures that belong to the text. Only sent to models that accept pictures
     /// ([`ModelInfo::sees_pictures`]).
     Pictures {
         /// Text of the message.
@@ -240,9 +241,9 @@ pub enum Message {
     },
     /// Earlier text and calls from the model.
     Assistant {
-        /// Text of the message; may be empty if there are calls.
+        /// Text of the message. May be empty if there are calls.
         text: String,
-        /// Reasoning, for providers that require it to be sent back.
+        /// Reasoning, for providers that require it back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning: Option<String>,
         /// Tool calls of the message.
@@ -252,9 +253,9 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "AnswerOrigin::is_empty")]
         origin: AnswerOrigin,
     },
-    /// Result of one call.
+    /// Result of a tool call.
     Tool {
-        /// Id of the call.
+        /// ID of the call.
         call_id: crate::ids::CallId,
         /// Name of the tool.
         name: String,
@@ -264,54 +265,54 @@ pub enum Message {
 }
 
 impl Message {
-    /// Creates an answer without reasoning and with unknown origin.
+    /// Creates an answer without reasoning and origin.
     pub fn answer(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
         Self::Assistant { text: text.into(), reasoning: None, tool_calls, origin: AnswerOrigin::default() }
     }
 }
 
-/// A picture in a request.
+/// Picture in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownPicture {
     /// Description of the picture.
     pub picture: Picture,
-    /// Encoded bytes. `None` until the bytes are loaded, or if the file is gone. A picture without bytes is left out of
-    /// the request.
+    /// Encoded bytes. `None` until the bytes are loaded, or if the file no longer exists. A picture without bytes is
+    /// omitted from the request.
     #[serde(skip)]
     pub content: Option<Arc<[u8]>>,
 }
 
-/// One request to a model.
+/// Request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRequest {
-    /// Session of the request. A model with its own cache uses it to find the cached prefix.
+    /// Session that the request belongs to. A model with a cache of its own uses the session to find the cached prefix.
     pub session_id: SessionId,
-    /// The conversation. The first message is the system message. Calls and results are paired by ids of at most 40
-    /// letters, digits, `_` and `-`. No text is blank, except that an assistant message with calls may have an empty
-    /// text.
+    /// The conversation. The first message is the system message. Calls and results are paired by IDs of at most 40
+    /// letters, digits, `_` and `-`. Texts are never blank, except that the text of an assistant message with calls may
+    /// be empty.
     pub messages: Vec<Message>,
     /// Tools, sorted by name.
     pub tools: Arc<[ToolSpec]>,
-    /// True if tools may be called. In the last call of a turn, tools may not be called but are still listed so that
+    /// True if tools may be called. In the last call of a turn, tools must not be called but are still listed, so that
     /// the request has the same prefix as the previous one.
     pub may_call: bool,
-    /// Schema for the answer, if this is the last answer of a turn. The messages already describe the schema. A wire
-    /// with a schema field also sends it in that field, unless the server rejected this. Tool calls are not subject to
-    /// the schema.
+    /// Schema for the answer, if this is the last answer of a turn. The messages already describe the schema. If the
+    /// wire protocol has a field for schemas, the schema is also sent in that field, unless the server rejected this
+    /// before. The schema does not apply to tool calls.
     pub answer_schema: Option<Arc<AnswerSchema>>,
     /// Maximum number of tokens of the answer, if lower than the model's own limit.
     pub max_tokens: Option<u64>,
-    /// True if a fallback model answers when the server does not, so that the wait for the server is shorter.
+    /// True if a fallback model is available, so that the wait for an unresponsive server is shorter.
     pub has_fallback: bool,
     /// Existing paths relative to the workspace, for models with constrained arguments ([`ModelInfo::embedded`]). Empty
     /// for all other models.
     pub known_paths: Vec<String>,
-    /// Recorder for the exchange over the wire.
+    /// Recorder for the exchange with the server.
     pub tap: RequestTap,
 }
 
 impl ModelRequest {
-    /// Creates a request without tools, limits and a tap.
+    /// Creates a request without tools, limits or tap.
     pub fn new(session_id: SessionId, messages: Vec<Message>) -> Self {
         Self {
             session_id,
@@ -327,77 +328,77 @@ impl ModelRequest {
     }
 }
 
-/// One chunk of a model's answer.
+/// Chunk of a model's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelChunk {
     /// Text for the user.
     Text(String),
     /// Text of the reasoning.
     Reasoning(String),
-    /// A whole tool call with its raw arguments. Sent only after the answer has ended properly, so that a call from a
-    /// cut stream never runs.
+    /// Complete tool call with its raw arguments. Only sent after the answer has ended properly, so that a call from an
+    /// interrupted stream never runs.
     ToolCall {
-        /// Name of the tool as the model wrote it.
+        /// Name of the tool as written by the model.
         name: String,
-        /// Arguments as the model wrote them.
+        /// Arguments as written by the model.
         arguments: String,
-        /// The server's other fields for the call.
+        /// Additional fields of the server for the call.
         fields: ServerFields,
     },
-    /// The server's own fields for the whole answer. Sent at most once, before the calls.
+    /// Additional fields of the server for the whole answer. Sent at most once, before the calls.
     AnswerFields(ServerFields),
-    /// A call that does not run. Sent at the same point as [`Self::ToolCall`].
+    /// Call that does not run. Sent at the same position as [`Self::ToolCall`].
     UnrunCall {
         /// Name of the tool, if known.
         name: String,
         /// Reason why the call does not run.
         why: UnrunReason,
     },
-    /// Reclassifies the text so far as reasoning, because the answer contained the end marker of reasoning without a
+    /// Reclassifies all previous text as reasoning, because the answer contained the end marker of reasoning without a
     /// start marker.
     WasReasoning,
-    /// Discards the answer so far, because the stream broke and the request is repeated. [`Self::Retry`] follows.
+    /// Discards the answer so far, because the stream failed and the request is repeated. Followed by [`Self::Retry`].
     Discarded,
     /// The call is retried. Sent before the first text, reasoning or call, or after [`Self::Discarded`].
     Retry {
-        /// Number of the next attempt, from 2.
+        /// Number of the next attempt. The first retry is attempt 2.
         attempt: u32,
         /// Delay before the next attempt, in milliseconds.
         delay_ms: u64,
-        /// Reason why the last attempt failed.
+        /// Reason why the previous attempt failed.
         reason: String,
     },
     /// The request was sent without its tools, because the server rejects tools that must not be called
     /// ([`ModelRequest::may_call`]). Sent before the answer.
     WithoutTools,
-    /// A notice for the user that the request was accepted only in a modified form.
+    /// Notice for the user that the request was only accepted in a modified form.
     Notice {
         /// Code of the warning event.
         code: &'static str,
         /// Text of the notice.
         message: String,
     },
-    /// The daemon cut off the answer, because it would not have ended by itself.
+    /// The daemon aborted the answer, because it would not have ended by itself.
     Runaway {
-        /// Description of the repetition that completes "it …", such as `repeated "ha" without end`.
+        /// Description of the repetition as the continuation of "it …", such as `repeated "ha" without end`.
         what: String,
     },
-    /// The server's remark on the request.
+    /// Remark of the server on the request.
     Remark(ServerRemark),
-    /// Usage of the current attempt, as counted so far. Later counts replace earlier ones.
+    /// Usage of the current attempt, as counted so far. Later counts replace earlier counts.
     Usage(Usage),
-    /// Proper end of the answer. No chunk follows.
+    /// Proper end of the answer. No further chunks follow.
     End(Finish),
 }
 
 impl ModelChunk {
-    /// Creates a call without server fields.
+    /// Creates a call without additional server fields.
     pub fn call(name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self::ToolCall { name: name.into(), arguments: arguments.into(), fields: ServerFields::default() }
     }
 }
 
-/// Usage of a model call while its chunks arrive, summed over broken attempts and the current attempt.
+/// Usage of a model call while its chunks are received: the sum of failed attempts and the current attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CallUsage {
     broken: Usage,
@@ -405,7 +406,7 @@ pub struct CallUsage {
 }
 
 impl CallUsage {
-    /// Records a chunk. Tokens that a server has counted are paid for, even if their answer is discarded.
+    /// Records a chunk. Tokens counted by a server must be paid for, even if their answer is discarded.
     pub fn note(&mut self, chunk: &ModelChunk) {
         match chunk {
             ModelChunk::Usage(usage) => self.counted = Some(*usage),
@@ -415,12 +416,12 @@ impl CallUsage {
         }
     }
 
-    /// Usage of the current attempt, if its server has counted any.
+    /// Returns the usage of the current attempt if the server has counted it.
     pub fn counted(&self) -> Option<Usage> {
         self.counted
     }
 
-    /// Usage of all attempts. `uncounted` is used for the last attempt if its server has not counted it.
+    /// Returns the usage of all attempts. `uncounted` is used for the last attempt if the server has not counted it.
     pub fn total(&self, uncounted: Usage) -> Usage {
         let mut total = self.broken;
         total += self.counted.map_or(uncounted, |counted| Usage::of_call(Some(counted)));
@@ -431,25 +432,25 @@ impl CallUsage {
 /// Reason why a call in an answer did not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnrunReason {
-    /// The call was cut off at the token limit.
+    /// The call was truncated at the token limit.
     Cut,
-    /// The call uses a syntax that its server should have parsed but did not. The call arrived as text, which is left
-    /// out.
+    /// The call uses a syntax that its server should have parsed but did not. The call was received as text, and this
+    /// text is omitted.
     Foreign,
-    /// The call is surrounded by text, so it may be an example. The text is shown unchanged.
+    /// The call is surrounded by text and may therefore be an example. The text is shown unchanged.
     Doubtful,
 }
 
-/// Reason for the proper end of an answer.
+/// Reason why an answer ended properly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// The model finished, or requested tools.
+    /// The model finished its answer or requested tools.
     Stop,
     /// The token limit was reached.
     Length,
     /// The provider withheld the rest of the answer.
     Filtered,
-    /// The daemon cut off the answer ([`ModelChunk::Runaway`]).
+    /// The daemon aborted the answer ([`ModelChunk::Runaway`]).
     Runaway,
 }

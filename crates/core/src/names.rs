@@ -1,6 +1,6 @@
 //! Macro for enums whose variants have fixed names in JSON, configuration and events.
 
-/// Defines an enum with a name for each variant. Lists of variants keep this order.
+/// Defines an enum with a name for each variant. The order of the variants is preserved in lists.
 #[macro_export]
 macro_rules! names {
     (
@@ -12,7 +12,7 @@ macro_rules! names {
         pub enum $kind { $($(#[$of_variant])* #[serde(rename = $name)] $variant,)+ }
 
         impl $kind {
-            /// All variants, in order.
+            /// All variants in order of definition.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
             /// Returns the variant's name.

@@ -1,9 +1,9 @@
-//! Paths as models read and write them: byte for byte, on one line, and impossible to mistake for other text.
+//! Paths in the form that models read and write: byte for byte, on one line, and impossible to mistake for other text.
 //!
 //! Characters that are invisible, change the text direction or control a terminal are escaped as `\u{200b}`. The
 //! backslash and `<` are also escaped, because a name could use them to imitate an escape or a tag. Spaces of all
-//! widths stay, since they can be copied. They are escaped only if two names look alike. Tools decode the escapes of
-//! only these characters, so `\u{2e}env` does not bypass a rule about `.env`.
+//! widths are not escaped, since they can be copied, unless two names look alike. Tools only decode the escapes of
+//! these characters, so `\u{2e}env` does not bypass a rule about `.env`.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -14,9 +14,9 @@ use crate::untrusted::is_unseen;
 /// Prefix of an escaped character.
 const ESCAPE_PREFIX: &str = "\\u{";
 
-/// Returns a path as shown to models.
+/// Returns a path in the form that is shown to models.
 pub fn shown(path: &str) -> Cow<'_, str> {
-    // A trailing space would be lost wherever text is trimmed.
+    // A trailing space would be lost if the text is trimmed.
     let end = path.trim_end().len();
     if end < path.len() {
         return (written(&path[..end], is_escaped) + &written(&path[end..], |_| true)).into();
@@ -24,8 +24,8 @@ pub fn shown(path: &str) -> Cow<'_, str> {
     if path.contains(is_escaped) { written(path, is_escaped).into() } else { path.into() }
 }
 
-/// Same as [`shown`], but also escapes unusual spaces and combining accents, for a name that could be mistaken for
-/// another. `None` if the path has no such characters, apart from single spaces between words.
+/// Like [`shown`], but also escapes unusual spaces and combining accents, for a name that could be mistaken for
+/// another. Returns `None` if the path only contains single spaces between words and no such characters.
 pub fn spelled(path: &str) -> Option<String> {
     let is_ambiguous = |name: &str| {
         name.split(' ').any(str::is_empty) || name.contains(|letter| letter != ' ' && is_space_or_mark(letter))
@@ -52,17 +52,17 @@ fn is_space_or_mark(letter: char) -> bool {
     letter.is_whitespace() || is_combining_mark(letter)
 }
 
-/// Returns a path that is safe between quotation marks or backticks. [`read`] also decodes this form.
+/// Returns a path in a form that is safe within quotation marks or backticks. [`read`] also decodes this form.
 pub fn quoted(path: &str) -> String {
     shown(path).replace('"', "\\u{22}").replace('`', "\\u{60}")
 }
 
-/// Same as [`quoted`], for a path that [`shown`] has escaped.
+/// Like [`quoted`], but for a path that was already escaped by [`shown`].
 pub fn requote(shown: &str) -> String {
     quoted(&read(shown).unwrap_or(shown.into()))
 }
 
-/// Parses a path as models write it. `None` for a backslash that does not begin an escape produced by this module.
+/// Parses a path as written by models. Returns `None` if a backslash does not start an escape of this module.
 pub fn read(written: &str) -> Option<Cow<'_, str>> {
     let Some((plain, mut rest)) = written.split_once('\\') else { return Some(written.into()) };
     let mut path = plain.to_owned();

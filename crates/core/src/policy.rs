@@ -1,4 +1,4 @@
-//! Verdicts of the policy on tool calls, with their reasons.
+//! Verdicts of the policy on tool calls, with reasons.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,18 +6,18 @@ names! {
     /// Risk of a call.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Risk {
-        /// Reads only, and changes nothing.
+        /// Only reads, without any changes.
         Low = "low",
         /// Makes changes that can be reverted.
         Medium = "medium",
-        /// Runs code that cannot be reviewed beforehand, or makes changes that are hard to revert.
+        /// Runs code that cannot be reviewed in advance, or makes changes that are hard to revert.
         High = "high",
         /// May destroy or leak data.
         Critical = "critical",
     }
 }
 
-/// Verdict of the rules, ordered from mild to strict, so that the strictest is the greatest.
+/// Verdict of the rules. Ordered by strictness, so that the strictest verdict is the greatest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
@@ -30,7 +30,7 @@ pub enum Verdict {
         /// Reason why approval is required.
         reason: String,
     },
-    /// The call may not run, and no approval can change that.
+    /// The call may not run, even with an approval.
     Deny {
         /// Reason, sent to the model.
         reason: String,
@@ -47,7 +47,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the strictness regardless of the reason: greater is stricter.
+    /// Returns the strictness regardless of the reason. Greater values are stricter.
     pub fn strictness(&self) -> (u8, Risk) {
         let kind = match self {
             Self::Allow => 0,
@@ -57,7 +57,7 @@ impl Verdict {
         (kind, self.risk())
     }
 
-    /// Returns the same verdict with a reason derived from the current reason.
+    /// Returns the same verdict with a reason that `make` derives from the current one.
     #[must_use]
     pub fn because(self, make: impl FnOnce(String) -> String) -> Self {
         match self {
@@ -69,14 +69,14 @@ impl Verdict {
 }
 
 names! {
-    /// Layer of the rules that decided.
+    /// Layer of the deciding rules.
     #[derive(Hash)]
     pub enum Layer {
-        /// The tool's own checker.
+        /// The checker of the tool itself.
         Checker = "checker",
-        /// The patterns for all tools.
+        /// The patterns that apply to all tools.
         Global = "global",
-        /// The rules for the tool.
+        /// The rules for this tool.
         Tool = "tool",
         /// The defaults, because no other layer decided.
         Default = "default",
@@ -85,7 +85,7 @@ names! {
     }
 }
 
-/// A verdict with its reasons, for users: the deciding layer and rule, for the whole call and for each part.
+/// Verdict with its reasons for users: the deciding layer and rule, for the whole call and for each part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// Name of the tool.
@@ -95,45 +95,45 @@ pub struct Explanation {
     pub verdict: Verdict,
     /// Layer of the deciding rule.
     pub layer: Layer,
-    /// Rule that determined the verdict: the key of a rule file with its pattern, or a sentence about a built-in rule.
+    /// Deciding rule: the key and the pattern in a rule file, or a sentence about a built-in rule.
     pub rule: String,
-    /// Parts of a compound command, in order; empty for other tools.
+    /// Parts of a compound command, in order. Empty for other tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartExplanation>,
-    /// Exact rules that `always` would grant, one for each part that needs approval. Empty if no part needs approval,
-    /// or if no rule could be exact.
+    /// Exact rules that `always` would grant: one for each part that needs approval. Empty if no part needs approval or
+    /// no exact rule is possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
-    /// Broader rules, one of which may be granted instead, broadest last.
+    /// Broader rules, sorted from narrow to broad. One of them may be granted instead of the exact rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wider: Vec<String>,
-    /// Granted rules that let the call run.
+    /// Granted rules that allow the call to run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
-    /// Target of the path argument, if the path leads through a link. The call was then judged under both names, and
-    /// this is the stricter verdict.
+    /// Target of the path argument if the path leads through a link. In this case, the rules were evaluated for both
+    /// paths, and this is the stricter verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<String>,
 }
 
 impl Explanation {
-    /// Rule for a part of a command that is on the list of read-only commands.
+    /// Rule for a command part that is on the list of read-only commands.
     pub const ONLY_LOOKS: &'static str = "it only reads, inside the session's folders";
 
-    /// Returns true if the call may run because each of its parts only reads, and not because of a grant, another rule
-    /// or the session's mode.
+    /// Returns true if the call may run because each of its parts only reads, rather than because of a grant, another
+    /// rule or the session's mode.
     pub fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && !self.parts.is_empty() && self.parts.iter().all(PartExplanation::only_looks)
     }
 
-    /// Rule for a call that runs because of the session's mode `auto`.
+    /// Rule for a call that may run because the session's mode is `auto`.
     pub const BY_AUTO: &'static str = "the session's mode is auto";
 
-    /// Returns the limits of the call, if the call runs under this verdict.
+    /// Returns the confinement of the call if it runs under this verdict.
     pub fn confinement(&self) -> Confinement {
         let of = |layer: Layer, rule: &str| match layer {
             Layer::Default if rule == Self::BY_AUTO => Confinement::Guarded,
-            // A granted prefix rule. Granting git commands implies that git writes to its own folder.
+            // A granted prefix rule. A grant for git commands implies that git may write to its own folder.
             Layer::Grant if rule.ends_with(" *") && rule.contains(": git ") => Confinement::GuardedGit,
             Layer::Grant if rule.ends_with(" *") => Confinement::Guarded,
             _ => Confinement::Usual,
@@ -151,19 +151,20 @@ impl Explanation {
     }
 }
 
-/// Limits of a call's processes, depending on how closely a user has reviewed the call.
+/// Restrictions on a call's processes, depending on how closely a user has reviewed the call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Confinement {
-    /// Limits of every command, for a call that the user approved or wrote a rule about.
+    /// Restrictions for every command. Used for a call that the user approved or wrote a rule for.
     #[default]
     Usual,
-    /// Limits for a call that was not reviewed. Files in a user folder that other programs execute or follow
-    /// automatically, such as `.git`, cannot be changed, and are restored if they change nevertheless.
+    /// Restrictions for a call that was not reviewed. Files in a user folder that other programs execute or follow
+    /// automatically, such as `.git`, cannot be changed, and are restored if they change anyway.
     Guarded,
-    /// Same as `Guarded`, but for git commands, which write to git's own folder. Only entries that git executes or
-    /// follows are restored.
+    /// Like `Guarded`, but for git commands, which write to git's own folder. Only entries that git executes or follows
+    /// are restored.
     GuardedGit,
-    /// Limits for a call that needs no approval because it only reads. It can change nothing and has no network.
+    /// Restrictions for a call that needs no approval because it only reads. The call cannot change anything or use the
+    /// network.
     ReadOnly,
 }
 
@@ -175,18 +176,18 @@ impl Confinement {
     }
 }
 
-/// State of the sandbox for commands.
+/// State of the sandbox in which commands run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxState {
     /// Behaviour if the kernel lacks sandbox features: `enforce`, `best_effort` or `off`.
     pub mode: String,
-    /// True if commands run at all.
+    /// True if commands can run.
     pub runs: bool,
-    /// Version of the Landlock ABI; 0 without Landlock.
+    /// Version of the Landlock ABI, or 0 without Landlock.
     pub landlock: u32,
     /// True if system calls are filtered.
     pub seccomp: bool,
-    /// True if a command has its own process table and `/tmp`, and a read-only file system.
+    /// True if a command has a separate process table and `/tmp`, and a read-only file system.
     pub namespaces: bool,
     /// True if commands may use the network.
     pub network: bool,
@@ -197,14 +198,14 @@ pub struct SandboxState {
 /// Explanation of one part of a compound command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartExplanation {
-    /// The part as parsed: program and arguments without redundant quotes.
+    /// Text of the part as parsed: program and arguments without redundant quotes.
     pub text: String,
     /// Verdict on this part.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// Layer of the deciding rule.
     pub layer: Layer,
-    /// Rule that determined the verdict.
+    /// Rule that determined the verdict on this part.
     pub rule: String,
 }
 

@@ -1,5 +1,5 @@
-//! Ports: traits through which the engine reaches its environment. Adapters implement them and do not depend on the
-//! engine.
+//! Ports: traits through which the engine accesses its environment. Adapters implement these traits and do not depend
+//! on the engine.
 
 mod content;
 mod folders;
@@ -51,31 +51,31 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }
 
-/// A model that answers requests.
+/// Model that answers requests.
 pub trait Model: Send + Sync {
-    /// Returns the properties known now.
+    /// Returns the properties that are currently known.
     fn info(&self) -> &ModelInfo;
 
-    /// Queries the server for the model's id and window if they are not configured. [`Self::info`] returns the results
-    /// afterwards. Takes at most a few seconds, and returns at once if neither is missing. Values that cannot be
+    /// Queries the server for the model's ID and window unless they are configured. Afterwards, [`Self::info`] returns
+    /// the results. Takes at most a few seconds, and returns immediately if both are configured. Values that cannot be
     /// determined stay unchanged.
     fn look_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Queries the server for picture support if this support is neither configured nor known. [`Self::info`] returns
-    /// the result afterwards. Takes as long as [`Self::look_up`].
+    /// Queries the server for picture support unless it is configured or already known. Afterwards, [`Self::info`]
+    /// returns the result. Takes as long as [`Self::look_up`].
     fn look_up_vision(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Returns true if the id and the window are known, or if the server was queried for them without success. The
-    /// tools and guides in a turn's requests depend on the window.
+    /// Returns true if the ID and the window are known, or if the server was queried without success. The tools and
+    /// guides in a turn's requests depend on the window.
     fn is_known(&self) -> bool {
         true
     }
 
-    /// Lists the models of this model's server in the server's order, at most [`MAX_LISTED_MODELS`].
+    /// Lists the models of this model's server, at most [`MAX_LISTED_MODELS`], in the server's order.
     ///
     /// [`MAX_LISTED_MODELS`]: crate::model::MAX_LISTED_MODELS
     fn listed(&self) -> BoxFuture<'_, Result<Vec<ListedModel>, ModelError>> {
@@ -94,34 +94,33 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// Records the discovered size of the model's window. The source is [`WindowSource::Refusal`] if the server stated
-    /// the size, or [`WindowSource::Cut`] if the server truncates longer requests. [`Self::info`] returns the size
-    /// afterwards.
+    /// Records the size of the model's window. The source is [`WindowSource::Refusal`] if the server reported the size,
+    /// or [`WindowSource::Cut`] if the server truncates longer requests. Afterwards, [`Self::info`] returns the size.
     fn note_window(&self, _tokens: u64, _source: WindowSource) {}
 
-    /// Discards everything learnt from the server's refusals and token counts.
+    /// Discards all information derived from the server's refusals and token counts.
     fn forget(&self) {}
 
-    /// Lists differences between requests to this model and the default form, as learnt from the server's refusals.
+    /// Lists differences between requests to this model and the default form, as derived from the server's refusals.
     fn learnt(&self) -> Vec<LearntForm> {
         Vec::new()
     }
 
     /// Returns true if a request may list tools that must not be called ([`ModelRequest::may_call`]). Returns false
-    /// once the server has rejected such a request and accepted it without the tools, or once the model has called a
+    /// after the server has rejected such a request and accepted it without the tools, or after the model has called a
     /// forbidden tool. Requests to such a model should not list tools.
     fn can_forbid_calls(&self) -> bool {
         true
     }
 }
 
-/// Models of the configuration, by slot.
+/// Configured models by slot.
 pub trait Models: Send + Sync {
-    /// Returns the model that serves a slot, after resolving fallbacks between slots.
+    /// Returns the model of a slot, after resolving fallbacks between slots.
     fn get(&self, slot: Slot) -> Arc<dyn Model>;
 
-    /// Returns the model with this id on the server of a slot. `None` if requests to the slot's server cannot choose
-    /// the model.
+    /// Returns the model with this ID on the server of a slot, or `None` if requests to this server cannot choose a
+    /// model.
     fn named(&self, _slot: Slot, _id: &str) -> Option<Arc<dyn Model>> {
         None
     }
@@ -129,45 +128,45 @@ pub trait Models: Send + Sync {
     /// Lists all slots with their models.
     fn list(&self) -> Vec<SlotInfo>;
 
-    /// Lists the slots that have their own model.
+    /// Lists the slots that have a model of their own.
     fn own_slots(&self) -> Vec<Slot> {
         self.list().into_iter().filter(|info| info.falls_back_to.is_none()).map(|info| info.slot).collect()
     }
 
-    /// Lists the models that answer instead if the slot's server does not, in order of preference.
+    /// Lists the models to use if the slot's server does not answer, in order of preference.
     fn fallbacks(&self, _slot: Slot) -> Vec<FallbackModel> {
         Vec::new()
     }
 }
 
-/// A model that answers instead of another model.
+/// Model to use if another model does not answer.
 #[derive(Clone)]
 pub struct FallbackModel {
-    /// Slot of the model, or the slot that the model substitutes for.
+    /// Slot of the model, or the slot whose model it replaces.
     pub slot: Slot,
-    /// Model that answers instead.
+    /// Model that answers in place of the other one.
     pub model: Arc<dyn Model>,
 }
 
-/// Everything a tool call needs from its session and turn.
+/// Context of a tool call: its session and turn, and the handles that it may use.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
     /// Session of the call.
     pub session_id: SessionId,
     /// Turn of the call.
     pub turn_id: TurnId,
-    /// Id of the call.
+    /// ID of the call.
     pub call_id: CallId,
     /// Files of the session.
     pub workspace: Arc<Workspace>,
-    /// Current files in the session's state.
+    /// Current state files of the session.
     pub state_files: Arc<StateFiles>,
-    /// Client with open project files and their unsaved text. `None` if files are only read from disk.
+    /// Client that has project files open, with unsaved text. `None` if files are only read from disk.
     pub client_files: Option<Arc<dyn ClientFiles>>,
-    /// Rules for files that the call reaches without naming them, and for files that it names in order to change them.
-    /// Neither results nor errors, including those of previews, quote a file that may not be read.
+    /// Rules for files that the call accesses without naming them, and for files that it names in order to change them.
+    /// Results and errors, including those of previews, never quote a file that may not be read.
     pub reading: ReadRules,
-    /// Client variables for the processes of tools; empty if the client sent none.
+    /// Client variables for the processes of tools. Empty if the client sent none.
     pub environment: Arc<ClientEnvironment>,
     /// Receiver of progress reports.
     pub progress: CallProgress,
@@ -176,19 +175,18 @@ pub struct ToolContext {
     /// Model that the call may ask while it runs.
     pub sampler: Sampler,
     /// Meaning of the tool's name when it was offered
-    /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)). If the meaning has changed since
-    /// then, the call differs from the call that was shown and approved, and does not run. `None` if the tool was not
-    /// offered.
+    /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)). If the meaning has changed since,
+    /// the call differs from the one that was shown and approved, and does not run. `None` if the tool was not offered.
     pub stands_for: Option<Arc<str>>,
-    /// Limits of the call's processes. Tools that run commands must apply them.
+    /// Restrictions on the call's processes. Tools that run commands must apply them.
     pub confinement: Confinement,
     /// Names of files that other programs execute or follow automatically.
     pub guarded: GuardedNames,
-    /// Paths that a guarded command cannot change, as found before the command.
+    /// Paths that a guarded command cannot change, determined before the command.
     pub closed: Arc<[PathBuf]>,
-    /// Current time at the start of the call.
+    /// Time at the start of the call.
     pub now: Timestamp,
-    /// Cancelled together with the turn. A tool ends its running processes before it returns.
+    /// Cancelled together with the turn. A tool must end its processes before it returns.
     pub cancel: CancellationToken,
 }
 
@@ -203,19 +201,20 @@ pub struct ToolUser {
     pub project: Option<PathBuf>,
 }
 
-/// Tools that act outside of the session's own state.
+/// Tools with effects outside the session's own state.
 pub trait Toolbox: Send + Sync {
     /// Returns the definitions of all tools, sorted by name.
     fn specs(&self) -> Arc<[ToolSpec]>;
 
-    /// Returns all tools with their properties, including tools that a turn shows only on mention. Called at the start
-    /// of each turn. Returns the same catalogue until something changes.
+    /// Returns all tools with their properties, including tools that are only shown if they are mentioned. Called at
+    /// the start of each turn. Returns the same catalogue as long as it does not change.
     fn catalogue(&self) -> Arc<Catalogue> {
         Arc::new(Catalogue::of(&self.specs(), &ToolOrigin::BuiltIn))
     }
 
-    /// Returns a session's tools: those of [`Self::catalogue`], and those of servers that a client supplied for the
-    /// session. `None` if the session has no additional tools. Returns the same catalogue until something changes.
+    /// Returns a session's tools: those of [`Self::catalogue`], and those of servers that a client provided for the
+    /// session. Returns `None` if the session has no additional tools, and the same catalogue as long as it does not
+    /// change.
     fn session_catalogue(&self, _: SessionId) -> Option<Arc<Catalogue>> {
         None
     }
@@ -226,21 +225,21 @@ pub trait Toolbox: Send + Sync {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// Stops everything that runs only for this removed session.
+    /// Stops all servers that only run for this removed session.
     fn end_session(&self, _: SessionId) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Returns the tool name for a name or alias written by a model.
+    /// Returns the name of the tool that a model refers to by this name or alias.
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str;
 
-    /// Translates a call that uses the argument names of another agent system. Applied to a model's call before the
-    /// policy judges it. Calls from users are not translated.
+    /// Translates a call that uses the argument names of another agent system. Applied to calls of models before the
+    /// policy evaluates them. Calls from users are not translated.
     fn adapt(&self, _: &ToolCall) -> Option<AdaptedCall> {
         None
     }
 
-    /// Returns a preview of the call for the user who approves it: a unified diff or a command line. An error is the
+    /// Returns a preview of the call for the user who decides on it: a unified diff or a command line. An error is the
     /// output of a call that is already certain to fail.
     fn preview<'a>(
         &'a self,
@@ -248,31 +247,32 @@ pub trait Toolbox: Send + Sync {
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>>;
 
-    /// Returns the only paths that the call can change, if its arguments determine them. Only these paths are then
-    /// scanned for changes. `None` if the call can change anything, as a command can.
+    /// Returns all paths that the call can change, if its arguments determine them. Only these paths are then checked
+    /// for changes. Returns `None` if the call can change anything, like a command.
     fn changes(&self, _: &ToolContext, _: &ToolCall) -> Option<Vec<String>> {
         None
     }
 
-    /// Resolves a link in the path of a call that reads. Returns the call with the target's path. `None` if there is no
-    /// link, or if a link cannot be ruled out. The call then runs unchanged, and reads nothing through a link. Calls
-    /// never change files through links, so this method ignores calls that write.
+    /// Resolves a link in the path of a call that reads, and returns the call with the target's path. Returns `None` if
+    /// there is no link or a link cannot be ruled out. The call then runs unchanged, and reads nothing through a link.
+    /// Calls that write are ignored, because they never change files through links.
     fn follow<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Returns the folder where the command of a call would start with the current files. `None` if the call runs no
-    /// command, or if the folder cannot be determined. Rules granted for a folder do not apply to such a call.
+    /// Returns the folder in which the command of a call would start, given the current files. Returns `None` if the
+    /// call does not run a command or the folder cannot be determined. Rules granted for a folder do not apply to such
+    /// a call.
     fn start<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Returns true if a command with [`Confinement::ReadOnly`] really cannot change anything. If false, such a command
-    /// is judged like any other command.
+    /// Returns true if the sandbox ensures that a command with [`Confinement::ReadOnly`] cannot change anything. If
+    /// false, the rules treat such a command like any other command.
     fn can_enforce_read_only(&self) -> BoxFuture<'_, bool>;
 
-    /// Returns true if a command can neither change anything outside of the session's folders nor reach other
-    /// processes. Only then may an unreviewed command run.
+    /// Returns true if a command can neither change anything outside the session's folders nor reach other processes.
+    /// Otherwise, commands without review must not run.
     fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(false))
     }
@@ -281,19 +281,19 @@ pub trait Toolbox: Send + Sync {
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput>;
 }
 
-/// An interrupt as stored in the journal.
+/// Interrupt that is stored in the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredInterrupt {
     /// The interrupt with its question.
     pub interrupt: Interrupt,
-    /// Answer to the interrupt, if given.
+    /// Answer to the interrupt, if there is one.
     pub answer: Option<Answer>,
 }
 
-/// The journal and its projections. Only one writer per session calls the methods that change the session. Any task may
-/// read.
+/// The journal and its projections. Methods that change a session are only called by the session's single writer. Any
+/// task may read.
 pub trait Store: Send + Sync {
-    /// Creates a session with these settings and its first events, if any. Atomic, and durable on return.
+    /// Creates a session with these settings and optional first events. Atomic, and durable on return.
     fn create_session(
         &self,
         id: SessionId,
@@ -302,46 +302,46 @@ pub trait Store: Send + Sync {
         first: Vec<Arc<Event>>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Creates a session that begins with a copy of another session's events, followed by its own. Atomic. The new
-    /// session starts with the state after the copied events, but without queued turns, interrupts and permanent
-    /// grants. The other session is not changed.
+    /// Creates a session from a copy of another session's events, followed by its own events. Atomic. The new session
+    /// starts with the state after the copied events, but without queued turns, interrupts and permanent grants. The
+    /// other session is not changed.
     fn fork_session(&self, fork: NewFork) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Returns the turns of a session, in the order in which they began.
+    /// Returns the turns of a session, in the order in which they started.
     fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>>;
 
-    /// Returns up to `limit` ended turns that ended after position `after` in the store. Turns of subagents and copies
-    /// in forks are excluded.
+    /// Returns up to `limit` turns that ended after position `after` in the store. Excludes turns of subagents and
+    /// copies in forks.
     fn ended_turns(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<EndedTurns, StoreError>>;
 
-    /// Appends events of one session, numbered without gaps after the last stored event. Atomic. On return, the events
-    /// are durable and the projections agree with them. Calls for several sessions share one commit.
+    /// Appends events of one session, which must be numbered without gaps after the last stored event. Atomic. On
+    /// return, the events are durable and the projections are up to date. Calls for several sessions share one commit.
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Returns one session, if it exists.
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>>;
 
-    /// Returns sessions, last used first, without subagents' sessions. The store has no information about which turns
-    /// the engine runs. A turn without an end is reported as running, or as waiting if the turn or one of its subagents
-    /// has a pending interrupt.
+    /// Returns sessions without subagents' sessions, most recently used first. The store does not know which turns the
+    /// engine is running: a turn without an end is reported as running, or as waiting if the turn or one of its
+    /// subagents has a pending interrupt.
     fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
         let page = self.session_page(None, limit);
         Box::pin(async move { Ok(page.await?.sessions) })
     }
 
-    /// Same as [`Self::sessions`], but continues after `before`, which is [`SessionPage::next`] of the previous page.
-    /// Sessions used between the calls move to the first page.
+    /// Like [`Self::sessions`], but continues after `before`, which is [`SessionPage::next`] of the previous page. A
+    /// session that is used between the calls moves to the first page.
     fn session_page(&self, before: Option<u64>, limit: usize) -> BoxFuture<'_, Result<SessionPage, StoreError>>;
 
-    /// Returns the sessions of subagents of `parent`, in creation order.
+    /// Returns the sessions of the subagents of `parent`, in creation order.
     fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
 
-    /// Finds up to `limit` sessions by name, newest first. Tries, in this order: ids that start with `name` (hyphens
-    /// optional, case ignored); ids that end with `name`, if it has at least six characters; titles (case ignored),
-    /// without subagents' sessions.
+    /// Finds up to `limit` sessions by name, newest first. Compares `name`, in this order, with the start of IDs
+    /// (hyphens optional, case ignored), the end of IDs if `name` has at least six characters, and titles (case
+    /// ignored). Excludes subagents' sessions from the search by title.
     fn find_sessions(&self, name: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
-    /// Returns the sessions with an unfinished or queued turn, for recovery at startup.
+    /// Returns the sessions that have an unfinished or queued turn, for recovery at startup.
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
     /// Returns up to `limit` stored events with numbers above `after`, in order.
@@ -352,8 +352,8 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Arc<Event>>, StoreError>>;
 
-    /// Returns the last completed items with event numbers above `after`, at most `limit`, oldest first, each with the
-    /// number of its completion.
+    /// Returns the last completed items with event numbers above `after`, oldest first and at most `limit`, each with
+    /// the number of the event that completed it.
     fn recent_items(
         &self,
         session: SessionId,
@@ -363,7 +363,7 @@ pub trait Store: Send + Sync {
         self.items_between(session, after, None, limit)
     }
 
-    /// Same as [`Self::recent_items`], but only items with event numbers below `before`.
+    /// Like [`Self::recent_items`], but only returns items with event numbers below `before`.
     fn items_between(
         &self,
         session: SessionId,
@@ -372,9 +372,9 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
 
-    /// Searches one session or all, and returns at most `limit` hits, best first. Covers everything stored before the
-    /// call, except for the events counted in [`SearchResult::unsearched`], because a search does not wait until a
-    /// large index is built.
+    /// Searches one session or all sessions, and returns at most `limit` hits, best first. Covers all events stored
+    /// before the call, except for those counted in [`SearchResult::unsearched`], because a search does not wait for a
+    /// large index to be built.
     fn search(
         &self,
         query: SearchQuery,
@@ -382,14 +382,14 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<SearchResult, StoreError>>;
 
-    /// Reports the usage of model calls by model, session, day or slot, including deleted sessions. Reads sums that are
-    /// updated with each call.
+    /// Reports the usage of model calls by model, session, day or slot, including deleted sessions. Reads totals that
+    /// are updated with each call.
     ///
     /// Fails with kind `InvalidInput` if the last day is before the first.
     fn usage(&self, query: UsageQuery, now: Timestamp) -> BoxFuture<'_, Result<UsageReport, StoreError>>;
 
-    /// Returns daily counters for an inclusive range of days, without empty days. Reads sums that are updated with each
-    /// event.
+    /// Returns daily counters for an inclusive range of days. Omits days without events. Reads totals that are updated
+    /// with each event.
     fn counters(
         &self,
         _since: Option<Date>,
@@ -398,14 +398,14 @@ pub trait Store: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Records the usage of a model call outside of sessions. The record is durable on return.
+    /// Records the usage of a model call outside of sessions. Durable on return.
     fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Returns the files in a session's state.
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;
 
     /// Returns up to `limit` stored changes to these files with event numbers below `before`, newest first, each with
-    /// its event number. Includes changes before a reset.
+    /// its event number. Includes changes from before a reset.
     fn state_file_changes(
         &self,
         session: SessionId,
@@ -413,17 +413,17 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, StateFileChange)>, StoreError>>;
 
-    /// Returns pending interrupts, oldest first, either of one session and its subagents, or of all sessions.
+    /// Returns pending interrupts, oldest first. Covers one session and its subagents, or all sessions.
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>>;
 
-    /// Returns an interrupt with its answer, if any.
+    /// Returns an interrupt and its answer, if it has one.
     fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>>;
 
     /// Returns the permanent grants, oldest first. A permanent [`Answer::Always`] stores its grants atomically with the
     /// answer.
     fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>>;
 
-    /// Stores a permanent grant. An existing grant stays unchanged.
+    /// Stores a permanent grant. If the rule is already granted, the existing grant stays unchanged.
     fn store_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Revokes a permanent grant, if it exists.
@@ -432,8 +432,8 @@ pub trait Store: Send + Sync {
     /// Returns the grants of sessions, ordered by creation of the session.
     fn session_grants(&self) -> BoxFuture<'_, Result<Vec<ScopedGrant>, StoreError>>;
 
-    /// Deletes a session and its subagents' sessions with all events and interrupts. Permanent grants stay. Atomically
-    /// records that the sessions' files still have to be removed.
+    /// Deletes a session and its subagents' sessions with all events and interrupts, but not permanent grants.
+    /// Atomically records that the sessions' files must still be removed.
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Returns deleted sessions whose files may still exist.

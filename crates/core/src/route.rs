@@ -1,5 +1,5 @@
 //! Routes of outgoing connections: direct, or through a proxy from the environment. Every network request of agentd
-//! determines its route here. Pure: the environment is read at program start.
+//! determines its route here. No side effects: the environment is read at program start.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 

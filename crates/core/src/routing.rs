@@ -28,7 +28,7 @@ names! {
         Default = "default",
         /// The model writes the last answer of a turn.
         LastAnswer = "last_answer",
-        /// The model replaces one that does not answer.
+        /// The model replaces another model that does not answer.
         Fallback = "fallback",
     }
 }
@@ -74,7 +74,7 @@ pub struct Intent {
     pub kind: IntentKind,
     /// Confidence in the kind, in percent.
     pub confidence: u8,
-    /// Short description of the signs for this kind.
+    /// Short description of the evidence for this kind.
     pub reason: String,
     /// True if the task has many parts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -89,7 +89,7 @@ impl SearchQuery {
         (shown, marks)
     }
 
-    /// Byte ranges of the terms, in order and without overlaps.
+    /// Returns the byte ranges of the terms in `text`, in order and without overlaps.
     fn marks(&self, text: &str) -> Vec<Range<usize>> {
         let mut marks: Vec<Range<usize>> = Vec::new();
         for term in &self.terms {

@@ -123,7 +123,7 @@ pub struct EndedTurns {
 /// A turn that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedTurn {
-    /// Position of the turn's end in the journal. Positions increase, but those of removed sessions may be reused.
+    /// Position of the turn's end in the journal. Positions increase, but positions of removed sessions may be reused.
     pub place: u64,
     /// Session of the turn.
     pub session_id: SessionId,
@@ -159,7 +159,7 @@ pub struct SessionFilter {
     pub since: Option<Timestamp>,
     /// Statuses to match; empty for all.
     pub statuses: Vec<SessionStatus>,
-    /// Words that must all occur in the title or in the path of the project, ignoring case.
+    /// Words that must all occur in the title or the project path, ignoring case.
     pub words: String,
 }
 

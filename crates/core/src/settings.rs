@@ -40,7 +40,7 @@ pub struct SessionSettings {
     pub parent: Option<Parent>,
     /// Agent of the session instead of the main agent. Models cannot transfer the session to another agent.
     pub agent: Option<String>,
-    /// True if the session is never cleaned up, however long the session is unused.
+    /// True if the session is never cleaned up, even if unused for a long time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
     /// Mode of the session, applied instead of defaults that would ask.
@@ -64,8 +64,8 @@ pub const MAX_PINS: usize = 30;
 pub const MAX_PIN: usize = 500;
 
 names! {
-    /// Mode of a session. The mode decides only if nothing but the defaults would ask. Rules that deny and rules that
-    /// ask stay in force.
+    /// Mode of a session. The mode applies only if the defaults are the only reason to ask. Rules that deny and rules
+    /// that ask still apply.
     #[derive(Default, Hash)]
     pub enum SessionMode {
         /// Asks according to the session's `confirm_write` and `confirm_exec`.
@@ -190,11 +190,11 @@ pub enum TodoStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoPriority {
-    /// The task is to be done first.
+    /// The task should be done first.
     High,
     /// The task has the default priority.
     #[default]
     Medium,
-    /// The task is to be done last.
+    /// The task should be done last.
     Low,
 }

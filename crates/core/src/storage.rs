@@ -1,4 +1,4 @@
-//! Content of the data folder, and reports of cleanups.
+//! Contents of the data folder, and reports of cleanups.
 
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +99,7 @@ pub struct CleanedData {
     pub bytes: u64,
 }
 
-/// Report on a cleanup, or of a dry run.
+/// Report on a cleanup or a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CleanReport {
     /// Each part once; empty parts are left out.

@@ -14,7 +14,7 @@ use crate::{files::Picture, ids::CallId, state_files::StateFileChange};
 pub struct ToolSpec {
     /// Name used in calls.
     pub name: String,
-    /// Purpose, and when to use it.
+    /// Purpose of the tool, and when to use it.
     pub description: String,
     /// JSON Schema of the arguments, of type object.
     pub parameters: Value,
@@ -87,7 +87,7 @@ pub struct ToolCall {
 pub struct AdaptedCall {
     /// Arguments with the names and units of the tool.
     pub arguments: String,
-    /// Note for the model that is added to the result, such as an argument that was dropped because it has no effect.
+    /// Note for the model, added to the result: for example, that an argument without effect was dropped.
     pub note: Option<String>,
 }
 
@@ -104,7 +104,7 @@ pub struct FollowedLink {
 }
 
 impl FollowedLink {
-    /// Argument with the path that a call reads.
+    /// Name of the argument with the path that a call reads.
     pub const PATH: &str = "path";
 
     /// Names of the path argument in other systems. Some models write these names, and the tools accept them. The first
@@ -163,21 +163,22 @@ pub struct ToolResult {
     /// Arguments with which the call ran, if a user replaced the model's arguments. `None` if the call ran with the
     /// original arguments or did not run.
     pub ran_with: Option<String>,
-    /// Call whose edit was reverted or found reverted by this call. For the journal, not for readers.
+    /// Call whose edit was reverted or found reverted by this call. Internal: stored in the journal, not meant for
+    /// clients.
     pub takes_back: Option<CallId>,
-    /// Tools that the call found for the model. The model may call these tools from now on. For the journal, not for
-    /// readers.
+    /// Tools that the call found for the model. The model may call these tools from now on. Internal: stored in the
+    /// journal, not meant for clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
-    /// Pictures that the call returned. A notice shows the pictures after all results of the step. For the journal, not
-    /// for readers.
+    /// Pictures that the call returned. A notice shows the pictures after all results of the step. Internal: stored in
+    /// the journal, not meant for clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
-    /// User text in the result: an answer to the call's question, or a reason for a refusal. For the journal, not for
-    /// readers.
+    /// User text in the result: an answer to the call's question, or a reason for a refusal. Internal: stored in the
+    /// journal, not meant for clients.
     pub said: Option<String>,
-    /// Hash of the text in an earlier result, if this result only refers to the earlier one. For the journal, not for
-    /// readers.
+    /// Hash of the text in an earlier result, if this result only refers to the earlier one. Internal: stored in the
+    /// journal, not meant for clients.
     pub unchanged: Option<u64>,
     /// Duration of the call, in milliseconds.
     #[serde(default)]

@@ -57,7 +57,7 @@ impl PrintedText {
         if self.tail.is_empty() { &self.text } else { &self.tail }
     }
 
-    /// Truncates a command's output to one stream. `bytes` is the original size.
+    /// Truncates the output that a command wrote to one stream. `bytes` is the original size.
     pub fn of_stream(text: &str, bytes: u64) -> Self {
         Self::new(text, bytes, MAX_PRINTED)
     }

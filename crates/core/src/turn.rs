@@ -45,8 +45,8 @@ pub struct StartTurn {
     pub planning: Option<Planning>,
     /// Behaviour at an interrupt.
     pub on_interrupt: OnInterrupt,
-    /// True if `on_interrupt` applies only while the client that started the turn is connected. After that, the turn
-    /// waits for answers, so that a disconnected client approves nothing.
+    /// True if `on_interrupt` applies only while the client that started the turn is connected. After a disconnect, the
+    /// turn waits for answers, so that a disconnected client approves nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub while_connected: bool,
     /// Behaviour if a turn is already running.

@@ -12,11 +12,11 @@ use crate::{
 /// Request for an undo.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoRequest {
-    /// Turn to undo. `None` for the last one that changed files and has not been undone.
+    /// Turn to undo. `None` for the last turn that changed files and has not been undone.
     pub turn: Option<TurnChoice>,
-    /// Redoes an undone turn instead. If no turn is named, redoes the turn that was undone last.
+    /// True to redo an undone turn instead. If no turn is named, the turn that was undone last is redone.
     pub redo: bool,
-    /// Only reports the changes, without making them.
+    /// True to report the changes without making them.
     pub preview: bool,
     /// Name of the requesting client, for the audit log.
     pub client: String,
@@ -83,7 +83,7 @@ pub enum UndoOutcome {
     Already,
     /// Something else has, or may have, changed the file since, so the file was left unchanged.
     Conflict,
-    /// The earlier content was not recorded or is gone, or the file is not writable.
+    /// The earlier content was not recorded or no longer exists, or the file is not writable.
     Failed,
 }
 
@@ -125,7 +125,7 @@ impl Fold {
         let linked = total.after == later.before && total.project == later.project;
         self.recorded = self.recorded && later.is_recorded() && linked;
         total.late |= later.late;
-        // Only a file that stayed the same inode throughout can be restored under all of its names.
+        // A file can be restored under all of its names only if its inode stayed the same throughout.
         total.shared = total.shared.filter(|shared| later.shared == Some(*shared));
         total.path.clone_from(&later.path);
         if self.recorded {

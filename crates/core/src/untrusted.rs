@@ -38,7 +38,7 @@ pub const RESULT_START: &str = "<tool_result name=";
 /// text from the daemon or the user.
 pub fn result(tool: &str, text: &str) -> String {
     let name: String = tool.chars().filter(|letter| letter.is_alphanumeric() || "_-.".contains(*letter)).collect();
-    // The marks around foreign text and around a file stay, because tools write them.
+    // Frames of foreign text and of files are not escaped, because tools write them.
     let text = escape_tags(text, &[&DAEMON_AND_USER_TAGS[..], &[RESULT_TAG]].concat(), &["files"]);
     format!("{RESULT_START}\"{name}\">\n{}\n</{RESULT_TAG}>", text.trim_end_matches('\n'))
 }

@@ -31,19 +31,19 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Usage of one model call as counted by its server. The price is unknown if the server counted nothing, or if the
-    /// model's token prices are unknown.
+    /// Returns the usage of one model call as counted by its server. The price is unknown if the server counted
+    /// nothing, or if the model's token prices are unknown.
     pub fn of_call(counted: Option<Self>) -> Self {
         let counted = counted.unwrap_or_default();
         Self { calls: 1, unpriced_calls: u64::from(counted.cost_microusd.is_none()), ..counted }
     }
 
-    /// Usage of a failed model call, which counts as a call and is assumed to be free.
+    /// Returns the usage of a failed model call, which counts as a call and is assumed to be free.
     pub fn of_failed_call() -> Self {
         Self { calls: 1, ..Self::default() }
     }
 
-    /// Total tokens of requests and answers.
+    /// Returns the total number of tokens in requests and answers.
     pub fn tokens(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
     }

@@ -95,8 +95,8 @@ fn is_private_use(c: char) -> bool {
     matches!(code, 0xe000..=0xf8ff | 0xfdd0..=0xfdef | 0xf0000..=0x0010_ffff) || code & 0xfffe == 0xfffe
 }
 
-/// Part of `MARK_CAPACITY` that a mark uses: half of it for marks that combine with any character, and less for marks
-/// of scripts in which a character has several. 0 for characters that are not marks.
+/// Returns the part of `MARK_CAPACITY` that a mark uses: half of it for marks that combine with any character, and less
+/// for marks of scripts in which a character has several. 0 for characters that are not marks.
 fn mark_weight(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}'

@@ -58,7 +58,7 @@ impl ActiveAgent {
         Self { agents: Arc::clone(agents), own, stack, parent: settings.parent.clone() }
     }
 
-    /// Name of the agent as shown to users.
+    /// Returns the name of the agent as shown to users.
     pub(crate) fn name(&self) -> &str {
         match (self.stack.last(), &self.parent) {
             (Some(id), _) => id,
@@ -67,12 +67,12 @@ impl ActiveAgent {
         }
     }
 
-    /// All agents except the main agent.
+    /// Returns all agents except the main agent.
     pub(crate) fn agents(&self) -> &Agents {
         &self.agents
     }
 
-    /// Agents to which the session was transferred, including the first.
+    /// Returns the agents to which the session was transferred, including the first.
     pub(crate) fn chain(&self) -> Vec<&str> {
         let main = self.own.is_none().then_some(MAIN);
         main.into_iter().chain(self.stack.iter().map(String::as_str)).collect()
@@ -83,7 +83,7 @@ impl ActiveAgent {
         self.parent.is_some()
     }
 
-    /// Card of the agent; `None` for the main agent.
+    /// Returns the card of the agent; `None` for the main agent.
     pub(crate) fn card(&self) -> Option<&AgentCard> {
         let id = self.stack.last().or_else(|| self.parent.as_ref()?.agent.as_ref())?;
         self.agents.get(id)
@@ -98,18 +98,18 @@ impl ActiveAgent {
         Err(EngineError::new(ErrorKind::Configuration, message).with_hint(hint))
     }
 
-    /// The agent for which the session was created, if it no longer exists.
+    /// Returns the agent for which the session was created, if it no longer exists.
     fn missing(&self) -> Option<&str> {
         let id = self.own.as_deref().or_else(|| self.parent.as_ref()?.agent.as_deref())?;
         self.agents.get(id).is_none().then_some(id)
     }
 
-    /// Slot that the agent uses instead of the main agent's slot.
+    /// Returns the slot that the agent uses instead of the main agent's slot.
     pub(crate) fn own_slot(&self) -> Option<Slot> {
         self.card().and_then(|card| card.slot)
     }
 
-    /// Scope of the agent's tools, if it differs from the main agent's scope.
+    /// Returns the scope of the agent's tools, if it differs from the main agent's scope.
     pub(crate) fn scope(&self) -> Option<AgentScope> {
         if let Some(id) = self.missing() {
             return Some(AgentScope { id: id.to_owned(), tools: Some(Default::default()) });
@@ -119,7 +119,8 @@ impl ActiveAgent {
         Some(AgentScope { id: card.id.clone(), tools })
     }
 
-    /// System prompt of the agent. The general instructions come first, because they are the same for all agents.
+    /// Returns the system prompt of the agent. The general instructions come first, because they are the same for all
+    /// agents.
     pub(crate) fn instructions(&self, config: &EngineConfig) -> String {
         let mut text = config.system_prompt.trim_end().to_owned();
         let mut add = |more: &str| {
@@ -135,7 +136,7 @@ impl ActiveAgent {
         if self.is_subagent() {
             add(&config.subagent_prompt);
         } else if let [first, _, ..] = self.chain()[..] {
-            // The agent has taken over from other agents, the first of which is named here.
+            // The agent took over from other agents. The first of these is named here.
             add(&format!(
                 "The conversation was transferred to you: continue it. Your answer goes to the user. If the rest is \
                  not your task, transfer it back with `{TRANSFER}{first}` and report your result."
@@ -152,8 +153,8 @@ impl ActiveAgent {
         same_agents && self.chain() == other.chain() && parent_agent(self) == parent_agent(other)
     }
 
-    /// Tools offered to the agent: those in `may_use`, and the tools that hand over work to the current agents. If the
-    /// client allows only some tools, the others are left out.
+    /// Returns the tools offered to the agent: those in `may_use`, and the tools that hand over work to the current
+    /// agents. If the client allows only some tools, all others are left out.
     pub(crate) fn tools(&self, may_use: ToolSet, only: Option<&BTreeSet<String>>) -> ToolSet {
         let mut transfers = self.transfers();
         transfers.retain(|transfer| only.is_none_or(|only| only.contains(&transfer.name)));
@@ -199,13 +200,13 @@ impl ActiveAgent {
         standings
     }
 
-    /// Agents to which this agent can delegate.
+    /// Returns the agents to which this agent can delegate.
     fn offered_agents(&self) -> Vec<&AgentCard> {
         if self.is_subagent() { Vec::new() } else { self.agents.enabled().collect() }
     }
 
-    /// Transfer tools of the agent. If the user chose the session's agent, an active agent whose card names tools gets
-    /// only those transfer tools that the card names.
+    /// Returns the transfer tools of the agent. If the user chose the session's agent, and the card of the active agent
+    /// names tools, only the transfer tools named by the card are returned.
     fn transfers(&self) -> Vec<ToolSpec> {
         if self.is_subagent() {
             return Vec::new();
@@ -288,8 +289,8 @@ struct Entry {
     catalog: Arc<ToolCatalog>,
     loaded_tools: Vec<String>,
     scope: ToolScope,
-    /// Agent of the tool set. It keeps its agent list alive: lists are compared by address, which could otherwise be
-    /// reused by another list.
+    /// Agent of the tool set. Storing the agent keeps its agent list alive: lists are compared by address, which
+    /// another list could otherwise reuse.
     active_agent: ActiveAgent,
     tools: ToolSet,
 }
@@ -367,7 +368,7 @@ fn with_agents(tool: &ToolSpec, offered_agents: &[&AgentCard]) -> ToolSpec {
     tool
 }
 
-/// Transfer tools of the last agent in the chain.
+/// Returns the transfer tools of the last agent in the chain.
 fn transfer_specs(chain: &[&str], offered_agents: &[&AgentCard]) -> Vec<ToolSpec> {
     // Includes agents that are already in the chain, so that the list is the same for all agents. A transfer that would
     // form a cycle fails with an explanation.
@@ -455,7 +456,7 @@ mod tests {
     }
 
     fn tools_of(fixture: &CacheFixture, loaded_tools: &str, scope: &ToolScope, active_agent: &ActiveAgent) -> ToolSet {
-        // Without a mention, all share the catalogue's plain set.
+        // Without mentions, all agents share the catalogue's plain set.
         fixture.0.tools(&fixture.1, &[loaded_tools.to_owned()], scope, active_agent)
     }
 

@@ -54,7 +54,8 @@ impl AnswerForm {
     }
 }
 
-/// Parts of an answer that may be its document, because models add text or a code fence around the document.
+/// Iterates over the parts of an answer that may be its document, because models add text or a code fence around the
+/// document.
 fn documents(answer: &str) -> impl Iterator<Item = &str> {
     let whole = answer.trim();
     let fenced = whole.split_once("```").and_then(|(_, rest)| {

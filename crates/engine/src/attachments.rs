@@ -64,7 +64,7 @@ impl Attachment {
         Self { path: uri.clone(), picture: None, text: Some(text.clone()), selected }
     }
 
-    /// Name shown to models.
+    /// Returns the name shown to models.
     fn name(&self) -> String {
         match self.selected {
             Some(SelectedLines(Some(LineRange { first, last }))) if first == last => format!("{}:{first}", self.path),
@@ -147,7 +147,7 @@ async fn short_text(workspaces: &dyn Workspaces, tree: &SessionTree, path: &str,
     }
 }
 
-/// Notice before the turn's input. `window` is in tokens and limits the quoted text.
+/// Returns the notice before the turn's input. `window` is in tokens and limits the quoted text.
 pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> Option<ItemBody> {
     if attached.is_empty() {
         return None;
@@ -170,13 +170,13 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
         sources.push(NoticeSource { name: file.name(), bytes: bytes as u64, ..NoticeSource::default() });
     }
     if attached.len() > named.len() {
-        lines.push(format!("- and {} before them", attached.len() - named.len()));
+        lines.push(format!("- and {} earlier files", attached.len() - named.len()));
     }
     let pictures = named.iter().filter_map(|file| file.picture.clone()).collect();
     Some(ItemBody::Notice { text: lines.join("\n"), topic: NoticeTopic::Files, sources, pictures })
 }
 
-/// Notice about pictures that calls returned.
+/// Returns the notice about pictures that calls returned.
 pub(crate) fn returned_pictures_notice(pictures: Vec<Picture>) -> ItemBody {
     let lines = pictures.iter().map(|Picture { path, width, height, .. }| {
         format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
@@ -187,7 +187,8 @@ pub(crate) fn returned_pictures_notice(pictures: Vec<Picture>) -> ItemBody {
     ItemBody::Notice { text, topic: NoticeTopic::Files, sources, pictures }
 }
 
-/// Pictures that calls returned but that no notice shows because the daemon stopped in between.
+/// Returns the pictures that calls returned but that no notice shows because the daemon stopped before storing the
+/// notice.
 pub(crate) fn unshown_pictures(history: &[Arc<Item>]) -> Vec<Picture> {
     let mut unshown_pictures: Vec<Picture> = Vec::new();
     for item in history {
@@ -200,7 +201,7 @@ pub(crate) fn unshown_pictures(history: &[Arc<Item>]) -> Vec<Picture> {
     unshown_pictures
 }
 
-/// Text of the notice about one file.
+/// Returns the text of the notice about one file.
 fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = path::shown(&file.path);
     if let Some(text) = text {
@@ -231,7 +232,7 @@ fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> Stri
     format!("- {path}{opened}")
 }
 
-/// Pictures that may be shown to a model, newest last.
+/// Returns the pictures that may be shown to a model, newest last.
 pub(crate) fn pictures(history: &[Arc<Item>]) -> impl DoubleEndedIterator<Item = &Picture> {
     history.iter().flat_map(|item| match &item.body {
         ItemBody::Notice { pictures, .. } => pictures.as_slice(),
@@ -289,7 +290,7 @@ mod tests {
     fn only_the_newest_files_are_listed() {
         let many: Vec<Attachment> = (0..100).map(|n| file(&format!("uploads/{n}"), None)).collect();
         let lines = lines(&many, 100_000);
-        assert!(lines.contains("- uploads/99: read_file opens it\n- and 80 before them"), "{lines}");
+        assert!(lines.contains("- uploads/99: read_file opens it\n- and 80 earlier files"), "{lines}");
         assert!(!lines.contains("uploads/79"), "{lines}");
     }
 

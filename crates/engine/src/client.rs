@@ -93,7 +93,7 @@ impl ClientTools {
         Ok(Self { tools: tools.iter().map(to_tool).collect(), routes, line })
     }
 
-    /// Tools that the agent of a turn may use. An agent that names its tools can use only the named tools.
+    /// Returns the tools that the agent of a turn may use. An agent that names its tools can use only these tools.
     pub(crate) fn for_scope(&self, scope: &ToolScope) -> Vec<&CatalogueTool> {
         let named = |tool: &&CatalogueTool| match &scope.agent {
             Some(AgentScope { tools: Some(named), .. }) => named.contains(&tool.spec.name),
@@ -102,12 +102,12 @@ impl ClientTools {
         self.tools.iter().filter(named).collect()
     }
 
-    /// The client's own name of a tool, given the name used by models.
+    /// Returns the client's own name of a tool, given the name used by models.
     pub(crate) fn own_name(&self, called: &str) -> Option<&str> {
         self.routes.get(called).map(|(name, _)| name.as_str())
     }
 
-    /// Reasons why a call's arguments are invalid, if they are.
+    /// Returns the reasons why a call's arguments are invalid, or `None` if they are valid.
     pub(crate) fn problem(&self, called: &str, arguments: &str) -> Option<String> {
         let (_, validator) = self.routes.get(called)?;
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };

@@ -125,7 +125,7 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Current rules. A call is judged by the rules in force when it is made, not by the rules from the start of its turn.
+/// Current rules. A call is judged by the rules at the time of the call, not by the rules at the start of its turn.
 #[derive(Clone)]
 pub(crate) struct PolicyInForce(pub(crate) watch::Receiver<Arc<EngineConfig>>);
 

@@ -42,12 +42,12 @@ impl EngineError {
         Self::new(ErrorKind::NotFound, message).with_hint(hint)
     }
 
-    /// Kind of the failure.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Hint on how to fix the problem, if there is one.
+    /// Returns the hint on how to fix the problem, if there is one.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

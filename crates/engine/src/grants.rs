@@ -18,8 +18,8 @@ const QUEUE: usize = 64;
 
 /// Live view of the permanent grants.
 ///
-/// One task reads the grants from the journal after each change. However changes and reads interleave, every reader
-/// ends up with the stored grants.
+/// One task reads the grants from the journal after each change. Regardless of how changes and reads interleave, every
+/// reader eventually sees the stored grants.
 #[derive(Clone)]
 pub(crate) struct PermanentGrants {
     changes: mpsc::Sender<oneshot::Sender<Result<(), StoreError>>>,
@@ -35,7 +35,7 @@ impl PermanentGrants {
         tokio::spawn(async move {
             while let Some(reply) = reload_requests.recv().await {
                 let read = store.grants().await;
-                // If the grants cannot be read, none are in force, because a revoked rule must not survive.
+                // If the grants cannot be read, no grant applies, because a revoked rule must not stay in effect.
                 let grants = read.as_deref().map(Arc::from).unwrap_or_else(|_| Arc::from([]));
                 publish.send_replace(grants);
                 let _ = reply.send(read.map(drop));
@@ -44,7 +44,7 @@ impl PermanentGrants {
         Self { changes, now }
     }
 
-    /// Reloads the grants from the journal. The reloaded grants are in force in every session when this method returns.
+    /// Reloads the grants from the journal. The reloaded grants apply in every session when this method returns.
     pub(crate) async fn reload(&self) -> Result<(), EngineError> {
         let (reply, done) = oneshot::channel();
         self.changes.send(reply).await.map_err(|_| EngineError::stopping())?;
@@ -90,17 +90,17 @@ pub(crate) struct LiveGrants {
 }
 
 impl LiveGrants {
-    /// Current permissions of this session only.
+    /// Returns the current permissions of this session only.
     pub(crate) fn of_session(&self) -> SessionPermissions {
         self.of_session.borrow().clone()
     }
 
-    /// Current mode of the session.
+    /// Returns the current mode of the session.
     pub(crate) fn mode(&self) -> SessionMode {
         self.of_session.borrow().mode
     }
 
-    /// Waits until the permissions change. Never returns once their sender is dropped.
+    /// Waits until the permissions change. Never returns after the sender of the permissions is dropped.
     pub(crate) async fn changed(&mut self) {
         if self.of_session.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -108,7 +108,7 @@ impl LiveGrants {
     }
 }
 
-/// Error for revoking a rule that does not exist.
+/// Returns the error for revoking a rule that does not exist.
 pub(crate) fn unknown_grant(scope: &str, rule: &str) -> EngineError {
     let shown: String = rule.chars().take(200).collect();
     EngineError::new(ErrorKind::NotFound, format!("no such grant: {shown:?} ({scope})"))

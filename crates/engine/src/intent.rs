@@ -48,7 +48,7 @@ const AGENT_PHRASES: [&str; 9] = [
     "你是谁",
 ];
 
-/// Weight of a word as an indicator of code.
+/// Returns the weight of a word as an indicator of code.
 fn weight(word: &str) -> u32 {
     match word {
         "api" | "bug" | "code" | "codebase" | "compile" | "compiler" | "crate" | "endpoint" | "endpoints"
@@ -165,7 +165,7 @@ fn is_list_item(line: &str) -> bool {
     line.starts_with("- ") || line.starts_with("* ") || (rest.len() < line.len() && rest.starts_with(['.', ')']))
 }
 
-/// Text outside of code fences, and true if there was a fence.
+/// Returns the text outside of code fences, and true if there was a fence.
 fn without_fences(text: &str) -> (String, bool) {
     let (mut prose, mut inside, mut found) = (String::with_capacity(text.len()), false, false);
     for line in text.split_inclusive('\n') {

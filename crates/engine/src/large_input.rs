@@ -13,7 +13,7 @@ use agentd_core::{
     error::WorkspaceError, event::EventKind, files::StoredInput, ids::SessionId, item::ItemBody, ports::Workspaces,
 };
 
-/// Minimum number of tokens for an input, however full the window is.
+/// Minimum number of tokens for an input, even if the window is full.
 const MIN_TOKENS: u64 = 256;
 /// Percentage of the window for an input that remains after a compaction, slightly less than the part that a compaction
 /// leaves unchanged.
@@ -36,7 +36,7 @@ pub(crate) struct UserInput {
 }
 
 impl UserInput {
-    /// An input that is shown in full.
+    /// Creates an input that is shown in full.
     pub(crate) fn whole(text: String, typed_bytes: Option<u64>) -> Self {
         Self { text, typed_bytes, stored: None }
     }
@@ -47,14 +47,14 @@ impl UserInput {
         ItemBody::UserMessage { text, steered, typed_bytes, stored }
     }
 
-    /// Warning for users if the input is not shown in full.
+    /// Returns the warning for users if the input is not shown in full.
     pub(crate) fn warning(&self, model: &str, window: u64) -> Option<EventKind> {
         let message = stored_sentence(self.stored.as_ref()?, model, window);
         Some(EventKind::Warning { code: "input_stored".to_owned(), message })
     }
 }
 
-/// Sentence for users about an input that was stored in a file.
+/// Returns the sentence for users about an input that was stored in a file.
 fn stored_sentence(stored: &StoredInput, model: &str, window: u64) -> String {
     let StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored;
     let view = match shown_lines {
@@ -129,7 +129,7 @@ impl InputBudget {
 struct SplitOffsets {
     /// End of the typed text, which is shown in full; 0 if the input is a single text.
     typed: usize,
-    /// Start of the part that goes to the file, up to the end.
+    /// Start of the part that is stored in the file. The part extends to the end of the text.
     file_start: usize,
     /// End of the shown beginning.
     head: usize,
@@ -159,7 +159,7 @@ fn split_input(text: &str, typed_bytes: Option<u64>, budget: InputBudget) -> Spl
 /// Returns the input as shown to the model: unchanged if it fits, or shortened and stored on disk.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// Fails if the file cannot be written.
 pub(crate) async fn spill(
     workspaces: &dyn Workspaces,
     session: SessionId,
@@ -181,7 +181,7 @@ pub(crate) async fn spill(
     Ok(shown(&text, typed_bytes, split, path, tools))
 }
 
-/// Reason why an input cannot be accepted in full; `None` if it can be accepted.
+/// Returns the reason why an input cannot be accepted in full; `None` if it can be accepted.
 pub(crate) async fn refusal(text: String, budget: InputBudget, model: &str, window: u64) -> Option<String> {
     let (_, refusal) =
         run_blocking_if_long(text, move |text| (estimate(text) > budget.whole).then(|| sizes(text))).await;
@@ -194,7 +194,7 @@ pub(crate) async fn refusal(text: String, budget: InputBudget, model: &str, wind
     })
 }
 
-/// Beginning of an input that could not be stored, for the record.
+/// Returns the beginning of an input that could not be stored, for the record.
 pub(crate) fn truncate(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInput {
     let Excerpt { head, between, .. } = Excerpt::of(text, tokens);
     if between.is_empty() {
@@ -235,7 +235,7 @@ fn shown(text: &str, typed_bytes: Option<u64>, split: SplitOffsets, path: String
     UserInput { text: shown, typed_bytes, stored: Some(stored) }
 }
 
-/// Note for the model about the rest of the input.
+/// Returns the note for the model about the rest of the input.
 fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: Option<u64>, tools: &ToolSet) -> String {
     let part = match (stored.shown_lines, with_tail) {
         (0, false) => "its beginning is".to_owned(),
@@ -257,7 +257,7 @@ fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: O
     )
 }
 
-/// Returns true if an input of this size fits into the window in any case, so that its tokens need not be counted.
+/// Returns true if an input of this size always fits into the window, so that its tokens need not be counted.
 pub(crate) fn always_fits(bytes: usize, window: u64, embedded: bool) -> bool {
     let bytes = bytes as u64;
     let limit = if embedded { EMBEDDED_LIMITS.0 } else { window / 8 };
@@ -290,7 +290,7 @@ mod tests {
         check(WindowUsage { tokens_per_thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
         check(WindowUsage { notices: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
         check(WindowUsage { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED_LIMITS.0, EMBEDDED_LIMITS.1);
-        // A part is shown however much space the tools take.
+        // A part is shown even if the tools fill the window.
         check(occupied(2_048, 4_000, 4_000), MIN_TOKENS, MIN_TOKENS);
     }
 

@@ -61,7 +61,7 @@ pub use session::{
     registry::shared::{Activity, EngineStats, MissedNews, NewsReader, SessionNews},
 };
 
-/// Returns the tools built into every session, whatever toolbox is plugged in. Their names are reserved.
+/// Returns the tools built into every session, regardless of the toolbox. Their names are reserved.
 pub fn own_tools() -> Vec<agentd_core::tool::ToolSpec> {
     links::standard::chain().tools().into_iter().map(|(tool, _)| tool).collect()
 }

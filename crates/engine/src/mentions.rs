@@ -204,7 +204,7 @@ fn tool(name: &str, known: &KnownNames<'_>) -> Result<Option<String>, String> {
     Ok(alike.map(str::to_owned).or_else(|| there((known.canonical)(name))))
 }
 
-/// Selects the exact match of these similar names, or the only similar name.
+/// Returns the exact match among these similar names, or the only similar name.
 fn select<'a>(written: &str, alike: impl Iterator<Item = &'a str>) -> Result<Option<&'a str>, String> {
     let alike: BTreeSet<&str> = alike.collect();
     let is_exact = |name: &&&str| written == **name || written.strip_prefix("mcp_") == Some(**name);
@@ -296,7 +296,7 @@ pub(crate) fn names(text: &str) -> Vec<&str> {
     found
 }
 
-/// Lines of a text without code blocks and quotes.
+/// Returns the lines of a text without code blocks and quotes.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut fence: Option<(char, usize)> = None;
     let mut after_blank = true;
@@ -347,7 +347,7 @@ fn names_in_line(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Byte ranges of inline code in a line. A code span ends with as many backticks as it starts with.
+/// Returns the byte ranges of inline code in a line. A code span ends with as many backticks as it starts with.
 fn code_spans(line: &str) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut at = 0;

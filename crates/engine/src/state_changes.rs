@@ -53,8 +53,8 @@ pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Ve
     reported.collect()
 }
 
-/// Changes of a call without a result, with their sequence numbers in order. Looks up the earlier contents in the
-/// journal, back to the last reset.
+/// Returns the changes of a call without a result, with their sequence numbers in order. Looks up the earlier contents
+/// in the journal, back to the last reset.
 pub(crate) async fn changes_without_result(
     store: &dyn Store,
     session: SessionId,
@@ -249,7 +249,7 @@ fn state(content: &str) -> FileState {
     FileState { kind: FileKind::File, hash: hash(content), size: content.len() as u64, mode: 0o644 }
 }
 
-/// SHA-256 of a text in hexadecimal, used as the name of the content.
+/// Returns the SHA-256 of a text in hexadecimal, used as the name of the content.
 pub(crate) fn hash(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

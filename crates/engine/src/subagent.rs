@@ -1,7 +1,8 @@
 //! Subagents: sessions that work on another session's call.
 //!
-//! A subagent is a session like any other, with its own history, todos, journal, actor and turns. Its settings name its
-//! parent, whose files it shares. The parent's call starts it, follows its events to the end, and returns the result.
+//! A subagent is a session like any other, with its own history, todos, journal, actor and turns. Its settings name the
+//! parent session, whose files the subagent shares. A call of the parent starts the subagent, follows its events to the
+//! end, and returns the result.
 //!
 //! A monitor forwards the subagent's questions to the parent's user, and forwards the parent's cancellation, limits,
 //! grants and the disconnection of its client to the subagent.
@@ -86,7 +87,7 @@ impl Subagents for SessionSubagents {
             let context = call.context;
             let found = async {
                 let session = self.0.registry()?.get(subagent.session_id).await?;
-                // Passes on the current grants, because the session that did so before may be gone.
+                // Passes on the current grants, because the session that previously did so may no longer exist.
                 session.take_permissions(context.rules.grants.of_session()).await?;
                 let turn = session.show().await?.live_turn;
                 Ok::<_, EngineError>((session, turn))
@@ -127,7 +128,8 @@ impl Subagents for SessionSubagents {
 }
 
 impl SessionSubagents {
-    /// Output of a call whose subagent cannot run. If the daemon is stopping, the call is left to the next start.
+    /// Returns the output of a call whose subagent cannot run. If the daemon is stopping, the call is left to the next
+    /// start.
     async fn fail(&self, call: &Invocation<'_>, error: &EngineError) -> Result<ToolOutput, TurnExit> {
         if self.is_stopping(call.context, error).await {
             return leave_for_next_start(call).await;
@@ -141,8 +143,8 @@ impl SessionSubagents {
         error.kind() == ErrorKind::ShuttingDown && live.await.is_err()
     }
 
-    /// Records the subagent in the journal before starting the subagent, so that a crash in between leaves no unknown
-    /// session.
+    /// Records the subagent in the journal before starting the subagent, so that a crash between these steps leaves no
+    /// unknown session.
     async fn begin(
         &self,
         call: &Invocation<'_>,
@@ -257,7 +259,7 @@ async fn leave_for_next_start<T>(call: &Invocation<'_>) -> Result<T, TurnExit> {
     Err(TurnExit::Finished(StopReason::Cancelled))
 }
 
-/// Agent of an earlier subagent of this session, and the sequence number of its last event.
+/// Returns the agent of an earlier subagent of this session, and the sequence number of its last event.
 async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
     let context = call.context;
     let stored = context.ports.store.session(id).await?;
@@ -276,7 +278,8 @@ async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Resu
     }
 }
 
-/// Start of a subagent's turn. The input is written by a model, so none of it counts as typed by the user.
+/// Creates the start request of a subagent's turn. The input is written by a model, so none of it counts as typed by
+/// the user.
 fn input(
     context: &TurnContext,
     text: String,
@@ -371,7 +374,7 @@ impl<'a> Monitor<'a> {
                 () = context.control.cancel.cancelled(), if runs => self.stop(work, StopReason::Cancelled).await,
                 () = context.rules.answering.wait_for_disconnect(), if !self.disconnect_reported => {
                     self.disconnect_reported = true;
-                    // A session that is gone asks no questions.
+                    // An error means that the session has ended and asks no more questions.
                     let _ = self.session.client_left(self.turn).await;
                 }
                 event = self.events.next() => match event {
@@ -381,7 +384,7 @@ impl<'a> Monitor<'a> {
                             return Ok(());
                         }
                     }
-                    // The daemon is stopping, so the rest is left to the next start.
+                    // The daemon is stopping, so the next daemon process handles the call.
                     Some(Err(error)) if error.kind() == ErrorKind::ShuttingDown => {
                         return leave_for_next_start(self.call).await;
                     }

@@ -1,4 +1,4 @@
-//! The files of one session: `trace.jsonl` and numbered older files.
+//! Files of one session: `trace.jsonl` and numbered older files.
 
 use std::{
     collections::VecDeque,
@@ -96,7 +96,7 @@ impl TraceFile {
         Ok(number)
     }
 
-    /// Writes a line other than a request.
+    /// Writes any line except a request.
     pub(crate) fn write(&mut self, line: &Line) -> io::Result<()> {
         let bytes = line.to_bytes()?;
         if self.is_full(bytes.len()) {
@@ -139,7 +139,7 @@ impl TraceFile {
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(line);
         if let Err(error) = written {
-            // A partial line would be read as a truncated line and only waste space.
+            // A partial line would be read as a truncated line and would only waste space.
             let _ = self.file.set_len(self.size);
             return Err(error);
         }
@@ -148,7 +148,7 @@ impl TraceFile {
     }
 }
 
-/// Path of a session's file; number 0 is the current one.
+/// Returns the path of a session's file; number 0 is the current file.
 pub(crate) fn path_of(folder: &Path, number: u32) -> PathBuf {
     folder.join(if number == 0 { "trace.jsonl".to_owned() } else { format!("trace.{number}.jsonl") })
 }
@@ -161,7 +161,7 @@ fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Number of the last request in a file, or the number before its first if the file has none.
+/// Returns the number of the last request in a file, or the number before its first request if it has none.
 fn last_number(path: &Path) -> Option<u64> {
     #[derive(Deserialize)]
     struct Numbers {

@@ -31,7 +31,7 @@ pub type SecretFilter = Arc<dyn Fn(&str) -> String + Send + Sync>;
 pub struct ExchangeLogConfig {
     /// Folder with one subfolder per session.
     pub folder: PathBuf,
-    /// True if exchanges are logged for sessions without a setting of their own.
+    /// True if exchanges are logged for sessions that do not override this setting.
     pub is_on: bool,
     /// Size at which a file is rotated, in bytes.
     pub max_file_bytes: u64,

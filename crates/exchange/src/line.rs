@@ -1,7 +1,7 @@
-//! Lines of a trace. Pure.
+//! Line format of a trace. No side effects.
 //!
-//! A request mostly repeats the previous one, so a body is stored as a delta: without the head and tail that it shares
-//! with an earlier body. Secrets are removed such that JSON stays valid JSON.
+//! A request mostly repeats the previous one, so a body is stored as a delta that omits the head and tail shared with
+//! an earlier body. Secrets are removed such that JSON stays valid.
 
 use std::io;
 
@@ -86,7 +86,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Returns the difference from the first nearly equal body, or else from the body that shares most.
+/// Returns the difference from the first nearly equal body, or else from the body that shares the most bytes.
 pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>) -> Delta {
     let mut best = None;
     for (number, base) in bases {
@@ -114,7 +114,7 @@ pub(crate) fn apply(base: &str, delta: &Delta) -> Option<String> {
     Some([head, &delta.text, tail].concat())
 }
 
-/// Lengths of the shared head and tail in bytes. They do not overlap and do not split a character.
+/// Returns the lengths of the shared head and tail in bytes. They do not overlap and do not split a character.
 fn shared_ends(base: &str, body: &str) -> (usize, usize) {
     let mut head = shared_prefix(base.as_bytes(), body.as_bytes());
     while !body.is_char_boundary(head) || !base.is_char_boundary(head) {
@@ -142,7 +142,7 @@ fn shared_suffix(one: &[u8], other: &[u8]) -> usize {
 
 /// Removes known secrets from a body: per string in JSON, per object in an event stream.
 pub(crate) fn cleaned(body: String, clean: &SecretFilter) -> String {
-    // Nearly always there is no secret, and the body stays identical byte for byte.
+    // Most bodies contain no secret and stay identical byte for byte.
     let cleaned = clean(&body);
     if cleaned == body {
         return body;

@@ -25,7 +25,7 @@ use crate::{
     writer::{self, Command, Queue, Reply, SentExchange},
 };
 
-/// Number of bytes that a command uses in the queue besides the body.
+/// Size of a queued command without its body, in bytes.
 const OVERHEAD: usize = 512;
 
 /// Records exchanges with models. Cheap to clone.
@@ -35,7 +35,7 @@ pub struct ExchangeLog(Arc<Inner>);
 struct Inner {
     config: ExchangeLogConfig,
     is_on: AtomicBool,
-    /// Next key of an attempt; 0 is reserved for dropped ones.
+    /// Next key of an attempt. Key 0 marks dropped attempts.
     keys: AtomicU64,
     /// Queue of the writer thread, set with the first exchange. Contains `None` if the thread could not be started.
     queue: OnceLock<Option<Queue>>,
@@ -48,12 +48,12 @@ impl ExchangeLog {
         Self(Arc::new(Inner { config, is_on, keys: AtomicU64::new(1), queue: OnceLock::new() }))
     }
 
-    /// Turns logging on or off for sessions without a setting of their own.
+    /// Turns logging on or off for sessions that do not override the setting.
     pub fn follow_settings(&self, is_on: bool) {
         self.0.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    /// Waits until everything queued before this call is written.
+    /// Waits until all commands queued before this call are written.
     pub async fn flush(&self) {
         let _ = self.0.ask(Command::Flush).await;
     }
@@ -104,7 +104,7 @@ impl Inner {
         self.queue.get_or_init(|| writer::start(&self.config)).as_ref()
     }
 
-    /// Runs a command on the thread after all queued commands. Does nothing if the thread was never started.
+    /// Runs a command on the thread after all queued commands. Does nothing if the thread was not started.
     async fn ask(&self, command: impl FnOnce(Reply) -> Command) -> io::Result<()> {
         let Some(Some(queue)) = self.queue.get().cloned() else { return Ok(()) };
         let (reply, done) = oneshot::channel();

@@ -199,7 +199,7 @@ impl Gaps {
             remarks.push(format!("requests before {first} are no longer stored"));
         }
         if self.cut > 0 {
-            remarks.push(format!("{} of the trace: truncated by a stop, skipped", lines(self.cut)));
+            remarks.push(format!("{} of the trace: truncated when the daemon stopped, skipped", lines(self.cut)));
         }
         if self.damaged > 0 {
             remarks.push(format!("{} of the trace: unreadable, skipped", lines(self.damaged)));

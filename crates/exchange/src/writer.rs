@@ -46,7 +46,7 @@ pub(crate) struct SentExchange {
     pub(crate) source: ExchangeSource,
     pub(crate) at: Timestamp,
     pub(crate) request: StoredRequest,
-    /// Number of bytes that the request uses in the queue.
+    /// Size of the request in the queue, in bytes.
     pub(crate) queue_bytes: usize,
 }
 

@@ -57,7 +57,7 @@ impl GuideReader {
     /// Collects all guides, and reads changed files.
     ///
     /// # Errors
-    /// With [`DiskAccess::CachedOnly`], if only waiting for the disk could exclude a change since the last scan.
+    /// Fails with [`DiskAccess::CachedOnly`] if excluding a change since the last scan requires waiting for the disk.
     pub fn load(&self, workspace: &Workspace, limits: GuideLimits, access: DiskAccess) -> Result<Guides, NotCached> {
         let mut guides = Guides::default();
         if limits.memory {
@@ -132,7 +132,7 @@ impl GuideReader {
         Ok(files)
     }
 
-    /// First names of the shared memories, and the number of further ones.
+    /// Returns the first names of the shared memories, and the number of further names.
     fn memories(&self, folder: &Path, access: DiskAccess) -> Result<(Vec<String>, usize), NotCached> {
         let entries = self.cache.entries(folder, access)?;
         let mut names: Vec<String> =
@@ -162,8 +162,8 @@ pub(crate) struct GuidePlace {
     pub(crate) follow: bool,
 }
 
-/// Locations in the configuration folder, in the folders above the project from the outermost one, and in the project.
-/// The upward search ends at the user's home or the root.
+/// Returns the locations in the configuration folder, in the folders above the project from the outermost one, and in
+/// the project. The upward search ends at the user's home or the root.
 pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<GuidePlace> {
     let mut places = vec![place(config, GuideOrigin::Person, home)];
     let Some(project) = project else { return places };
@@ -182,8 +182,8 @@ pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>)
     places
 }
 
-/// Locations for a worktree: those of its project in the main worktree, moved to the worktree if they are in the
-/// repository.
+/// Returns the locations for a worktree: those of its project in the main worktree, moved to the worktree if they are
+/// in the repository.
 pub(crate) fn places_in_worktree(
     config: &Path,
     worktree: &WorktreeAccess,
@@ -201,12 +201,12 @@ pub(crate) fn places_in_worktree(
     places
 }
 
-/// Locations in a project's folders that contain these paths, without duplicates, parents before children. The disk is
-/// not consulted: a path may be a file, a folder, or missing. Fetched and generated folders are excluded, because their
-/// authors are not those of the project.
+/// Returns the locations in a project's folders that contain these paths, without duplicates, parents before
+/// children. The disk is not consulted: a path may be a file, a folder, or missing. Fetched and generated folders are
+/// excluded, because the project's authors did not write their contents.
 pub(crate) fn places_below<'a>(project: &Path, paths: &'a [String]) -> Vec<GuidePlace> {
     let mut folders = BTreeSet::new();
-    // `project/` needs no leading slash, but may also be a folder in the project.
+    // `project/` is accepted without a leading slash, but may also be a folder in the project.
     let meanings = |path: &'a String| [Some(path.as_str()), path.strip_prefix("project/")].into_iter().flatten();
     for parts in paths.iter().flat_map(meanings).filter_map(|path| below(project, path)) {
         let is_own = |part: &&String| {
@@ -225,7 +225,7 @@ pub(crate) fn places_below<'a>(project: &Path, paths: &'a [String]) -> Vec<Guide
     folders.iter().take(MAX_BELOW).map(place).collect()
 }
 
-/// Parts of a path below the project. `None` if it leads elsewhere.
+/// Splits a path below the project into its parts. Returns `None` if the path leads elsewhere.
 fn below(project: &Path, written: &str) -> Option<Vec<String>> {
     let path = agentd_core::path::read(written)?;
     let after = |root: &str| path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'));

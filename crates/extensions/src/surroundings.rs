@@ -20,7 +20,7 @@ const MAX_READ: u64 = 128 * 1024;
 /// Maximum length of a branch name, in bytes: git stores it as a file name.
 const MAX_BRANCH: usize = 255;
 
-/// Facts for a session whose client is in this folder.
+/// Collects the facts for a session whose client is in this folder.
 pub fn facts(workspace: &Workspace, client: Option<&Path>) -> MachineFacts {
     let mut facts = MachineFacts { system: system(), ..MachineFacts::default() };
     let Some(project) = workspace.project.as_ref().map(|mount| mount.path.as_path()) else { return facts };
@@ -49,7 +49,7 @@ fn system() -> String {
     format!("{os} ({})", details.join(", "))
 }
 
-/// Name of the current branch, or the first digits of the commit if `HEAD` is detached.
+/// Returns the name of the current branch, or the first digits of the commit if `HEAD` is detached.
 fn branch(project: &Path) -> Option<String> {
     let git = project.join(".git");
     let folder = if git.is_dir() { git } else { worktree(project, &read(&git)?)? };
@@ -71,7 +71,7 @@ fn is_branch(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_BRANCH && !name.contains(is_refused)
 }
 
-/// Folder in which git stores the data for this worktree. Only its `HEAD` is read.
+/// Returns the folder in which git stores the data for this worktree. Only its `HEAD` is read.
 fn worktree(project: &Path, link: &str) -> Option<PathBuf> {
     let named = Path::new(link.strip_prefix("gitdir:")?.trim());
     let folder = project.join(named);
@@ -80,7 +80,7 @@ fn worktree(project: &Path, link: &str) -> Option<PathBuf> {
     is_worktree.then_some(folder)
 }
 
-/// Beginning of a regular file, if it exists. Never blocks on pipes or devices.
+/// Reads the beginning of a regular file, if it exists. Never blocks on pipes or devices.
 fn read(path: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty()).ok()?);
@@ -96,12 +96,12 @@ fn is_there(folder: &Path, name: &str) -> bool {
     fs::metadata(folder.join(name)).is_ok_and(|found| found.is_file())
 }
 
-/// Known targets and scripts. Other names in a project could be anything.
+/// Known targets and scripts. Other names are not reported, because a project may choose any text as a name.
 const TARGETS: [&str; 8] = ["build", "test", "check", "lint", "typecheck", "fmt", "dev", "run"];
 /// Maximum number of targets per file.
 const MAX_TARGETS: usize = 4;
 
-/// Build and test commands, the project's own first.
+/// Returns the build and test commands, the project's own first.
 pub(super) fn commands(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let makefile = ["Makefile", "GNUmakefile", "makefile"].into_iter().find_map(|name| read(&folder.join(name)));
@@ -129,13 +129,13 @@ pub(super) fn commands(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Known targets among these names, in the order of the list.
+/// Returns the known targets among these names, in the order of the list.
 fn known_targets<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'static str> {
     let names: Vec<&str> = names.filter(|name| TARGETS.contains(name)).collect();
     TARGETS.into_iter().filter(move |target| names.contains(target)).take(MAX_TARGETS)
 }
 
-/// Names before the colon of each rule.
+/// Returns the names before the colon of each rule.
 fn rules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with([' ', '\t', '#', '.'])).flat_map(|line| {
         let targets = line.split_once(':').filter(|(_, rest)| !rest.starts_with('=')).map(|(targets, _)| targets);

@@ -16,7 +16,7 @@ pub fn init_crypto() {
 /// no certificates are loaded: loading takes milliseconds, and fails if there are no certificates.
 ///
 /// # Errors
-/// If the options are invalid.
+/// Fails if the options are invalid.
 pub fn client(
     tls: bool,
     routes: Option<&Routes>,

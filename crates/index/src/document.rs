@@ -179,7 +179,7 @@ impl Row {
     }
 }
 
-/// Location of a part in its document, as it is cited.
+/// Location of a part in its document, for citations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentPlace {

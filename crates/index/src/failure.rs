@@ -391,7 +391,7 @@ pub struct Limits {
 pub(crate) const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
-    /// Sufficient for any book without overloading a small machine.
+    /// Returns limits that are sufficient for any book without overloading a small machine.
     fn default() -> Self {
         Self {
             bytes_in: 100 * MIB,

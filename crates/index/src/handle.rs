@@ -45,7 +45,7 @@ impl IndexHandle {
     /// Opens the index. If the index is missing or damaged, creates a new one.
     ///
     /// # Errors
-    /// If the index folder cannot be used.
+    /// Fails if the index folder cannot be used.
     pub async fn open(config: IndexConfig) -> Result<Self, IndexError> {
         let (queue, is_open) = writer::start(config)?;
         let shared = is_open.await.map_err(|_| IndexError::Closed)??;
@@ -58,7 +58,7 @@ impl IndexHandle {
         })
     }
 
-    /// Folder of the index files.
+    /// Returns the folder of the index files.
     pub fn folder(&self) -> &std::path::Path {
         &self.shared.config.folder
     }
@@ -66,7 +66,7 @@ impl IndexHandle {
     /// Returns the `ids` that are not indexed. If the index was deleted, starts a new one and returns all `ids`.
     ///
     /// # Errors
-    /// If the index was deleted and a new one cannot be created.
+    /// Fails if the index was deleted and a new one cannot be created.
     pub async fn missing(&self, ids: &[DocumentId]) -> Result<Vec<DocumentId>, IndexError> {
         // The caller is about to use these documents, so protect them from the next sweep.
         self.shared.uses.touch(ids.iter(), (self.shared.config.now)());
@@ -90,8 +90,8 @@ impl IndexHandle {
         ids.all(|id| view.entries.get(id).is_some_and(|entry| !entry.about.is_outdated(recognition)))
     }
 
-    /// Returns the indexed documents that are not among `documents` but were read from the path of one of them, and
-    /// were therefore replaced.
+    /// Returns the indexed documents that were replaced: they were read from the path of one of `documents` but are
+    /// not among them.
     pub(crate) fn replaced(&self, documents: impl Iterator<Item = (DocumentId, Option<u64>)>) -> Vec<DocumentId> {
         let (ids, places): (HashSet<DocumentId>, HashSet<Option<u64>>) = documents.unzip();
         let is_replaced = |entry: &&Arc<Entry>| {
@@ -109,7 +109,7 @@ impl IndexHandle {
     /// outdated. Waits while another task indexes the same document.
     ///
     /// # Errors
-    /// If the index was deleted and a new one cannot be created.
+    /// Fails if the index was deleted and a new one cannot be created.
     pub async fn claim(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Result<Option<Claim>, IndexError> {
         let document_lock = self.lock_of(id).lock_owned().await;
         if self.has_all(std::iter::once(id), recognition) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
@@ -121,7 +121,7 @@ impl IndexHandle {
     /// Removes a document. Returns true if it was indexed.
     ///
     /// # Errors
-    /// If the index cannot be written.
+    /// Fails if the index cannot be written.
     pub async fn remove(&self, id: &DocumentId) -> Result<bool, IndexError> {
         let id = *id;
         request(&self.queue, move |writer, reply| drop(reply.send(writer.remove(&id)))).await
@@ -131,7 +131,7 @@ impl IndexHandle {
     /// a document also triggers this, at most once an hour.
     ///
     /// # Errors
-    /// If the index cannot be written.
+    /// Fails if the index cannot be written.
     pub async fn sweep(&self) -> Result<usize, IndexError> {
         request(&self.queue, |writer, reply| drop(reply.send(writer.sweep()))).await
     }
@@ -139,8 +139,8 @@ impl IndexHandle {
     /// Searches only the documents that the request names.
     ///
     /// # Errors
-    /// If cancelled, or if the index is damaged or was deleted. In the last two cases, a new index is created and the
-    /// caller can retry after indexing.
+    /// Fails if cancelled, or if the index is damaged or was deleted. In the last two cases, a new index is created
+    /// and the caller can retry after indexing.
     pub async fn search(&self, request: Request, cancel: CancellationToken) -> Result<Answer, IndexError> {
         // A regular expression may need to scan whole texts.
         let turns = if matches!(request.query, Query::Regex(_)) { &self.scans } else { &self.queries };
@@ -170,7 +170,7 @@ impl IndexHandle {
     /// Returns the size of the index.
     ///
     /// # Errors
-    /// If the daemon is shutting down.
+    /// Fails if the daemon is shutting down.
     pub async fn stats(&self) -> Result<KnowledgeStats, IndexError> {
         let shared = Arc::clone(&self.shared);
         spawn_blocking(move || {
@@ -199,7 +199,7 @@ impl IndexHandle {
     /// [`IndexError::Closed`].
     ///
     /// # Errors
-    /// If closing takes too long. No data is lost.
+    /// Fails if closing takes too long. No data is lost.
     pub async fn close(&self) -> Result<(), IndexError> {
         let closed = request(&self.queue, Writer::close);
         match tokio::time::timeout(CLOSE_TIMEOUT, closed).await {
@@ -289,7 +289,7 @@ impl LazyIndex {
     }
 }
 
-/// Closes the index after it has been idle for `after`, to free its memory and its thread.
+/// Closes the index after it has been idle for `after`, to free its memory and end its thread.
 async fn close_when_idle(state: Weak<tokio::sync::Mutex<State>>, after: Duration) {
     loop {
         tokio::time::sleep(after).await;
@@ -301,7 +301,7 @@ async fn close_when_idle(state: Weak<tokio::sync::Mutex<State>>, after: Duration
             // Not closed while segments are merged: the next caller would have to wait, or would find the files still
             // locked.
             Some(index) if is_idle && Arc::strong_count(&index) == 1 && index.is_idle() => {
-                // The lock prevents a concurrent `take`: two open indexes would conflict.
+                // The lock prevents a concurrent `take`, because two open indexes would conflict.
                 close(index).await;
                 return;
             }

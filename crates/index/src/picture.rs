@@ -164,8 +164,8 @@ enum PictureHeader {
     Failed(String),
 }
 
-/// Entry point of the image worker: reads an image from standard input and writes the prepared image to standard
-/// output. `arguments` are the arguments after [`PICTURE_WORKER_ARGUMENT`]. The process does nothing else.
+/// Runs the image worker: reads an image from standard input and writes the prepared image to standard output.
+/// `arguments` are the arguments after [`PICTURE_WORKER_ARGUMENT`]. The process does nothing else.
 pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(PICTURE_WORKER_ARGUMENT, "read a picture", arguments, |limits| {
         let limits: Limits = serde_json::from_slice(limits)?;

@@ -41,7 +41,7 @@ impl From<LoadError> for ModelError {
 /// Reason for ending a model run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    /// The reader of the answer is gone.
+    /// The receiver of the answer was dropped.
     #[error("the request was cancelled")]
     Cancelled,
     #[error("the request has {tokens} tokens, but the built-in model accepts at most {limit}")]

@@ -29,7 +29,7 @@ const REPEAT_PENALTY: f32 = 1.05;
 /// System message with which this family of models answers best. With a persona, the models produce nonsense.
 const SYSTEM_MESSAGE: &str = "You are a helpful assistant.";
 
-/// Returns true once the answer is no longer wanted.
+/// Callback that returns true once the answer is no longer wanted.
 pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
 
 /// Loaded model with its cache.

@@ -3,8 +3,8 @@
 //! The public interface is [`EmbeddedModel`], an implementation of [`agentd_core::ports::Model`]. The modules are:
 //!
 //! - `model`: the port, and the recording of exchanges.
-//! - [`harness`]: decides how to answer a request. A model this small decides nothing: most answers are fixed texts and
-//!   tool results, and the model only writes free text.
+//! - [`harness`]: decides how to answer a request. A model this small makes no decisions: most answers are fixed texts
+//!   and tool results, and the model only writes free text.
 //! - `worker`: the thread that owns the weights, loads them on first use and releases them when idle.
 //! - `inference`: evaluation of prompts and greedy decoding with loop detection.
 //! - `gguf`: validated model file. `llama`: weights, forward pass, and a key-value cache that can be truncated.

@@ -35,7 +35,7 @@ const PIECE_QUEUE: usize = 32;
 /// Model that runs in this process on the CPU.
 ///
 /// Most requests are answered without running the model. Nothing is loaded before the first free text, and one thread
-/// writes all texts one after the other. Dropping a stream cancels its request within a token, or within a chunk of 128
+/// generates all texts sequentially. Dropping a stream cancels its request within a token, or within a chunk of 128
 /// tokens while the prompt is evaluated.
 pub struct EmbeddedModel {
     info: ModelInfo,
@@ -129,7 +129,7 @@ impl Model for EmbeddedModel {
     }
 }
 
-/// Stream with a complete answer. The answer costs nothing, as it is produced locally.
+/// Returns a stream with a complete answer. The answer costs nothing, as it is produced locally.
 fn single(chunk: ModelChunk) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
     let usage = Usage { cost_microusd: Some(0), ..Usage::default() };
     stream::iter([Ok(chunk), Ok(ModelChunk::Usage(usage)), Ok(ModelChunk::End(Finish::Stop))]).boxed()

@@ -150,7 +150,7 @@ fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<Inference, 
 /// The allocator keeps freed blocks for later allocations, 160 MB of 200 MB of weights. A daemon that is idle for days
 /// would never reuse these blocks.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
+#[allow(unsafe_code, reason = "`malloc_trim` is only available as a C function")]
 fn release_memory() {
     // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and only affects
     // pages that contain no allocation.

@@ -207,7 +207,7 @@ pub(crate) fn initialize(root: &Path) -> Value {
 
 /// Returns the text as one line of at most `limit` characters.
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
-    // Truncated first, so that a long text costs nothing.
+    // Truncated first, so that the cost of a long text is bounded.
     let begin: String = text.chars().take(limit.saturating_mul(4)).collect();
     let harmless = untrusted::sanitize(&begin);
     let visible = harmless.chars().map(|letter| if untrusted::is_unseen(letter) { ' ' } else { letter });

@@ -99,12 +99,12 @@ fn server(url: String) -> ServerConfig {
     }
 }
 
-/// Additional context from the suite.
+/// Returns the additional context from the suite.
 fn suite_context() -> Option<Value> {
     serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").ok()?).ok()
 }
 
-/// Client registered by the suite, if any.
+/// Returns the client registered by the suite, if any.
 fn registered() -> Option<OAuthClient> {
     let context = suite_context()?;
     let text = |name: &str| context[name].as_str().map(str::to_owned);
@@ -112,7 +112,7 @@ fn registered() -> Option<OAuthClient> {
     Some(OAuthClient { id: text("client_id")?, secret: text("client_secret").map(Into::into), issuer: None })
 }
 
-/// Call with the arguments from the suite, or with placeholders for required ones.
+/// Returns a call with the arguments from the suite, or with placeholders for required ones.
 fn call(tool: &ToolSpec) -> ToolCall {
     let context = suite_context().unwrap_or_default();
     let mut calls = context["toolCalls"].as_array().into_iter().flatten();

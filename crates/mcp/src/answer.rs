@@ -194,7 +194,7 @@ impl Answer {
     }
 }
 
-/// File extension for a media type.
+/// Returns the file extension for a media type.
 fn ending(media_type: &str) -> String {
     let kind = media_type.split(';').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     let kind = kind.trim().to_ascii_lowercase();

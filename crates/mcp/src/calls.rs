@@ -1,4 +1,5 @@
-//! Calls in flight to one server. Its progress reports, questions and requests for roots are assigned to them.
+//! Calls in flight to one server. The server's progress reports, questions and requests for roots are assigned to these
+//! calls.
 
 use std::{
     collections::BTreeMap,
@@ -104,8 +105,8 @@ impl Calls {
         CallGuard { calls: self, number, call }
     }
 
-    /// Most recent call, to which requests from the server are assigned. The flag is true if other sessions have calls
-    /// in flight, so that the assignment may be wrong.
+    /// Returns the most recent call, to which requests from the server are assigned. The flag is true if other sessions
+    /// have calls in flight, so that the assignment may be wrong.
     pub(crate) fn latest(&self) -> Option<(Arc<Call>, bool)> {
         let list = self.list();
         let (_, latest) = list.last_key_value()?;
@@ -113,7 +114,7 @@ impl Calls {
         Some((Arc::clone(latest), is_ambiguous))
     }
 
-    /// Project folders of the sessions with calls in flight.
+    /// Returns the project folders of the sessions with calls in flight.
     pub(crate) fn roots(&self) -> Vec<PathBuf> {
         let mut roots: Vec<PathBuf> = self.list().values().filter_map(|call| call.root.clone()).collect();
         roots.sort();
@@ -173,7 +174,7 @@ impl Call {
         self.ended.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
     }
 
-    /// Number of the next question of this call. `None` if the maximum is exceeded.
+    /// Returns the number of the next question of this call, or `None` if the maximum is exceeded.
     pub(crate) fn next_question(&self) -> Option<u32> {
         let mut time = self.time();
         time.questions = time.questions.saturating_add(1);
@@ -259,7 +260,7 @@ pub(crate) async fn until(time: Option<Instant>) {
     }
 }
 
-/// Progress of a call, in one line of limited length.
+/// Formats the progress of a call as one line of limited length.
 fn line(progress: &ProgressNotificationParam) -> String {
     let ProgressNotificationParam { progress, total, message, .. } = progress;
     let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
@@ -279,12 +280,12 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::{HttpWire, ServerAddress};
 
-    /// Address of an HTTP server.
+    /// Returns the address of an HTTP server.
     pub(crate) fn http(url: &str) -> ServerAddress {
         ServerAddress::Http { url: url.into(), headers: BTreeMap::new(), wire: HttpWire::Streamable, client: None }
     }
 
-    /// Context of a call without a user to ask.
+    /// Returns the context of a call without a user to ask.
     pub(crate) fn context() -> ToolContext {
         ToolContext {
             session_id: SessionId::generate(),

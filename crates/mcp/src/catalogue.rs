@@ -68,7 +68,7 @@ pub struct KnownTool {
 pub struct CatalogueFolder(PathBuf);
 
 impl CatalogueFolder {
-    /// Uses `folder`, which is created when the first catalogue is stored.
+    /// Creates a store in `folder`. The folder is created when the first catalogue is stored.
     pub fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
@@ -102,7 +102,7 @@ impl CatalogueFolder {
     }
 }
 
-/// File name for a server name, which comes from the user and may contain any character.
+/// Returns the file name for a server. The server name comes from the user and may contain any character.
 fn file_name(server: &str) -> String {
     format!("{}.json", crate::schema::file_name(server))
 }

@@ -51,7 +51,7 @@ pub struct ServerConfig {
     pub tools: BTreeMap<String, ToolSetting>,
     /// Settings for all other tools.
     pub defaults: ToolDefaults,
-    /// Tools that run without asking.
+    /// Tools that run without approval.
     pub grants: ToolGrants,
     /// Permission to ask a model during a call.
     pub sampling: Sampling,
@@ -155,13 +155,14 @@ pub enum Sampling {
 /// Defaults for the tools of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolDefaults {
-    /// True to offer the tools to models without a mention; `None` to do so if they fit.
+    /// True to always offer the tools to models, false to offer them only when mentioned. With `None`, the tools are
+    /// offered if they fit the limits.
     pub always_available: Option<bool>,
     /// Effect of a call, set by the user.
     pub effect: Option<Effect>,
 }
 
-/// Tools of a server that run without asking, set by the user.
+/// Tools of a server that run without approval, set by the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolGrants {
     /// No tool, which is the default.
@@ -174,7 +175,7 @@ pub enum ToolGrants {
 }
 
 impl ToolGrants {
-    /// Returns true if the tool may run without asking.
+    /// Returns true if the tool may run without approval.
     pub fn contains(&self, tool: &str) -> bool {
         match self {
             Self::None => false,
@@ -189,7 +190,7 @@ impl ToolGrants {
 pub struct ToolSetting {
     /// True if the tool is enabled.
     pub enabled: Option<bool>,
-    /// True to offer the tool to models without a mention.
+    /// True to always offer the tool to models, even if it is not mentioned.
     pub always_available: Option<bool>,
     /// Name of the tool for models.
     pub alias: Option<String>,
@@ -205,7 +206,7 @@ impl McpConfig {
         self.servers.iter().filter(|(_, server)| server.enabled).map(|(name, server)| (name.as_str(), server))
     }
 
-    /// Secrets that must never be shown.
+    /// Returns the secrets that must never be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.servers.values().flat_map(|server| {
             let (hidden, texts, client) = match &server.address {
@@ -240,7 +241,7 @@ impl ServerConfig {
         }
     }
 
-    /// Settings for one tool, completed by the server's defaults.
+    /// Returns the settings for one tool, completed by the server's defaults.
     pub fn tool(&self, name: &str) -> ToolSetting {
         let own = self.tools.get(name).cloned().unwrap_or_default();
         ToolSetting {
@@ -256,7 +257,8 @@ impl ServerConfig {
         identity(self) == identity(other) && self.texts() == other.texts()
     }
 
-    /// Hash that identifies the configured server, used for its catalogue. Secrets are not part of the hash.
+    /// Returns the hash that identifies the configured server, used for its catalogue. Secrets are not part of the
+    /// hash.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         let mut add = |text: &str| {
@@ -284,12 +286,12 @@ impl ServerConfig {
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Variables that the daemon's environment lacks, and that the client of a turn must provide.
+    /// Returns the variables that the daemon's environment lacks, and that the client of a turn must provide.
     pub fn variables(&self) -> BTreeSet<String> {
         self.texts().iter().flat_map(|text| variables::names(text)).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Variables without a default that have no value in `values`.
+    /// Returns the variables without a default that have no value in `values`.
     pub(crate) fn missing(&self, values: &BTreeMap<String, String>) -> BTreeSet<String> {
         let named = self.texts().into_iter().flat_map(variables::names);
         let missing = named.filter(|(name, default)| default.is_none() && !values.contains_key(*name));
@@ -301,7 +303,7 @@ impl ServerConfig {
         self.missing(&BTreeMap::new()).iter().any(|name| variables::is_project(name))
     }
 
-    /// All texts in the entry except names. Missing parts of an OAuth client are empty.
+    /// Returns all texts in the entry except names. Missing parts of an OAuth client are empty.
     fn texts(&self) -> Vec<&str> {
         match &self.address {
             ServerAddress::Stdio { command, args, env, cwd } => {
@@ -354,7 +356,7 @@ impl ServerConfig {
         Ok(server)
     }
 
-    /// Short display form: a command line or a URL, without secrets.
+    /// Returns a short display form: a command line or a URL, without secrets.
     pub fn place(&self) -> String {
         match &self.address {
             ServerAddress::Stdio { command, args, .. } => {
@@ -369,7 +371,7 @@ impl ServerConfig {
         }
     }
 
-    /// Name of the transport.
+    /// Returns the name of the transport.
     pub fn transport(&self) -> &'static str {
         match &self.address {
             ServerAddress::Stdio { .. } => "stdio",

@@ -33,7 +33,7 @@ struct ConnectionSlot {
 }
 
 impl Connections {
-    /// Existing connection with this key.
+    /// Returns the existing connection with this key.
     pub(crate) fn get(&mut self, key: &Key, is_called: bool) -> Option<ServerHandle> {
         let open = self.0.get_mut(key)?;
         open.used = Instant::now();
@@ -46,8 +46,8 @@ impl Connections {
         self.0.insert(key, ConnectionSlot { handle, is_called, used: Instant::now() });
     }
 
-    /// Evicts connections to make room for another one to this server, and returns those to close. `None` if all are
-    /// in use.
+    /// Evicts connections so that another one to this server can be added. Returns the connections to close, or `None`
+    /// if all are in use.
     pub(crate) fn evict(&mut self, server: &str, is_called: bool) -> Option<Vec<ServerHandle>> {
         // Stopped servers are started again on demand.
         self.0.retain(|key, open| {
@@ -76,7 +76,7 @@ impl Connections {
         self.remove_if(|key, _| is_removed(&key.server))
     }
 
-    /// Health of the connections to a server.
+    /// Returns the health of the connections to a server.
     pub(crate) fn health(&self, server: &str) -> Vec<Health> {
         self.of(server).map(|(_, open)| open.handle.health()).collect()
     }
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// Unreachable server that is never started.
+    /// Returns an unreachable server that is never started.
     fn handle() -> ServerHandle {
         let config = ServerConfig::new(http("http://127.0.0.1:9/"));
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));

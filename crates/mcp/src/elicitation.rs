@@ -83,7 +83,7 @@ async fn ask_in(
     }
 }
 
-/// Result for a question that is not answered.
+/// Returns the result for a question that is not answered.
 pub(crate) fn cancelled() -> ElicitResult {
     ElicitResult::new(ElicitationAction::Cancel)
 }
@@ -168,7 +168,7 @@ impl Form {
         Self { fields: fields.map(field).collect() }
     }
 
-    /// Instructions for filling in the form.
+    /// Returns the instructions for filling in the form.
     fn description(&self) -> String {
         let mut description = match self.fields.as_slice() {
             [] => return "Answer with anything to accept, or reject.".to_owned(),
@@ -184,7 +184,7 @@ impl Form {
         description
     }
 
-    /// Validated field values. Missing ones get their defaults.
+    /// Validates the field values in `text`, and adds the defaults of missing fields.
     fn fill(&self, text: &str) -> Result<Map<String, Value>, String> {
         let mut values = match serde_json::from_str(text.trim()) {
             Ok(Value::Object(values)) => values,
@@ -218,7 +218,7 @@ impl Field {
         self.schema.get("type").and_then(Value::as_str).unwrap_or("string")
     }
 
-    /// Allowed values, if they are restricted.
+    /// Returns the allowed values, if they are restricted.
     fn choices(&self) -> Vec<&Value> {
         let source = if self.kind() == "array" { self.schema.get("items").and_then(Value::as_object) } else { None };
         let source = source.unwrap_or(&self.schema);

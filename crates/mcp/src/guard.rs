@@ -32,7 +32,7 @@ use nix::{
 /// First argument of a guard process. The command of the server follows.
 pub const GUARD_ARGUMENT: &str = "mcp-guard";
 
-/// Time for a server to exit after the end of its input, which requests the exit.
+/// Time for a server to exit after its input was closed, which requests the exit.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);
 /// Time for a server to exit after a signal.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
@@ -184,7 +184,7 @@ impl Guard {
     }
 }
 
-/// All descendants of the guard. Orphans are reparented to it, so none is missing.
+/// Returns all descendants of the guard. Orphans are reparented to it, so none is missing.
 fn descendants() -> Vec<Pid> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok());

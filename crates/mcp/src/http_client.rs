@@ -16,8 +16,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 /// Maximum number of redirects. Only redirects within the same origin are followed.
 const REDIRECTS: usize = 3;
 
-/// Creates a client that sends these headers with each request. It follows redirects only within an origin, so that
-/// keys are not sent elsewhere.
+/// Creates a client that sends these headers with each request. The client follows redirects only within an origin, so
+/// that keys are not sent elsewhere.
 pub(crate) fn client(headers: &BTreeMap<String, SecretString>, routes: &Routes) -> reqwest::Result<Client> {
     let sent = headers.iter().filter_map(|(name, value)| {
         let mut value = HeaderValue::from_str(value.expose_secret()).ok()?;

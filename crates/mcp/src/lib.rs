@@ -4,7 +4,7 @@
 //! - [`pool`]: all servers together. Sessions share one process per server, which is started on its first call.
 //!   [`toolbox`]: the pool as a [`Toolbox`](agentd_core::ports::Toolbox).
 //! - `server`: actor for one server, which starts it, monitors it, and stops it when it is idle.
-//! - `connections`: open connections, and which of them are closed if there are too many.
+//! - `connections`: open connections, and eviction if there are too many.
 //! - [`catalogue`]: last known tools of a server, stored on the disk. [`published_tools`]: the tools that models are
 //!   offered, and their names.
 //! - `schema`, `answer`: conversion of servers' schemas and answers for models. Both are untrusted.

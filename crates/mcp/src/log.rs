@@ -71,14 +71,14 @@ impl Log {
         }
     }
 
-    /// Last lines, oldest first.
+    /// Returns the last lines, oldest first.
     pub fn last(&self, limit: usize) -> Vec<String> {
         let ring = self.ring();
         let skipped = ring.lines.len().saturating_sub(limit);
         ring.lines.iter().skip(skipped).cloned().collect()
     }
 
-    /// Last line from the server itself, shortened and cleaned for an error.
+    /// Returns the last line from the server itself, shortened and cleaned for an error.
     pub fn last_line(&self) -> Option<String> {
         let ring = self.ring();
         let last = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;
@@ -96,7 +96,7 @@ impl Log {
         ring.push(line);
     }
 
-    /// Line without terminal sequences and secrets.
+    /// Removes terminal sequences and secrets from a line.
     fn shown(&self, line: &str) -> String {
         self.clean.redact(&strip_terminal_sequences(line))
     }

@@ -69,7 +69,7 @@ pub enum PoolOwner {
 }
 
 impl PoolOwner {
-    /// Last known catalogues of these servers. Blocks.
+    /// Returns the last known catalogues of these servers. Blocks.
     fn stored<'a>(
         self,
         catalogues: &CatalogueFolder,
@@ -159,7 +159,7 @@ impl McpPool {
         })
     }
 
-    /// Tools currently offered to models.
+    /// Returns the tools currently offered to models.
     pub fn published(&self) -> Arc<PublishedTools> {
         Arc::clone(&self.state().published)
     }
@@ -174,8 +174,8 @@ impl McpPool {
         self.start_in_background(eager.collect(), Need::Call, &ToolUser::default());
     }
 
-    /// Connection to the server with this fingerprint, for a client with this environment. Starts the server if it is
-    /// not running.
+    /// Returns a connection to the server with this fingerprint, for a client with this environment. Starts the server
+    /// if it is not running.
     pub(crate) async fn lease(
         &self,
         server: &str,
@@ -190,7 +190,8 @@ impl McpPool {
         self.handle(server, &user, Some(fingerprint))?.lease(Need::Call).await
     }
 
-    /// Variables in the configuration that the daemon's environment lacks, so that clients must provide them.
+    /// Returns the variables in the configuration that the daemon's environment lacks, so that clients must provide
+    /// them.
     pub fn variables(&self) -> Vec<String> {
         let state = self.state();
         let all: BTreeSet<String> = state.config.enabled().flat_map(|(_, server)| server.variables()).collect();
@@ -211,12 +212,12 @@ impl McpPool {
         state.client_values.secrets().map(str::to_owned).collect()
     }
 
-    /// Configuration of an enabled server.
+    /// Returns the configuration of an enabled server.
     pub(crate) fn config_of(&self, server: &str) -> Option<ServerConfig> {
         self.state().config.servers.get(server).filter(|server| server.enabled).cloned()
     }
 
-    /// Recent log of a server.
+    /// Returns the recent log of a server.
     pub fn log(&self, server: &str) -> Option<Arc<Log>> {
         let mut state = self.state();
         state.config.servers.contains_key(server).then(|| state.log(server, &self.deps.clean))
@@ -302,8 +303,8 @@ impl McpPool {
         join_all(handles.iter().map(ServerHandle::stop)).await;
     }
 
-    /// Connection to a server, for a session or without one. `offered_as` is the server's fingerprint when its tool
-    /// was offered, or `None` if no tool is called.
+    /// Returns a connection to a server, for a session or without one. `offered_as` is the server's fingerprint when
+    /// its tool was offered, or `None` if no tool is called.
     fn handle(&self, server: &str, user: &ToolUser, offered_as: Option<&str>) -> Result<ServerHandle, Reason> {
         let mut state = self.state();
         if state.closed {
@@ -361,9 +362,9 @@ impl McpPool {
         Ok(handle)
     }
 
-    /// Values of a server's variables: those of the session's client, otherwise of any client, and the folders. A
-    /// server started without a session gets the values of the last session. In a session without a project, the
-    /// project variable has no value.
+    /// Returns the values of a server's variables: those of the session's client, otherwise of any client, and the
+    /// folders. A server started without a session gets the values of the last session. In a session without a project,
+    /// the project variable has no value.
     fn values(&self, state: &State, server: &ServerConfig, user: &ToolUser) -> BTreeMap<String, String> {
         let names = server.variables();
         let mut values = state.client_values.values(user.session_id, &names);
@@ -379,7 +380,8 @@ impl McpPool {
         values
     }
 
-    /// Environment for a program: that of the calling client, or of the last client, on top of the daemon's.
+    /// Returns the environment for a program: that of the calling client, or of the last client, on top of the
+    /// daemon's.
     fn environment_of(&self, state: &State, user: &ToolUser) -> BTreeMap<String, String> {
         let mut environment = self.environment.clone();
         let client = user.environment.as_ref().or(state.last_user.environment.as_ref());

@@ -24,9 +24,9 @@ use crate::{
 pub struct PublishedTools {
     /// Tools, sorted by name.
     pub specs: Arc<[ToolSpec]>,
-    /// Tools offered without a mention because of the configuration.
+    /// Tools that are always offered because of the configuration.
     pub always: BTreeSet<String>,
-    /// Tools offered without a mention because they fit.
+    /// Tools that are always offered because they fit the limits.
     pub offered: BTreeSet<String>,
     /// Origin of each tool.
     pub foreign: HashMap<String, Arc<ForeignTool>>,
@@ -50,7 +50,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Text that identifies the route.
+    /// Returns the text that identifies the route.
     pub fn identity(&self) -> String {
         format!("{}/{:?}/{}", self.server, self.target, self.fingerprint)
     }
@@ -118,13 +118,13 @@ pub fn publish<C: Borrow<Catalogue>>(
     published
 }
 
-/// Prefix of a server's tool names.
+/// Returns the prefix of a server's tool names.
 fn prefix(server: &str) -> String {
     schema::all_of(server).trim_end_matches('*').to_owned()
 }
 
-/// Aliases claimed by several tools. None of these tools gets the alias, so that its meaning does not depend on which
-/// of them are available.
+/// Returns the aliases claimed by several tools. None of these tools gets the alias, so that its meaning does not
+/// depend on which of them are available.
 fn claimed_twice(config: &McpConfig) -> BTreeSet<&str> {
     let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
     for (_, server) in config.enabled() {
@@ -252,8 +252,8 @@ impl Publisher<'_> {
         self.specs.insert(name, spec);
     }
 
-    /// Alias of the tool if it is usable, otherwise a name derived from the server and tool names. Neither depends on
-    /// other servers or their tools.
+    /// Returns the alias of the tool if it is usable, otherwise a name derived from the server and tool names. Neither
+    /// depends on other servers or their tools.
     fn name(&mut self, server: &str, tool: &str, alias: Option<&str>) -> String {
         let own = schema::name(server, tool);
         let Some(alias) = alias else { return own };
@@ -295,8 +295,9 @@ impl OpenTools {
     }
 }
 
-/// Selects the tools that fit. Those of the largest server are dropped first; among servers of equal size, those of
-/// the last one by name. The result only depends on the servers' tools, so it is stable while they are.
+/// Selects the tools that fit. The tools of the largest server are dropped first; among servers of equal size, the
+/// tools of the last server by name. The result depends only on the servers' tools, so it is stable while the tools do
+/// not change.
 fn within_limits(mut offers: BTreeMap<String, OpenTools>, limit: usize) -> BTreeSet<String> {
     loop {
         let tools: usize = offers.values().map(|offer| offer.tools.len()).sum();
@@ -315,7 +316,7 @@ fn within_limits(mut offers: BTreeMap<String, OpenTools>, limit: usize) -> BTree
     }
 }
 
-/// Name chosen by a server, for display.
+/// Returns the name chosen by a server, for display.
 pub(crate) fn shown(name: &str) -> String {
     agentd_core::untrusted::sanitize(name).replace('\n', " ").chars().take(100).collect()
 }

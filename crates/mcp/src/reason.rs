@@ -29,7 +29,7 @@ impl Reason {
         Self { message: message.into(), detail: Some(line(detail, clean)).filter(|detail| !detail.is_empty()) }
     }
 
-    /// Reason for a failed request.
+    /// Returns the reason for a failed request.
     pub(crate) fn of_request(message: &str, error: &ServiceError, clean: &SecretFilter) -> Self {
         match error {
             ServiceError::McpError(refusal) => Self::of_server(message, &refusal.message, clean),
@@ -37,7 +37,7 @@ impl Reason {
         }
     }
 
-    /// Reason for a failed initialisation.
+    /// Returns the reason for a failed initialisation.
     pub(crate) fn of_greeting(error: &ClientInitializeError, clean: &SecretFilter) -> Self {
         match error {
             ClientInitializeError::JsonRpcError(refusal) => {
@@ -65,13 +65,13 @@ impl Reason {
         }
     }
 
-    /// Adds that the start is not retried immediately.
+    /// Adds the wait before the next start attempt.
     pub(crate) fn with_retry_in(&self, wait: &str) -> Self {
         let message = format!("it failed several times, next retry in {wait}. Last time: {}", self.message);
         Self { message, detail: self.detail.clone() }
     }
 
-    /// Text for a model, with the server's message between markers.
+    /// Returns the text for a model, with the server's message between markers.
     pub(crate) fn for_model(&self, server: &str) -> String {
         match &self.detail {
             Some(detail) => format!("{}:\n{}", self.message, untrusted::framed(UntrustedSource::Mcp, server, detail)),
@@ -102,7 +102,7 @@ pub(crate) fn line(text: &str, clean: &SecretFilter) -> String {
     }
 }
 
-/// Message of an error and its causes, without repetitions.
+/// Returns the message of an error and its causes, without repetitions.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut message = error.to_string();
     for cause in std::iter::successors(error.source(), |&cause| cause.source()) {

@@ -99,7 +99,7 @@ async fn ask_in(
         Reply::Text(_) | Reply::Rejected => {
             return Err((REJECTED, "the user did not allow it: User rejected sampling request".to_owned()));
         }
-        Reply::Unavailable => return Err((REJECTED, "no user can allow it".to_owned())),
+        Reply::Unavailable => return Err((REJECTED, "no user is available to approve it".to_owned())),
     }
     // The server waits for the answer, so the call's time limits are suspended.
     let _waiting = call.suspend_limits();
@@ -156,8 +156,8 @@ fn text(block: Block) -> Option<String> {
     }
 }
 
-/// Removes invisible characters and terminal sequences, so that the model reads what the user saw. `None` if nothing is
-/// left.
+/// Removes invisible characters and terminal sequences, so that the model reads what the user saw. Returns `None` if
+/// nothing is left.
 fn visible_text(text: &str) -> Option<String> {
     let visible_text =
         untrusted::plain(text).chars().filter(|letter| !untrusted::is_unseen(*letter)).collect::<String>();
@@ -190,7 +190,7 @@ fn shown(request: &SampleRequest) -> Result<String, Refusal> {
     Ok(shown)
 }
 
-/// Context of the question for the user. The meaning of the answer comes last, where it is visible.
+/// Returns the context of the question for the user. The meaning of the answer comes last, where it is visible.
 fn question_context(shown: &str, request: &SampleRequest, is_ambiguous: bool) -> String {
     let others = if is_ambiguous { elicitation::AMBIGUOUS_CALL_NOTE } else { "" };
     let characters: usize = request.messages.iter().map(|message| role_and_text(message).1.chars().count()).sum();
@@ -202,7 +202,7 @@ fn question_context(shown: &str, request: &SampleRequest, is_ambiguous: bool) ->
     )
 }
 
-/// Role of a message, for display, and its text.
+/// Returns the role of a message, for display, and its text.
 fn role_and_text(message: &Message) -> (&'static str, &String) {
     match message {
         Message::System { text } => ("instructions", text),

@@ -30,9 +30,9 @@ pub(crate) const PREFIX: &str = "mcp_";
 /// Maximum length of the server part of a name.
 const MAX_SERVER_LENGTH: usize = 40;
 
-/// Name by which models call a server's tool, valid for all providers. It depends only on `server` and `tool`, and
-/// tools of different servers never share a name. A permission for a name therefore stays with the server that it was
-/// granted to.
+/// Returns the name by which models call a server's tool, valid for all providers. The name depends only on `server`
+/// and `tool`, and tools of different servers never share a name. A permission for a name therefore stays with the
+/// server that it was granted to.
 ///
 /// Names are never shared because the server part can be recovered: it ends at the first `__` if there is one,
 /// otherwise at the first `_`.
@@ -43,12 +43,12 @@ pub(crate) fn name(server: &str, tool: &str) -> String {
     format!("{PREFIX}{server}{separator}{tool}")
 }
 
-/// Rule that matches all tools of a server. It cannot be a tool's name, because it contains a star.
+/// Returns the rule that matches all tools of a server. The rule cannot be a tool's name, because it contains a star.
 pub(crate) fn all_of(server: &str) -> String {
     format!("{PREFIX}{}_*", server_part(server))
 }
 
-/// Server part of a name: the server's name if its end can be recognised, otherwise a modified name.
+/// Returns the server part of a name: the server's name if its end can be recognised, otherwise a modified name.
 fn server_part(server: &str) -> String {
     let fits =
         is_valid_name(server) && server.len() <= MAX_SERVER_LENGTH && !server.contains("__") && !server.ends_with('_');
@@ -60,7 +60,7 @@ fn server_part(server: &str) -> String {
     format!("{head}-{}", mark(server))
 }
 
-/// Tool part of a name, with at most `limit` valid characters. Different tools have different names.
+/// Returns the tool part of a name, with at most `limit` valid characters. Different tools have different names.
 fn tool_part(tool: &str, limit: usize) -> String {
     let letters: String = tool.chars().map(|letter| if is_letter(letter) { letter } else { '_' }).collect();
     if letters == tool && tool.len() <= limit {
@@ -73,12 +73,12 @@ fn tool_part(tool: &str, limit: usize) -> String {
 /// Length of a mark, in hexadecimal digits.
 pub(crate) const HASH_LENGTH: usize = 8;
 
-/// Mark that distinguishes modified names which would otherwise be equal.
+/// Returns a mark that distinguishes modified names which would otherwise be equal.
 pub(crate) fn mark(name: &str) -> String {
     Sha256::digest(name.as_bytes()).iter().take(HASH_LENGTH / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Unique file name for a name that may contain any character.
+/// Returns a unique file name for a name that may contain any character.
 pub(crate) fn file_name(name: &str) -> String {
     if is_valid_name(name) {
         return name.to_owned();
@@ -96,13 +96,13 @@ pub(crate) fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.chars().all(is_letter)
 }
 
-/// Description of a tool for models: the server, and the server's text.
+/// Returns the description of a tool for models: the server's name, and the server's text.
 pub(crate) fn description(server: &str, text: &str) -> String {
     let text = truncated(text, MAX_DESCRIPTION_LENGTH);
     format!("[MCP server {}] {}", untrusted::sanitize(server), text.trim()).trim_end().to_owned()
 }
 
-/// Description of a server, in one line.
+/// Formats the description of a server as one line.
 pub(crate) fn line(text: &str) -> String {
     // Invisible characters are removed first, since they could hide a tag.
     let is_visible = |letter: &char| *letter == '\n' || !(letter.is_control() || untrusted::is_unseen(*letter));
@@ -119,7 +119,7 @@ fn truncated(text: &str, limit: usize) -> String {
     }
 }
 
-/// Schema of a tool's arguments, as an object of limited size. A schema that cannot be used becomes one that accepts
+/// Converts the schema of a tool's arguments to an object of limited size. An unusable schema becomes one that accepts
 /// any object; the server validates the arguments anyway.
 pub(crate) fn parameters(schema: &Map<String, Value>) -> Value {
     let merged = COMPOSED.iter().any(|key| schema.contains_key(*key)).then(|| merge_subschemas(schema.clone()));
@@ -181,18 +181,18 @@ fn merge_subschemas(mut schema: Map<String, Value>) -> Map<String, Value> {
     schema
 }
 
-/// Target of a reference, or the schema itself.
+/// Resolves a reference. Returns the target, or the schema itself if it is not a reference.
 fn resolve<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
     let target = part.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
     target.and_then(|target| whole.pointer(target)).unwrap_or(part)
 }
 
-/// Schema that accepts any object.
+/// Returns a schema that accepts any object.
 pub(crate) fn open() -> Value {
     json!({"type": "object", "properties": {}, "additionalProperties": true})
 }
 
-/// Value with cleaned strings. `None` if it is nested too deeply.
+/// Cleans all strings in a value. Returns `None` if the value is nested too deeply.
 fn clean_value(value: &Value, depth: usize) -> Option<Value> {
     Some(match value {
         Value::String(text) => Value::String(truncated(text, MAX_TEXT_LENGTH)),
@@ -303,7 +303,7 @@ mod tests {
         assert!(long.chars().count() <= MAX_LINE_LENGTH + 4 && long.ends_with("[…]"), "{long}");
     }
 
-    /// Server part of a name.
+    /// Returns the server part of a name.
     fn server_of(name: &str) -> &str {
         let rest = name.strip_prefix(PREFIX).unwrap();
         rest.split_once("__").or_else(|| rest.split_once('_')).unwrap().0

@@ -22,7 +22,7 @@ use crate::{
     schema, variables,
 };
 
-/// Maximum number of sessions with servers. Above it, the session whose servers were provided longest ago loses them.
+/// Maximum number of sessions with servers. Above this limit, the servers that were provided longest ago are removed.
 const SESSIONS: usize = 256;
 
 /// Dependencies of session servers.
@@ -63,7 +63,7 @@ struct ProvidedServers {
 /// Servers of a session, for its client.
 #[derive(Debug)]
 pub struct SessionServersReport {
-    /// Version of the servers, used to replace them and nothing newer.
+    /// Version of the servers. A client can replace this version without replacing newer servers.
     pub version: u64,
     /// Servers in the order in which they were provided.
     pub servers: Vec<ServerReport>,
@@ -144,7 +144,7 @@ impl SessionServers {
         Ok(SessionServersReport { version, servers })
     }
 
-    /// Servers of a session, if it has any.
+    /// Returns the servers of a session, if it has any.
     pub fn of(&self, session: SessionId) -> Option<Arc<McpPool>> {
         self.state().sessions.get(&session).map(|provided| Arc::clone(&provided.pool))
     }
@@ -210,7 +210,7 @@ impl State {
     }
 }
 
-/// Number above all versions of previous runs.
+/// Returns a number above all versions of previous runs.
 fn first_version() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_micros()).unwrap_or_default()
@@ -280,8 +280,8 @@ fn config(servers: &[SessionServer], folder: &Path) -> Result<(McpConfig, Vec<St
     Ok((config, names))
 }
 
-/// Name of a server inside agentd: the client's name and a hash of the definition. No configured server shares it, so
-/// permissions stay with this command or URL.
+/// Returns the name of a server inside agentd: the client's name and a hash of the definition. No configured server has
+/// the same name, so permissions stay with this command or URL.
 fn inner_name(name: &str, fingerprint: &str) -> String {
     let letters = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
     let prefix: String = letters.take(MAX_NAME_PART).collect();
@@ -349,7 +349,7 @@ fn server_config(server: &SessionServer, folder: &Path) -> ServerConfig {
     ServerConfig::new(address)
 }
 
-/// All texts of a server's definition.
+/// Returns all texts of a server's definition.
 fn texts(server: &SessionServer) -> impl Iterator<Item = &str> {
     let (target, args, pairs, cwd) = match &server.address {
         ServerAddress::Stdio { command, args, env, cwd } => (command, args.as_slice(), env, cwd.to_str()),

@@ -44,7 +44,8 @@ impl McpToolbox {
         self.pool.published().routes.contains_key(name)
     }
 
-    /// Route of a call. Fails if the name means something else than when it was offered to the turn's model.
+    /// Returns the route of a call. Fails if the name refers to another tool than when it was offered to the turn's
+    /// model.
     fn route(&self, context: &ToolContext, call: &ToolCall) -> Result<Route, ToolOutput> {
         let unknown = |message: &str| ToolOutput::error(ToolErrorCode::UnknownTool, message);
         let route = self.pool.published().routes.get(&call.name).cloned();

@@ -34,7 +34,7 @@ const SESSIONS: usize = 256;
 /// Maximum length of a value, in bytes.
 const MAX_VALUE: usize = 32 * 1024;
 
-/// Mark of a variable, written as `NAME` or as `NAME:-default`.
+/// Returns the mark of a variable, written as `NAME` or as `NAME:-default`.
 pub fn mark(written: &str) -> String {
     format!("{OPEN}{written}{CLOSE}")
 }
@@ -49,12 +49,12 @@ pub fn has_mark(text: &str) -> bool {
     text.contains(OPEN)
 }
 
-/// Text as the user wrote it.
+/// Restores the text as the user wrote it.
 pub fn written(text: &str) -> String {
     text.replace(OPEN, "${").replace(CLOSE, "}")
 }
 
-/// Variables in a text, each with its default.
+/// Returns the variables in a text, each with its default.
 pub(crate) fn names(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split(OPEN).skip(1).filter_map(|rest| Some(parts(rest.split_once(CLOSE)?.0)))
 }
@@ -101,14 +101,14 @@ impl ClientValues {
         }
     }
 
-    /// Values of these variables for a session, or without one. Variables without a value are missing.
+    /// Returns the values of these variables for a session, or without one. Variables without a value are missing.
     pub(crate) fn values(&self, session: Option<SessionId>, names: &BTreeSet<String>) -> BTreeMap<String, String> {
         let of_session = |session| self.by_session.iter().find(|(known, _)| *known == session);
         let known = session.and_then(of_session).map_or(&self.last, |(_, values)| values);
         names.iter().filter_map(|name| Some((name.clone(), known.get(name)?.clone()))).collect()
     }
 
-    /// All values, so that they can be hidden in texts.
+    /// Returns all values, so that they can be hidden in texts.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         let by_session = self.by_session.iter().map(|(_, values)| values);
         by_session.chain([&self.last]).flat_map(|values| values.values().map(String::as_str))

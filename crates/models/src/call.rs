@@ -319,7 +319,7 @@ impl Call {
     }
 }
 
-/// The tools except the ones that the server refuses.
+/// Returns the tools without those that the server refuses.
 fn sent_tools(tools: &Arc<[ToolSpec]>, form: &RequestForm) -> Arc<[ToolSpec]> {
     if tools.iter().all(|tool| form.sends_tool(&tool.name)) {
         return Arc::clone(tools);
@@ -367,7 +367,7 @@ impl Inner {
         Ok((response, deadline, reader))
     }
 
-    /// The request for the dialect, with the current facts about the model.
+    /// Returns the plan of the request for the dialect, with the current facts about the model.
     fn request_plan<'a>(&'a self, request: &'a ModelRequest, form: &'a RequestForm) -> RequestPlan<'a> {
         let ModelFacts { config, target, .. } = &self.facts;
         let (info, abilities) = (self.facts.info(), self.facts.abilities());

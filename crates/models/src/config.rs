@@ -38,7 +38,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Name of the dialect in the configuration.
+    /// Returns the name of the dialect in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,26 +88,26 @@ pub struct ModelConfig {
     pub api_key: Option<SecretString>,
     /// ID of the model on the server. If empty, the first model that the server lists is used.
     pub id: String,
-    /// Temperature, 0 to 2. `None` for the server's default.
+    /// Temperature, 0 to 2. With `None`, the server's default applies.
     pub temperature: Option<f64>,
-    /// Maximum number of tokens in an answer. `None` for the server's limit.
+    /// Maximum number of tokens in an answer. With `None`, the server's limit applies.
     pub max_tokens: Option<u64>,
-    /// Maximum number of tokens in request and answer together. `None` for the size that the server reports.
+    /// Maximum number of tokens in request and answer together. With `None`, the size that the server reports applies.
     pub context_window: Option<u64>,
-    /// True if tool calls use the wire's own fields, false if they are written into the text. `None` for what the
-    /// dialect supports; `llamacpp` never has fields for them.
+    /// True if tool calls use the wire's own fields, false if they are written into the text. With `None`, the dialect
+    /// decides; `llamacpp` never has fields for them.
     pub native_tools: Option<bool>,
     /// True if earlier reasoning is sent back, which some providers require and others refuse.
     pub echo_reasoning: bool,
-    /// True if the model accepts pictures. `None` to use the server's report. Ignored for `llamacpp`, which does not
-    /// support pictures.
+    /// True if the model accepts pictures. With `None`, the server's report applies. Ignored for `llamacpp`, which does
+    /// not support pictures.
     pub sees_pictures: Option<bool>,
-    /// Reasoning mode. `None` for adaptive if the server reports support. For `anthropic` and `responses`.
+    /// Reasoning mode. With `None`, adaptive if the server reports support. For `anthropic` and `responses`.
     pub thinking: Option<Thinking>,
-    /// Effort of answers. `None` for the server's default. For `anthropic` and `responses`.
+    /// Effort of answers. With `None`, the server's default applies. For `anthropic` and `responses`.
     pub effort: Option<Effort>,
-    /// True if the server is asked for the reason for a cache miss. `None` to ask only Anthropic's own server. For
-    /// `anthropic` and `responses`.
+    /// True if the server is asked for the reason for a cache miss. With `None`, only Anthropic's own server is asked.
+    /// For `anthropic` and `responses`.
     pub cache_reasons: Option<bool>,
     /// Token prices of the model.
     pub prices: Option<Prices>,
@@ -170,12 +170,13 @@ impl ModelConfig {
         self.id.is_empty() && self.wire != Wire::LlamaCpp
     }
 
-    /// Maximum number of tokens in the answer to a request. `None` for the server's limit.
+    /// Returns the maximum number of tokens in the answer to a request, or `None` for the server's limit.
     pub(crate) fn max_answer_tokens(&self, request: &ModelRequest) -> Option<u64> {
         self.max_tokens.into_iter().chain(request.max_tokens).min()
     }
 
-    /// Another model on the same server. It shares the connection settings, but neither limits nor prices.
+    /// Returns the configuration of another model on the same server. It shares the connection settings, but neither
+    /// limits nor prices.
     pub(crate) fn with_id(&self, id: &str) -> Self {
         Self {
             id: id.to_owned(),

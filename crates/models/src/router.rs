@@ -84,7 +84,7 @@ impl ModelRouter {
         Ok(Self { slots: filled_slots, named, embedded, records })
     }
 
-    /// The slot that serves `slot`, if any.
+    /// Returns the slot that serves `slot`, if any.
     fn resolve(&self, slot: Slot) -> Option<(Slot, &FilledSlot)> {
         let slot = if self.slots.contains_key(&slot) { slot } else { Slot::Base };
         Some((slot, self.slots.get(&slot)?))

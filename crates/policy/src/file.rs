@@ -1,4 +1,4 @@
-//! `hitl_rules.yaml` as written. Every key is optional, and files of several layers overlay each other.
+//! `hitl_rules.yaml` as written. Every key is optional, and files of several layers are overlaid on each other.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub struct RuleFile {
     /// Rules for all tools.
     pub global: Option<GlobalRules>,
-    /// Rules for single tools, by name.
+    /// Rules for individual tools, by name.
     pub tools: Option<BTreeMap<String, ToolRules>>,
 }
 
@@ -21,11 +21,11 @@ pub struct RuleFile {
 pub struct GlobalRules {
     /// True if the user is asked for approval. Denials apply either way.
     pub enable_approval: Option<bool>,
-    /// Action for calls that change or run something and that no rule matches.
+    /// Action for calls that change files or run something, if no rule matches them.
     pub default_action: Option<Action>,
     /// Patterns that are matched against the arguments of every tool.
     pub risk_patterns: Option<RiskPatterns>,
-    /// Names of files that other programs run or obey, in addition to the built-in ones.
+    /// Names of files that other programs run or load, in addition to the built-in names.
     pub guarded_names: Option<Vec<String>>,
 }
 
@@ -59,13 +59,13 @@ pub struct PatternList {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolRules {
-    /// True if this section is in force.
+    /// True if this section applies.
     pub enabled: Option<bool>,
     /// Regular expressions, by risk.
     pub patterns: Option<ByLevel<Vec<String>>>,
     /// Action for calls that match, by risk.
     pub actions: Option<ByLevel<Action>>,
-    /// Programs that are never run, optionally with further words, such as `git push`. A trailing `*` matches any
+    /// Programs that are never run, optionally followed by arguments, such as `git push`. A trailing `*` matches any
     /// ending. Only for commands.
     pub deny: Option<Vec<String>>,
     /// True if commands may use the network. Only for commands.
@@ -96,7 +96,7 @@ impl<T> Default for ByLevel<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// The call runs without a question.
+    /// The call runs without asking the user.
     Allow,
     /// The user is asked for approval.
     #[serde(alias = "prompt")]
@@ -116,8 +116,8 @@ macro_rules! overlay {
 }
 
 impl RuleFile {
-    /// Overlays another file on this one, key by key. Lists are replaced, never joined. `note` is called with the key
-    /// of every value that is set.
+    /// Overlays another file on this one, key by key. Lists are replaced, never joined. Calls `note` with the key of
+    /// every value that is set.
     pub fn overlay(&mut self, over: Self, note: &mut dyn FnMut(String)) {
         if let Some(global) = over.global {
             self.global.get_or_insert_default().overlay(global, note);
@@ -166,7 +166,7 @@ impl ToolRules {
 }
 
 impl<T> ByLevel<T> {
-    /// The values with their risks and their keys in the file.
+    /// Returns the values with their risks and their keys in the file.
     pub(crate) fn levels(&self) -> [(Risk, &'static str, Option<&T>); 4] {
         [
             (Risk::Critical, "critical", self.critical.as_ref()),
@@ -178,7 +178,7 @@ impl<T> ByLevel<T> {
 }
 
 impl RiskPatterns {
-    /// The lists with their risks.
+    /// Returns the lists with their risks.
     pub(crate) fn levels(&self) -> [(Risk, Option<&PatternList>); 4] {
         [
             (Risk::Critical, self.critical.as_ref()),

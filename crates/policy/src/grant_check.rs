@@ -1,5 +1,5 @@
-//! Checks rules that the user writes by hand. A rule that could never apply is rejected with the reason, instead of
-//! being stored without effect.
+//! Checks rules that the user writes by hand. A rule that could never apply is rejected with a reason, instead of being
+//! stored without effect.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -22,10 +22,10 @@ use super::{
 /// Maximum length of a rule, in bytes.
 const MAX_RULE: usize = 16 * 1024;
 
-/// Foreign (MCP) tools by the names under which models call them.
+/// Foreign (MCP) tools, keyed by the names under which models call them.
 pub type ForeignTools = BTreeMap<String, Arc<ForeignTool>>;
 
-/// The reason why a rule is rejected.
+/// Reason why a rule is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnfitGrant {
     /// Description of the problem.
@@ -73,7 +73,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
     }
 }
 
-/// Like [`check_grant`], for a rule about foreign tools. `None` if the rule is not about foreign tools.
+/// Like [`check_grant`], for a rule about foreign tools. Returns `None` if the rule is not about foreign tools.
 pub fn check_grant_of_other(
     policy: &Policy,
     rule: &str,
@@ -194,7 +194,7 @@ impl GrantChecker<'_> {
         self.call(rest, rest.strip_prefix(": ").map(str::trim))
     }
 
-    /// Checks a rule about a single call to another tool that runs something.
+    /// Checks a rule about a single call to a tool other than the shell that runs something.
     fn call(&self, rest: &str, by_command: Option<&str>) -> GrantCheck {
         let name = self.foreign.map_or(&self.tool.name, |foreign| &foreign.rule);
         if let Some(command) = by_command.filter(|command| !command.is_empty()) {

@@ -1,26 +1,26 @@
-//! Grants: rules by which the user allowed calls for a session or permanently.
+//! Grants: rules with which the user allowed calls for a session or permanently.
 //!
-//! - `run_bash_command: git status`: exactly this simple command, in its normal form, including variables and
-//!   redirections. A start folder comes first: `run_bash_command: [in /project] make`. Without a start folder, the rule
-//!   applies to commands that start in the default folder. `run_bash_command: [at /home/me/app] make` names a host
-//!   folder that is in the project, whatever its name in the session.
+//! - `run_bash_command: git status`: exactly this simple command in its normal form, including variables and
+//!   redirections. A start folder precedes the command: `run_bash_command: [in /project] make`. Without a start folder,
+//!   the rule applies to commands that start in the default folder. `run_bash_command: [at /home/me/app] make` names a
+//!   host folder that is in the project, whatever its name in the session.
 //! - `run_bash_command: printf x | make -f -`: exactly this pipeline. A rule for a single command does not apply to
-//!   that command if something is piped into it.
+//!   that command if input is piped into it.
 //! - `run_bash_command: cargo test *`: every command that begins with these words, provided that it consists of known
 //!   words, runs no other command, sets only harmless variables, redirects output only to output files, names no secret
 //!   and no path outside the session's folders, and is of medium risk at most. The command may be timed, and may run in
-//!   a subfolder. `judge::prefix` defines what may accompany it. Such a rule is offered for the programs in
-//!   `judge::patterns` and a single session; all others are written by hand.
-//! - `write_file`: every call to this tool, of medium risk at most.
-//! - `deploy {"to":"test"}`: exactly this call to a tool that runs something.
+//!   a subfolder. `judge::place` defines which other commands may be on the same line. Such a rule is only offered for
+//!   the programs in `judge::patterns` and for a single session; others are written by hand.
+//! - `write_file`: every call to this tool of medium risk at most.
+//! - `deploy {"to":"test"}`: exactly this call, for a tool that runs something.
 //! - `mcp_lab_weather`, `mcp_lab_*`: every call to this MCP tool, or to any tool of this MCP server, of medium risk at
-//!   most. The first name is built from the names of server and tool, even if models see the tool under another name.
+//!   most. The rule is built from the names of the server and the tool, even if models see the tool under another name.
 //!
 //! In a question, a rule names folders as the session does. `/project` is a different folder in another session, and a
 //! rule without a folder means the project in one session and the workspace in another. A permanent grant in this form
-//! would apply to folders that the user was never asked about. A permanent grant therefore names the location itself:
-//! `[at PATH]` with the host path if the folder is in the project or in an added folder, and the session's name
-//! otherwise, such as `[in /]` for the workspace.
+//! would apply to folders that the user was never asked about. A permanent grant therefore names the location:
+//! `[at PATH]` with the host path if the folder is in the project or in an added folder, otherwise the session's name,
+//! such as `[in /]` for the workspace.
 
 use std::{
     os::unix::ffi::OsStrExt as _,
@@ -42,31 +42,31 @@ use super::{
     command::{Part, Redirect, Stdin, assignment, exact, word::Word},
 };
 
-/// The grants that apply to a call.
+/// Grants that apply to a call.
 pub(super) struct Grants<'a> {
     rules: Vec<&'a str>,
     pub(super) scope: PrefixScope<'a>,
 }
 
-/// Bounds for a rule by prefix.
+/// Limits for commands that a rule by prefix covers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PrefixScope<'a> {
-    /// The session's folders, which such a command must not leave.
+    /// Folders of the session, which such a command must not leave.
     pub(super) roots: &'a [&'a Path],
-    /// Guarded names, which such a command must not write.
+    /// Guarded file names, which such a command must not write.
     pub(super) guarded: &'a GuardedNames,
 }
 
-/// Text that a rule must have to cover a call.
+/// Text that a rule must contain to cover a call.
 pub(super) enum NeededText<'a> {
-    /// A simple command or a whole pipeline that starts in this folder. Rules may use any of the other names of the
-    /// folder.
+    /// A simple command or a whole pipeline that starts in this folder. Rules may also use one of the other names of
+    /// the folder.
     Pipeline { parts: &'a [Part], folder: Option<&'a str>, other_names: &'a [String] },
     /// A simple command that starts in a subfolder. Only a rule by prefix can cover it.
     Below(&'a Part),
     /// Any call to a tool.
     Tool(&'a str),
-    /// One call to a tool, with exactly these arguments.
+    /// A single call to a tool, with exactly these arguments.
     Call(&'a str),
 }
 
@@ -102,11 +102,11 @@ impl<'a> Grants<'a> {
 }
 
 impl NeededText<'_> {
-    /// The rule that names exactly this text, if such a rule is possible.
+    /// Returns the rule that names exactly this text, or `None` if no such rule is possible.
     pub(super) fn exact(&self) -> Option<String> {
         match self {
             Self::Pipeline { parts, folder, .. } => {
-                // A rule for the command alone does not cover a command with piped input.
+                // A rule for the command alone does not cover the command with piped input.
                 let alone = parts.first().is_none_or(|first| first.stdin != Stdin::Pipe);
                 let prefix = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
                 let known = alone && parts.iter().all(Part::is_static);
@@ -120,8 +120,8 @@ impl NeededText<'_> {
         }
     }
 
-    /// Returns true if a rule names exactly this text with another name of the folder. Only meaningful if there is an
-    /// exact rule.
+    /// Returns true if a rule names exactly this text with another name of the folder. Requires that an exact rule
+    /// exists.
     fn matches_other_name(&self, rule: &str) -> bool {
         let Self::Pipeline { parts, other_names, .. } = self else { return false };
         let Some(text) = command_of(rule) else { return false };
@@ -129,7 +129,7 @@ impl NeededText<'_> {
         command.is_some_and(|command| command == exact(parts))
     }
 
-    /// The highest risk that an exact rule can cover.
+    /// Returns the highest risk that an exact rule can cover.
     pub(super) fn highest_covered_risk(&self) -> Risk {
         match self {
             Self::Pipeline { .. } | Self::Call(_) => Risk::High,
@@ -138,12 +138,12 @@ impl NeededText<'_> {
     }
 }
 
-/// The command that a rule names, if the rule is about commands.
+/// Returns the command that a rule names, if the rule is about commands.
 fn command_of(rule: &str) -> Option<&str> {
     rule.strip_prefix(SHELL_TOOL)?.strip_prefix(": ")
 }
 
-/// Returns true if the word sets a make variable in another form than a plain value for a known name: `NAME:=…`,
+/// Returns true if the word sets a make variable other than by assigning a plain value to a known name: `NAME:=…`,
 /// `NAME!=…`, `.NAME=…`, or a value that make expands again.
 fn sets_in_make(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=').filter(|(name, _)| !name.starts_with('-')) else { return false };
@@ -152,27 +152,27 @@ fn sets_in_make(word: &str) -> bool {
         || word.contains(['$', '`'])
 }
 
-/// Prefixes of file names with the endings in [`OUTPUTS`] that other programs install or build from.
+/// Prefixes of file names with the extensions in [`OUTPUTS`] that other programs install or build from.
 const BUILD_INPUTS: &str = "CMakeLists constraints meson requirements";
-/// Extensions of output files: written for people to read, and never run or built from.
+/// Extensions of output files, which are read by people and never run or built from.
 const OUTPUTS: &str = "csv diff err log out patch tsv txt";
-/// Git subcommands that take a message after `-m`.
+/// Git subcommands that accept a message after `-m`.
 const WITH_MESSAGE: &str = "commit merge notes stash tag";
 
-/// Returns true for a git subcommand that takes a message, from an option or from its input.
+/// Returns true for a git subcommand that reads a message from an option or from standard input.
 fn takes_message(part: &Part) -> bool {
     part.program() == "git" && part.words.get(1).is_some_and(|name| holds(WITH_MESSAGE, &name.text))
 }
 
 impl PrefixScope<'_> {
-    /// Returns true if a rule that ends in ` *` covers the part. The words that the star stands for must stay in the
+    /// Returns true if a rule that ends in ` *` covers the part. The arguments that match the star must stay in the
     /// session's folders: a user who allows `cargo test *` does not expect `--target-dir /etc`.
     pub(super) fn covers(&self, rule: &str, part: &Part) -> bool {
         let Some(words) = command_of(rule).and_then(|words| words.strip_suffix(" *")) else { return false };
         let part = carriers::without_wrappers(part);
         let is_allowed = |redirect: &Redirect| match redirect.operator {
             _ if redirect.is_harmless() => true,
-            // Other programs may execute their input, or write files that it names.
+            // Other programs may execute their input, or write to files named in it.
             "<<" => redirect.target.is_static() && takes_message(&part),
             operator => redirect.writes() && operator != "<>" && self.takes_output(&redirect.target),
         };
@@ -220,7 +220,8 @@ impl PrefixScope<'_> {
         })
     }
 
-    /// Returns true for an output file: in the session's folders or in `/tmp`, and not run or obeyed by anything.
+    /// Returns true if the target is an output file: in the session's folders or in `/tmp`, and not run or loaded by
+    /// any program.
     pub(super) fn takes_output(&self, target: &Word) -> bool {
         let text = target.text.as_str();
         let is_temporary = text.starts_with("/tmp/") && !text.contains("..");
@@ -233,13 +234,13 @@ impl PrefixScope<'_> {
             && self.is_unguarded(text)
     }
 
-    /// Returns true if no other program runs or obeys the path without being asked to.
+    /// Returns true if no other program runs or loads the path on its own initiative.
     pub(super) fn is_unguarded(&self, path: &str) -> bool {
         files::path(path, self.roots, self.guarded).is_none()
     }
 }
 
-/// Converts rules to their permanent forms, one form per rule. Empty if nothing changes.
+/// Converts rules to their permanent forms, one form per rule. Returns an empty list if nothing changes.
 pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
     let mut mounts = workspace.mounts();
     // Worktrees are temporary. A permanent grant in a worktree applies to its project.
@@ -265,8 +266,8 @@ fn permanent_rule(rule: &str, mounts: &Mounts) -> String {
     format!("{SHELL_TOOL}: {prefix} {command}")
 }
 
-/// The other names of a command's start folder that rules may use: its host path if it is in one of the user's folders,
-/// and the name of the workspace if it is the default folder.
+/// Returns the other names of a command's start folder that rules may use: the host path if the folder is one of the
+/// user's folders, and the name of the workspace if the folder is the default folder.
 pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> {
     let real = start.paths.first();
     let in_mount = below(&start.name, PROJECT).or_else(|| below(&start.name, FOLDERS)).and(real).map(|real| at(real));
@@ -274,7 +275,7 @@ pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> 
     in_mount.into_iter().chain(in_main).chain(is_unnamed.then(|| format!("[in {}]", start.name))).collect()
 }
 
-/// The folder that a rule names.
+/// Folder that a rule names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Folder<'a> {
     /// A folder by its name in a session.
@@ -283,7 +284,7 @@ pub(super) enum Folder<'a> {
     Real(&'a str),
 }
 
-/// Splits off the folder before a command.
+/// Splits off the folder that precedes a command.
 pub(super) fn split(text: &str) -> (Option<Folder<'_>>, &str) {
     if let Some((name, command)) = text.strip_prefix("[in ").and_then(|text| text.split_once("] ")) {
         return (Some(Folder::Named(name)), command);
@@ -294,7 +295,7 @@ pub(super) fn split(text: &str) -> (Option<Folder<'_>>, &str) {
     }
 }
 
-/// Splits at the first bracket that is not escaped by a backslash.
+/// Splits at the first closing bracket that is not escaped by a backslash.
 fn end_of_path(text: &str) -> Option<(&str, &str)> {
     let mut is_escaped = false;
     let end = text.bytes().position(|byte| {
@@ -305,9 +306,9 @@ fn end_of_path(text: &str) -> Option<(&str, &str)> {
     Some((&text[..end], text[end + 1..].strip_prefix(' ')?))
 }
 
-/// Formats a host path as the prefix of a command. Injective: different paths have different prefixes.
+/// Formats a host path as the prefix of a command. Different paths always have different prefixes.
 fn at(path: &Path) -> String {
-    // Drops a trailing slash, which a join may leave.
+    // Drops a trailing slash, which `join` may leave.
     let path: PathBuf = path.components().collect();
     let bytes = path.as_os_str().as_bytes();
     let plain = path.to_str().filter(|path| !path.chars().any(char::is_control));
@@ -315,7 +316,7 @@ fn at(path: &Path) -> String {
     format!("[at {}]", escaped.replace(']', "\\]"))
 }
 
-/// The rest of a path below `folder`.
+/// Returns the remainder of a path below `folder`.
 fn below<'n>(name: &'n str, folder: &str) -> Option<&'n Path> {
     let rest = Path::new(name).strip_prefix(folder).ok()?;
     rest.components().all(|part| matches!(part, Component::Normal(_))).then_some(rest)

@@ -1,16 +1,17 @@
-//! Decides whether a tool call may run. Pure: facts go in, a verdict with its reasons comes out.
+//! Decides whether a tool call may run. This crate performs no I/O: the caller passes facts and gets a verdict with its
+//! reasons.
 //!
-//! Four layers are consulted. The strictest verdict of the first three wins; if none of them has a verdict, the fourth
+//! There are four layers. The strictest verdict of the first three wins; if none of these has a verdict, the fourth
 //! decides.
 //!
-//! 1. `checker/`: built-in knowledge about tools. Commands are parsed by `command/`, and each part is judged.
+//! 1. `checker/`: built-in checks. Commands are parsed by `command/`, and each part is judged.
 //! 2. The global patterns in the rule files, matched against every string in the arguments.
 //! 3. The rules for the tool in the rule files: its patterns and, for commands, the denylist.
 //! 4. The defaults: read-only calls run; calls that change or run something require a question if the session's
 //!    settings say so.
 //!
-//! The user's grants (`grants`) turn a question into an approval, but never lift a denial. `grant_check` rejects grants
-//! that could never apply.
+//! The user's grants (`grants`) turn a question into an approval, but never override a denial. `grant_check` rejects
+//! grants that could never apply.
 //!
 //! - [`mod@file`]: the rule file as written; [`rules`]: the compiled rules.
 //! - [`judge`]: combines the layers; `opinion`: the verdict of a single layer.
@@ -37,19 +38,19 @@ pub use self::{
     rules::{RuleError, Rules},
 };
 
-/// The shell tool, which runs its `command` argument.
+/// Name of the shell tool, which runs its `command` argument.
 pub const SHELL_TOOL: &str = "run_bash_command";
 
-/// The tool that reads one file. If this tool may not read a file, no other tool shows that file either.
+/// Name of the tool that reads one file. If this tool may not read a file, no other tool shows that file either.
 pub const READ_TOOL: &str = "read_file";
 
-/// The path of the project, as tools and commands see it.
+/// Path of the project, as tools and commands see it.
 const PROJECT: &str = "/project";
 
 /// Maximum nesting of arguments, which are stored as JSON inside an event. JSON parsers commonly stop at 128.
 const MAX_DEPTH: usize = 64;
 
-/// Returns true if the arguments nest no deeper than can be stored and read back.
+/// Returns true if the arguments are not nested too deeply to be stored and parsed again.
 pub fn is_shallow(args: &Value) -> bool {
     fn within(value: &Value, levels: usize) -> bool {
         match value {

@@ -8,39 +8,39 @@ use agentd_core::{
     untrusted,
 };
 
-/// A verdict, and the layer and rule from which it comes.
+/// A verdict with the layer and the rule that produced it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LayerVerdict {
     pub(crate) verdict: Verdict,
     pub(crate) layer: Layer,
     pub(crate) rule: String,
-    /// True if the effect is unknown beforehand, so that no grant could match exactly.
+    /// True if the effect is unknown before the call, so that no grant can match exactly.
     pub(crate) dynamic: bool,
 }
 
 impl LayerVerdict {
-    /// A checker's question to the user.
+    /// Creates a checker's question to the user.
     pub(crate) fn ask(risk: Risk, rule: impl Into<String>) -> Self {
         let rule = rule.into();
         Self { verdict: Verdict::Ask { risk, reason: rule.clone() }, layer: Layer::Checker, rule, dynamic: false }
     }
 
-    /// A checker's question about an effect that is hard to undo, or that may leak data.
+    /// Creates a checker's question about an effect that is hard to undo, or that may leak data.
     pub(crate) fn high(rule: impl Into<String>) -> Self {
         Self::ask(Risk::High, rule)
     }
 
-    /// A checker's question because it is unknown what will run.
+    /// Creates a checker's question because the program that will run is unknown.
     pub(crate) fn unknown(rule: impl Into<String>) -> Self {
         Self { dynamic: true, ..Self::high(rule) }
     }
 
-    /// A verdict of the defaults.
+    /// Creates a verdict of the defaults.
     pub(crate) fn by_default(verdict: Verdict, rule: impl Into<String>) -> Self {
         Self { verdict, layer: Layer::Default, rule: rule.into(), dynamic: false }
     }
 
-    /// An approval by a grant.
+    /// Creates an approval by a grant.
     pub(crate) fn granted(rule: impl Into<String>) -> Self {
         Self { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.into(), dynamic: false }
     }
@@ -59,8 +59,8 @@ impl LayerVerdict {
     }
 }
 
-/// The strictest verdict, or the first of equally strict ones. The result is `dynamic` if any verdict is, whichever
-/// wins.
+/// Returns the strictest verdict, or the first of equally strict verdicts. The result is `dynamic` if any verdict is
+/// dynamic, including one that does not win.
 pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Option<LayerVerdict> {
     opinions.into_iter().reduce(|best, next| {
         let dynamic = best.dynamic || next.dynamic;
@@ -69,8 +69,8 @@ pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Opt
     })
 }
 
-/// The stricter of two verdicts on a call: with the path as written, and with the path that a link leads to. The first
-/// wins a tie.
+/// Returns the stricter of two verdicts on a call: on the path as written, and on the target of the link in it. The
+/// first wins a tie.
 pub(crate) fn of_both(written: Explanation, real: Explanation, followed: &FollowedLink) -> Explanation {
     let leads_to = Some(followed.leads_to.clone());
     if real.verdict.strictness() > written.verdict.strictness() {
@@ -98,18 +98,18 @@ pub(super) fn describe_foreign(foreign: &ForeignTool, tool: &ToolSpec) -> String
     let ForeignTool { tool: name, server, .. } = foreign;
     let about = about(&tool.description);
     let about = if about.is_empty() { String::new() } else { format!(": \"{about}\"") };
-    // The name comes from the server. Quoting the name prevents it from posing as part of our sentence.
+    // The name comes from the server. Quoting prevents the name from imitating a part of the question's own text.
     let name = if is_plain(name) { name.clone() } else { format!("\"{}\"", name.replace('"', "'")) };
     format!("tool {name} of the MCP server {server}{about}")
 }
 
-/// Returns true if the name only has characters that are usual in tool names.
+/// Returns true if the name only contains characters that are common in tool names.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_-./".contains(letter))
 }
 
-/// The first line of a description, without the prefix meant for models. The description may come from a server, so
-/// quotes and invisible characters are replaced to prevent it from posing as our own text.
+/// Returns the first line of a description, without the prefix meant for models. The description may come from a
+/// server, so quotes and invisible characters are replaced to prevent it from imitating agentd's own text.
 fn about(description: &str) -> String {
     let text = description.strip_prefix("[MCP server ").and_then(|rest| rest.split_once(']')).map(|(_, text)| text);
     let is_visible = |letter: &char| !(letter.is_control() || untrusted::is_unseen(*letter));

@@ -1,5 +1,5 @@
-//! Compiled rules. The patterns of each section form one automaton, which scans the text only once, however many
-//! patterns there are.
+//! Compiled rules. The patterns of each section are compiled into one automaton, so that the text is scanned only once,
+//! regardless of the number of patterns.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use super::{
     opinion::{LayerVerdict, strictest},
 };
 
-/// Size limit for one compiled pattern, in bytes, used to find the culprit if a section does not compile. Rejects
-/// patterns such as `(\w{1000}){1000}`.
+/// Size limit for one compiled pattern, in bytes. Used to find the offending pattern if a section does not compile.
+/// Rejects patterns such as `(\w{1000}){1000}`.
 const PATTERN_SIZE: usize = 1 << 20;
 /// Size limit for all compiled patterns of one section, in bytes.
 const SECTION_SIZE: usize = 32 << 20;
@@ -24,9 +24,9 @@ const SECTION_SIZE: usize = 32 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {message}")]
 pub struct RuleError {
-    /// The key of the value, such as `tools.run_bash_command.patterns.high_risk`.
+    /// Key of the value, such as `tools.run_bash_command.patterns.high_risk`.
     pub key: String,
-    /// The value, as written in the file.
+    /// Value as written in the file.
     pub value: String,
     /// Description of the problem.
     pub message: String,
@@ -55,7 +55,7 @@ pub(crate) struct ToolSection {
 pub(crate) struct Section {
     /// Patterns that ask or deny, matched anywhere.
     strict: Patterns,
-    /// Patterns that allow, matched at the start only: a word deep inside a call does not make the call harmless.
+    /// Patterns that allow, matched at the start only: a word in the middle of a call does not make the call harmless.
     allow: Patterns,
 }
 
@@ -68,14 +68,14 @@ struct Patterns {
 /// One entry of a denylist.
 #[derive(Debug)]
 pub(crate) struct DenyEntry {
-    /// The program, followed by further words of the command.
+    /// Program, followed by further words of the command.
     words: Vec<String>,
     /// True if the last word is a prefix (the entry ends in `*`).
     open: bool,
 }
 
 impl Default for Rules {
-    /// Rules without any file: only the checkers and the defaults apply.
+    /// Creates rules without any file: only the checkers and the defaults apply.
     fn default() -> Self {
         Self {
             enable_approval: true,
@@ -91,7 +91,7 @@ impl Rules {
     /// Compiles the rules of the files.
     ///
     /// # Errors
-    /// Returns the first pattern that is not a valid regular expression, with its key.
+    /// Returns an error for the first pattern that is not a valid regular expression, with its key.
     pub fn compile(file: &RuleFile) -> Result<Self, RuleError> {
         let none = super::file::GlobalRules::default();
         let global = file.global.as_ref().unwrap_or(&none);
@@ -129,12 +129,12 @@ impl Rules {
         })
     }
 
-    /// Names of files that other programs run or obey: the built-in ones and those from the rule files.
+    /// Returns the names of files that other programs run or load: the built-in names and those from the rule files.
     pub fn guarded(&self) -> &GuardedNames {
         &self.guarded
     }
 
-    /// Returns true if commands of that tool may use the network; `None` if no rule decides it.
+    /// Returns true if commands of that tool may use the network, or `None` if no rule decides.
     pub fn network(&self, tool: &str) -> Option<bool> {
         self.tool(tool).and_then(|section| section.network)
     }
@@ -144,11 +144,11 @@ impl Rules {
     }
 }
 
-/// Default action for a list of patterns without one.
+/// Returns the default action for a list of patterns without an action.
 fn default_action_for(risk: Risk, default_action: Action) -> Action {
     match (risk, default_action) {
         (Risk::Low, Action::RequireApproval) => Action::Allow,
-        // A list for more than low risk is not meant to let calls pass.
+        // A list of patterns above low risk is not meant to allow calls.
         (Risk::Medium | Risk::High | Risk::Critical, Action::Allow) => Action::RequireApproval,
         (_, action) => action,
     }
@@ -218,7 +218,7 @@ impl Section {
         compiled.map_err(|error| find_invalid(lists, &error))
     }
 
-    /// All verdicts on the text except those that allow it.
+    /// Returns all verdicts on the text except those that allow it.
     pub(crate) fn against(&self, text: &str) -> Vec<LayerVerdict> {
         self.strict.found(text).collect()
     }
@@ -246,8 +246,8 @@ impl Patterns {
     }
 }
 
-/// Checks the syntax of one pattern, parsed on its own, so that an unbalanced `)` cannot close the group that the
-/// pattern is later wrapped in. Size limits are only checked when all patterns are compiled together.
+/// Checks the syntax of one pattern. The pattern is parsed separately, so that an unbalanced `)` cannot close the group
+/// that later encloses it. Size limits are only checked when all patterns are compiled together.
 fn check_syntax(key: &str, pattern: &str) -> Result<(), RuleError> {
     let rule_error = |message: String| RuleError { key: key.to_owned(), value: pattern.to_owned(), message };
     if pattern.is_empty() {
@@ -279,7 +279,7 @@ fn invalid_pattern(pattern: &str, error: &dyn std::fmt::Display) -> String {
     format!("the pattern `{pattern}` is not a valid regular expression: {}", one_line(error))
 }
 
-/// The last line of the error, which has the message. The earlier lines are a drawing of the pattern.
+/// Returns the last line of the error, which contains the message. The earlier lines draw the pattern.
 fn one_line(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default().trim();
@@ -300,18 +300,18 @@ impl DenyEntry {
                 ),
             });
         }
-        // `git push *` is the same as `git push`: further words are allowed anyway.
+        // `git push *` is equivalent to `git push`, because further words are allowed anyway.
         let open = open && !text.ends_with(char::is_whitespace);
         Ok(Self { words, open })
     }
 
-    /// The entry as written in the file.
+    /// Returns the entry as written in the file.
     pub(crate) fn text(&self) -> String {
         format!("{}{}", self.words.join(" "), if self.open { "*" } else { "" })
     }
 
-    /// Returns true if the entry matches this command: the program, then the other words in order, with any options in
-    /// between.
+    /// Returns true if the entry matches this command: the program, then the other words in order, possibly with
+    /// options in between.
     pub(crate) fn matches<'a>(&self, program: &'a str, arguments: impl IntoIterator<Item = &'a str>) -> bool {
         self.follows(program, arguments, |next, word| usize::from(self.matches_word(next, word)))
     }
@@ -321,8 +321,8 @@ impl DenyEntry {
         names.clone().find(|name| self.matches_word(0, name)).is_some_and(|program| self.matches(program, names))
     }
 
-    /// Returns true if the entry could match this command once its unknown words are expanded. `may_be` returns true if
-    /// an argument can become a word of the entry, or a longer word if the flag is set.
+    /// Returns true if the entry could match this command after its unknown words are expanded. `may_be` returns true
+    /// if an argument can become a word of the entry, or a longer word if the flag is set.
     pub(crate) fn may_match<W: Copy>(
         &self,
         program: &str,
@@ -336,8 +336,8 @@ impl DenyEntry {
         })
     }
 
-    /// Returns true if the arguments contain all words after the first. `covered` returns how many of the words one
-    /// argument covers.
+    /// Returns true if the arguments contain all words after the first. `covered` returns how many words one argument
+    /// covers.
     fn follows<W>(
         &self,
         program: &str,

@@ -1,4 +1,4 @@
-//! Creating a recording from a journal.
+//! Creates a recording from the events of a journal.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -42,8 +42,8 @@ pub struct CapturedSession {
     pub subagents: HashMap<SessionId, Vec<Arc<Event>>>,
 }
 
-/// Creates the recording of a session. The recording has no requests, as a journal does not contain them. Turns that
-/// only compacted the history are left out.
+/// Creates the recording of a session. The recording contains no requests, because a journal does not contain them.
+/// Turns that only compacted the history are left out.
 pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     let mut voice_numbers = VoiceNumbers { subagents: &session.subagents, known: HashMap::new() };
     let mut surroundings: Option<Surroundings> = None;
@@ -104,7 +104,7 @@ fn captured_turn(events: &[&Event], voice_numbers: &mut VoiceNumbers<'_>) -> Opt
         EventKind::StateChanged { change: StateChange::Withdrawn { items, input, .. } } => Some((items, input)),
         _ => None,
     });
-    // A withdrawn turn left nothing in the history.
+    // A withdrawn turn leaves no entry in the history.
     if withdrawn.is_some_and(|(_, input)| input.is_some()) {
         return None;
     }
@@ -128,7 +128,7 @@ fn captured_turn(events: &[&Event], voice_numbers: &mut VoiceNumbers<'_>) -> Opt
     Some(turn)
 }
 
-/// All external facts in these events of one session.
+/// Returns all external facts in these events of one session.
 fn captured_facts(events: &[&Event], voice: u32, voice_numbers: &mut VoiceNumbers<'_>, depth: usize) -> Vec<TurnFact> {
     let mut collector = FactCollector { voice, ..FactCollector::default() };
     for event in events {
@@ -149,8 +149,8 @@ fn captured_facts(events: &[&Event], voice: u32, voice_numbers: &mut VoiceNumber
     collector.facts
 }
 
-/// Removes model calls without a result, except for the last one: they failed and were retried, or did not belong to
-/// the session's own requests. Later facts do not depend on them.
+/// Removes model calls without a result, except for the last one. Such calls failed and were retried, or did not belong
+/// to the session's own requests. Later facts do not depend on them.
 fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
     let of_voice = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
     let Some(last) = facts.iter().rposition(of_voice) else { return };
@@ -162,8 +162,8 @@ fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
     failed.for_each(drop);
 }
 
-/// Facts of a subagent after the event `after` in its session: its turn, and further turns with more work that started
-/// before its call got the result.
+/// Returns the facts of a subagent after the event `after` in its session: its turn, and further turns that received
+/// more work before the call returned its result.
 fn captured_subagent(
     session: SessionId,
     after: u64,
@@ -229,7 +229,7 @@ impl FactCollector {
                 let voice = self.voice;
                 self.facts.push(TurnFact::Exchange(Exchange { voice, slot: *slot, request: None, answer }));
             }
-            // A subagent's questions are repeated here, but belong to the subagent.
+            // Questions of a subagent also appear in this session, but belong to the subagent.
             EventKind::InterruptRaised { interrupt } if interrupt.session_id == event.session_id => {
                 self.questions.insert(interrupt.id, interrupt.ask.clone());
             }
@@ -260,7 +260,7 @@ impl FactCollector {
             ItemBody::ToolCall(call) => self.call(item, call),
             ItemBody::ToolResult(result) => self.result(result),
             ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
-                // No other item contains the text of a summary.
+                // The text of a summary is in no other item.
                 if let Some(answer) = self.answer().filter(|answer| answer.parts.is_empty()) {
                     answer.parts.push(SpokenPart::Text(compaction.summary.clone()));
                     answer.finish = RecordedFinish::Stop;
@@ -270,7 +270,7 @@ impl FactCollector {
         }
     }
 
-    /// The most recently counted answer.
+    /// Returns the most recently counted answer.
     fn answer(&mut self) -> Option<&mut RecordedAnswer> {
         match self.facts.get_mut(self.exchange?) {
             Some(TurnFact::Exchange(exchange)) => Some(&mut exchange.answer),
@@ -284,7 +284,7 @@ impl FactCollector {
         }
     }
 
-    /// The parts to which an item belongs.
+    /// Returns the parts to which an item belongs.
     fn parts(&mut self, item: ItemId) -> &mut Vec<SpokenPart> {
         let counted = self.exchange.filter(|_| !self.started.contains(&item));
         let Some(TurnFact::Exchange(Exchange { answer, .. })) = counted.and_then(|at| self.facts.get_mut(at)) else {

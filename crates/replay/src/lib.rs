@@ -1,11 +1,12 @@
-//! Recordings of sessions: all external input of a session, so that it can be replayed without a model, tools and
-//! network.
+//! Recordings of sessions. A recording contains all external input of a session, so that the session can be replayed
+//! without a model, tools or network.
 //!
-//! - `recording`: the data types; `text`: the file format, one fact per line; `capture`: a recording from a journal.
+//! - `recording`: the data types; `text`: the file format, with one fact per line; `capture`: creates a recording from
+//!   a journal.
 //! - `request`: the canonical form of requests, and the difference between two requests.
 //! - `script`: the state of a replay; `ports`: the ports that answer from a script.
 //!
-//! A journal contains no requests, since they follow from the rest. They are learned: a recording is replayed once
+//! A journal contains no requests, since they follow from the other facts. A recording is therefore replayed once
 //! ([`Play::Learn`]) and stored with the resulting requests. Later replays are compared with the stored requests.
 
 mod capture;

@@ -1,4 +1,4 @@
-//! Ports that answer from a recording: the models, and a toolbox with the tools of another toolbox.
+//! Ports that answer from a recording: the models, and a toolbox that lists the tools of another toolbox.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use futures_util::{
 
 use crate::script::Script;
 
-/// The models of a recording, which call no real model.
+/// Models of a recording, which answer without calling a real model.
 pub struct PlayedModels {
     slots: Vec<(SlotInfo, Arc<dyn Model>)>,
     fallback: Arc<dyn Model>,
@@ -33,7 +33,7 @@ impl PlayedModels {
     }
 }
 
-/// Model for a slot that the recording does not describe.
+/// Returns the model for a slot that the recording does not describe.
 fn unknown() -> ModelInfo {
     ModelInfo {
         id: "recorded".to_owned(),
@@ -80,7 +80,7 @@ impl Model for PlayedModel {
     }
 }
 
-/// Toolbox with recorded results, which runs nothing.
+/// Toolbox that returns recorded results and runs nothing.
 pub struct PlayedToolbox {
     toolbox: Arc<dyn Toolbox>,
     script: Arc<Script>,
@@ -118,8 +118,8 @@ impl Toolbox for PlayedToolbox {
         self.toolbox.adapt(call)
     }
 
-    // The files of the call do not exist in a replay. A computed preview would be wrong, or reject a call that was once
-    // accepted.
+    // The files of the call do not exist in a replay. Computing a preview would give a wrong result, or reject a call
+    // that was accepted when the session was recorded.
     fn preview<'a>(
         &'a self,
         _: &'a ToolContext,

@@ -35,12 +35,12 @@ pub struct RecordingHead {
     pub version: u32,
     /// Version of the agentd that wrote the recording.
     pub agentd: String,
-    /// Start of the session, which is part of its instructions.
+    /// Start of the session, which is included in its instructions.
     pub began: Timestamp,
     /// Title of the session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// Project of the session, if it had one.
+    /// Project of the session, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<RecordedProject>,
     /// Surroundings of the session, as described in its instructions.
@@ -110,10 +110,10 @@ pub enum TurnFact {
     Question(Box<RecordedQuestion>),
 }
 
-/// Subagent in a recording. Its requests are recognised by its task.
+/// Subagent in a recording. Its requests are identified by its task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubagentVoice {
-    /// Number in the recording, from 1. The session itself is 0.
+    /// Number in the recording, starting at 1. The session itself is 0.
     pub voice: u32,
     /// Input of its first turn.
     pub task: String,
@@ -122,11 +122,11 @@ pub struct SubagentVoice {
 /// Request to a model with its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
-    /// Origin of the request: 0 for the session itself, else the number of a subagent.
+    /// Origin of the request: 0 for the session itself, otherwise the number of a subagent.
     pub voice: u32,
-    /// Slot of the requested model.
+    /// Slot of the model that was called.
     pub slot: Slot,
-    /// The request, or `None` until learned.
+    /// The request, or `None` if it has not been learned yet.
     pub request: Option<Arc<RecordedRequest>>,
     /// The model's answer to the request.
     pub answer: RecordedAnswer,
@@ -151,28 +151,28 @@ pub struct RecordedAnswer {
     /// Usage as counted by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Kind of end of the answer.
+    /// Reason why the answer ended.
     #[serde(default, skip_serializing_if = "is_default")]
     pub finish: RecordedFinish,
 }
 
-/// End of an answer.
+/// Reason why an answer ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedFinish {
     /// The model completed its answer.
     #[default]
     Stop,
-    /// The token limit cut the answer.
+    /// The token limit truncated the answer.
     Length,
-    /// The provider withheld the rest.
+    /// The provider withheld the remaining text.
     Filtered,
-    /// The journal has no complete answer: the call failed, or the daemon stopped meanwhile.
+    /// The journal has no complete answer: the call failed, or the daemon stopped during the call.
     Unknown,
 }
 
 impl RecordedFinish {
-    /// The finish in a model's stream, or `None` if it is unknown.
+    /// Returns the finish reason in a model's stream, or `None` if it is unknown.
     #[must_use]
     pub fn finish(self) -> Option<Finish> {
         match self {
@@ -198,11 +198,11 @@ pub enum SpokenPart {
         name: String,
         /// Arguments, as the model wrote them.
         arguments: String,
-        /// The server's own fields for the call.
+        /// Provider-specific fields of the call.
         #[serde(default, skip_serializing_if = "is_default")]
         fields: ServerFields,
     },
-    /// The server's own fields for the whole answer.
+    /// Provider-specific fields of the whole answer.
     Fields(ServerFields),
 }
 
@@ -237,7 +237,7 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Question to a user with the answer.
+/// Question to a user with its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedQuestion {
     /// The question that was asked.

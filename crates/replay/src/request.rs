@@ -32,9 +32,9 @@ pub struct RequestDifference {
     pub diff: String,
 }
 
-/// The last request of a session with its canonical form: IDs are numbered in order of appearance, origins of answers
-/// are left out, and secrets are redacted. A request repeats most of the previous request in its session, and the
-/// repeated part is not converted again.
+/// Last request of a session in canonical form: IDs are numbered in order of appearance, origins of answers are left
+/// out, and secrets are redacted. A request repeats most of the previous request of its session, and the repeated part
+/// is not converted again.
 #[derive(Default)]
 pub(crate) struct CanonicalRequest {
     last_messages: Vec<Message>,
@@ -47,7 +47,7 @@ pub(crate) struct CanonicalRequest {
 }
 
 impl CanonicalRequest {
-    /// Canonical form of the next request.
+    /// Converts the next request to canonical form.
     pub(crate) fn canonicalize(&mut self, request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
         self.update_messages(&request.messages, redact);
         self.update_tools(&request.tools, redact);
@@ -55,7 +55,7 @@ impl CanonicalRequest {
         RecordedRequest { messages, tools, may_call: request.may_call }
     }
 
-    /// Replaces the parts with those of an equal request, so that the next comparison only compares pointers.
+    /// Replaces the parts with the parts of an equal request, so that the next comparison only compares pointers.
     pub(crate) fn share(&mut self, equal: &RecordedRequest) {
         self.messages.clone_from(&equal.messages);
         self.tools = Arc::clone(&equal.tools);
@@ -97,7 +97,7 @@ fn canonical_message(message: &Message, ids: &mut Ids, redact: &Redaction) -> Va
     value
 }
 
-/// Changes every string in a value. `change` also gets the name of the string's field.
+/// Applies `change` to every string in a value. `change` also receives the name of the string's field.
 pub(crate) fn each_text(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut String)) {
     match value {
         Value::String(text) => change(name, text),
@@ -107,7 +107,7 @@ pub(crate) fn each_text(value: &mut Value, name: &str, change: &mut impl FnMut(&
     }
 }
 
-/// Numbering of IDs, in order of appearance.
+/// Numbers of IDs, in order of appearance.
 #[derive(Default)]
 struct Ids {
     names: HashMap<String, String>,
@@ -165,12 +165,12 @@ fn is_uuid(text: &str) -> bool {
     text.len() == UUID && text.bytes().enumerate().all(is_valid)
 }
 
-/// Number of leading messages that both requests have in common.
+/// Returns the number of leading messages that both requests have in common.
 pub(crate) fn shared(recorded: &RecordedRequest, now: &RecordedRequest) -> usize {
     recorded.messages.iter().zip(&now.messages).take_while(|(a, b)| a == b).count()
 }
 
-/// First difference, or `None` if the requests are equal.
+/// Returns the first difference, or `None` if the requests are equal.
 pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> Option<RequestDifference> {
     let at = shared(recorded, now);
     let (old, new) = (recorded.messages.get(at).map(Arc::as_ref), now.messages.get(at).map(Arc::as_ref));
@@ -198,7 +198,7 @@ pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> O
     })
 }
 
-/// Line diff of both values as text.
+/// Returns a line diff of both values as text.
 fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
     let (old, new) = (truncated(readable(old)), truncated(readable(new)));
     let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(&old, &new);
@@ -210,13 +210,13 @@ fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
     lines.join("\n")
 }
 
-/// Truncates the text to the compared length.
+/// Truncates the text to `MAX_TEXT` bytes.
 fn truncated(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MAX_TEXT));
     text
 }
 
-/// A message or a tool in readable form: strings with line breaks, everything else as JSON.
+/// Formats a message or a tool for reading: strings with line breaks, all other values as JSON.
 fn readable(value: Option<&Value>) -> String {
     let Some(value) = value else { return String::new() };
     let mut readable = String::new();

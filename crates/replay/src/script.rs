@@ -26,13 +26,14 @@ use crate::{
 /// Mode of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Play {
-    /// Requests are learned without a check.
+    /// Requests are learned and not checked.
     Learn,
-    /// Requests must equal the recorded ones.
+    /// Requests must equal the recorded requests.
     Strict,
-    /// Model answers are recorded, tools run. Requests depend on the results of tools, so they are not compared.
+    /// Model answers come from the recording, tools run. Requests depend on the results of tools, so they are not
+    /// compared.
     LiveTools,
-    /// Tool results are recorded, a live model answers.
+    /// Tool results come from the recording, a live model answers.
     LiveModel,
 }
 
@@ -61,7 +62,7 @@ pub struct Script {
 struct State {
     recording: Recording,
     turn: usize,
-    /// True for the facts of the turn that have been replayed.
+    /// True for each fact of the turn that has been replayed.
     played: Vec<bool>,
     /// Sessions with their voice numbers in the recording.
     voices: HashMap<SessionId, u32>,
@@ -79,27 +80,27 @@ impl Script {
         Self { play, redact, state: Mutex::new(state), models }
     }
 
-    /// Mode of the replay.
+    /// Returns the mode of the replay.
     pub fn play(&self) -> Play {
         self.play
     }
 
-    /// Models for all slots.
+    /// Returns the models for all slots.
     pub fn models(&self) -> &[SlotInfo] {
         &self.models
     }
 
-    /// Facts about the session as a whole.
+    /// Returns the facts about the session as a whole.
     pub fn head(&self) -> RecordingHead {
         self.state().recording.head.clone()
     }
 
-    /// Number of recorded turns.
+    /// Returns the number of recorded turns.
     pub fn turns(&self) -> usize {
         self.state().recording.turns.len()
     }
 
-    /// Copy of a turn, by its index from 0.
+    /// Returns a copy of a turn, by its index from 0.
     pub fn turn(&self, index: usize) -> Option<RecordedTurn> {
         self.state().recording.turns.get(index).cloned()
     }
@@ -114,22 +115,22 @@ impl Script {
         state.voices.insert(session, 0);
     }
 
-    /// Problems found so far.
+    /// Returns the problems found so far.
     pub fn problems(&self) -> Vec<PlayProblem> {
         self.state().problems.clone()
     }
 
-    /// Notes a problem in the current turn.
+    /// Records a problem in the current turn.
     pub fn note(&self, message: impl Into<String>) {
         self.state().problem(message.into(), None);
     }
 
-    /// The recording with the learned requests.
+    /// Returns the recording with the learned requests.
     pub fn learned(&self) -> Recording {
         self.state().recording.clone()
     }
 
-    /// Number of recorded answers in the current turn that were not requested.
+    /// Returns the number of recorded answers in the current turn that were not requested.
     pub fn unplayed(&self) -> usize {
         self.state().unplayed(|fact| matches!(fact, TurnFact::Exchange(_))).count()
     }
@@ -138,7 +139,7 @@ impl Script {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The recorded answer to a request.
+    /// Returns the recorded answer to a request.
     ///
     /// # Errors
     /// Fails if there is no answer, or if the request differs from the recorded one.
@@ -177,7 +178,7 @@ impl Script {
         chunks.ok_or_else(|| state.reject("the recording has no model answer here, as its journal had none", None))
     }
 
-    /// The recorded result of a call, or `None` if there is none.
+    /// Returns the recorded result of a call, if there is one.
     pub(crate) fn result(&self, session: SessionId, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
         let voice = state.voices.get(&session).copied().unwrap_or_default();
@@ -194,7 +195,7 @@ impl Script {
         }
     }
 
-    /// Preview of a call that the user was shown in the question about that call, or `None` if there was no question.
+    /// Returns the preview that the user was shown in the question about a call, or `None` if there was no question.
     /// Repeated queries for a call return the same preview.
     pub(crate) fn preview(&self, call: &ToolCall) -> Option<String> {
         let mut state = self.state();
@@ -206,7 +207,7 @@ impl Script {
         preview
     }
 
-    /// The recorded answer to a question, or `None` if the question was not asked.
+    /// Returns the recorded answer to a question, or `None` if the question is not in the recording.
     pub fn question(&self, ask: &Ask) -> Option<Answer> {
         let mut state = self.state();
         let is_same = |known: &Ask| match (known, ask) {
@@ -234,7 +235,7 @@ impl Script {
         }
     }
 
-    /// Number of recorded questions in the current turn that were not asked.
+    /// Returns the number of recorded questions in the current turn that were not asked.
     pub fn unasked(&self) -> usize {
         self.state().unplayed(|fact| matches!(fact, TurnFact::Question(_))).count()
     }
@@ -257,7 +258,7 @@ impl State {
         self.facts().get(index)
     }
 
-    /// Indices of matching facts that have not been replayed.
+    /// Returns the indices of matching facts that have not been replayed.
     fn unplayed(&self, is_match: impl Fn(&TurnFact) -> bool) -> impl Iterator<Item = usize> {
         let unplayed = self.facts().iter().zip(&self.played).enumerate().filter(|(_, (_, played))| !**played);
         unplayed.filter(move |(_, (fact, _))| is_match(fact)).map(|(index, _)| index)
@@ -269,12 +270,13 @@ impl State {
         }
     }
 
-    /// Index of the first matching fact that has not been replayed.
+    /// Returns the index of the first matching fact that has not been replayed.
     fn find(&self, is_match: impl Fn(&TurnFact) -> bool) -> Option<usize> {
         self.unplayed(is_match).next()
     }
 
-    /// Voice number of the requesting session. A new session is the subagent whose task it contains.
+    /// Returns the voice number of the requesting session. A new session is the subagent whose task occurs in its
+    /// request.
     fn voice(&mut self, request: &ModelRequest) -> u32 {
         if let Some(voice) = self.voices.get(&request.session_id) {
             return *voice;
@@ -304,7 +306,7 @@ impl State {
         }
     }
 
-    /// Index of the exchange with that request, or else the difference from the most similar request.
+    /// Returns the index of the exchange with that request, otherwise the difference from the most similar request.
     fn same_request(&self, unplayed: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
         let mut nearest: Option<(usize, &RecordedRequest)> = None;
         for index in unplayed {
@@ -322,8 +324,8 @@ impl State {
         Err(difference.unwrap_or_else(|| RequestDifference { place: String::new(), diff: String::new() }))
     }
 
-    /// Index of the recorded result of a call. If `by_order` is true and no arguments match, as with arguments that
-    /// were adapted to the tool, the next result of the tool is used.
+    /// Returns the index of the recorded result of a call. If `by_order` is true and no arguments match, for example
+    /// because the arguments were adapted to the tool, the next result of the tool is used.
     fn recorded_call(&self, voice: u32, call: &ToolCall, by_order: bool) -> Option<usize> {
         let of_tool = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.voice == voice && known.tool == call.name);
         let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
@@ -335,7 +337,7 @@ impl State {
         self.find(same).or_else(|| if by_order { self.find(of_tool) } else { None })
     }
 
-    /// Preview in the next question about that call, or else about its tool.
+    /// Returns the preview in the next question about that call, otherwise in the next question about its tool.
     fn recorded_preview(&self, call: &ToolCall) -> Option<String> {
         let arguments = serde_json::from_str::<Value>(&call.arguments).ok();
         let is_about = |fact: &TurnFact, same: bool| match fact {
@@ -369,7 +371,7 @@ impl State {
     }
 }
 
-/// The answer as a model's stream, or `None` if unknown.
+/// Converts the answer to a model's stream, or returns `None` if the end of the answer is unknown.
 fn chunks(answer: &RecordedAnswer) -> Option<Vec<ModelChunk>> {
     let finish = answer.finish.finish()?;
     let mut chunks = Vec::new();

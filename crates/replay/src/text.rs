@@ -1,8 +1,7 @@
-//! The text format of a recording: JSON lines, one fact per line, so that a diff shows a change at the position where
-//! it was made.
+//! The text format of a recording: JSON lines with one fact per line, so that a diff shows each change at its position.
 //!
 //! A request is written as the difference from the previous request of the same voice: the number of messages that both
-//! share, then each further message on a separate line. Tools are written when they change.
+//! requests share, then each further message on a separate line. Tools are written when they change.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,14 +20,14 @@ use crate::{
 /// Maximum size of a recording in bytes.
 pub const MAX_RECORDING: usize = 64 << 20;
 
-/// Maximum number of messages in one request, far more than fit into a model's window.
+/// Maximum number of messages in one request. Far larger than any model's context window allows.
 const MAX_MESSAGES: usize = 100_000;
 
-/// Maximum number of messages that all requests in a recording share with earlier requests. Each request is expanded in
-/// memory, so a short text could otherwise use a lot of memory.
+/// Maximum total number of messages that the requests in a recording share with earlier requests. Each request is
+/// expanded in memory, so without this limit a short text could use a lot of memory.
 const MAX_VALUES: usize = 4_000_000;
 
-/// Reason why the text is not a valid recording.
+/// Reason why a text is not a valid recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
     /// The text is too long.
@@ -69,7 +68,7 @@ struct RequestLine {
     slot: Slot,
     /// Number of leading messages shared with the previous request.
     keeps: usize,
-    /// True if the tools follow. Otherwise the tools are those of the previous request.
+    /// True if the tools follow. Otherwise the request has the tools of the previous request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     new_tools: bool,
     may_call: bool,
@@ -87,7 +86,7 @@ struct AnswerLine {
 /// Writes a recording as text.
 ///
 /// # Errors
-/// Fails if a part cannot be written as JSON, which is a defect.
+/// Returns an error if a part cannot be serialised as JSON, which is a bug.
 pub fn write(recording: &Recording) -> Result<String, serde_json::Error> {
     let mut writer = Writer::default();
     writer.line(&Line::Recording(recording.head.clone()))?;
@@ -144,7 +143,7 @@ impl Writer {
 /// Redacts every string in a recording.
 ///
 /// # Errors
-/// Fails if the result is no longer a valid recording.
+/// Returns an error if the result is not a valid recording.
 pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, RecordingError> {
     let write_error = |error: serde_json::Error| problem(0, error.to_string());
     let mut text = String::new();
@@ -160,7 +159,7 @@ pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, 
 /// Parses a recording.
 ///
 /// # Errors
-/// Returns the first invalid line.
+/// Returns an error for the first invalid line.
 pub fn read(text: &str) -> Result<Recording, RecordingError> {
     if text.len() > MAX_RECORDING {
         return Err(RecordingError::TooLong(text.len()));
@@ -182,7 +181,7 @@ fn problem(line: usize, problem: impl Into<String>) -> RecordingError {
     RecordingError::Line { line, problem: problem.into() }
 }
 
-/// Parses the first line. The version is checked first, as everything else may depend on it.
+/// Parses the first line. The version is checked first, because the other fields may depend on it.
 fn head(number: usize, line: &str) -> Result<RecordingHead, RecordingError> {
     #[derive(Deserialize)]
     struct Version {
@@ -208,7 +207,7 @@ fn head(number: usize, line: &str) -> Result<RecordingHead, RecordingError> {
 struct Reader {
     turns: Vec<RecordedTurn>,
     last: HashMap<u32, Arc<RecordedRequest>>,
-    /// The request whose messages and tools are being read.
+    /// Request whose messages and tools are being read.
     open: Option<(RequestLine, RecordedRequest, Vec<Value>)>,
     values: usize,
 }

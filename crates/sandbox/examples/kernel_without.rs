@@ -1,5 +1,6 @@
-//! Simulates a kernel with fewer features, for tests: `kernel_without landlock,namespaces,filters PROGRAM [ARGUMENT]…`
-//! executes the program, whose system calls for these features fail as if they were missing or forbidden.
+//! Simulates a kernel without some features, for tests: `kernel_without landlock,namespaces,filters PROGRAM
+//! [ARGUMENT]…` executes the program. System calls for the listed features fail as if the features were missing or
+//! forbidden.
 
 use std::{collections::BTreeMap, os::unix::process::CommandExt as _, process::ExitCode};
 

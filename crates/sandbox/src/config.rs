@@ -1,5 +1,5 @@
-//! Settings and state of the sandbox, and the messages between daemon and helper, as JSON: the policy for a command to
-//! the helper, reports to the daemon.
+//! Settings and state of the sandbox, and the JSON messages between daemon and helper: the policy for a command to the
+//! helper, and reports to the daemon.
 
 use std::path::{Path, PathBuf};
 
@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
     /// Paths that are opened without following links, even in their parents: the session's own tree, its project and
-    /// its added folders. An earlier command of any session may have placed a link there.
+    /// its added folders. An earlier command of any session may have created a link there.
     pub(crate) exact: Vec<PathBuf>,
     /// Files and folders that may be read and executed, including everything below. Missing paths are skipped.
     pub(crate) read: Vec<PathBuf>,
     /// Folders that may also be changed.
     pub(crate) write: Vec<PathBuf>,
-    /// Mounts, if there are namespaces. The rest of the file system is then read-only.
+    /// Mounts, if there are namespaces. All other parts of the file system are then read-only.
     pub(crate) trees: Vec<Tree>,
-    /// Paths that are hidden even inside a readable folder. With namespaces, other mounts cover them. Without
-    /// namespaces, of a folder that contains a hidden path, only the other entries are readable.
+    /// Paths that are hidden even inside a readable folder. With namespaces, other mounts cover these paths. Without
+    /// namespaces, only the other entries of a folder that contains a hidden path are readable.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Listed paths that are searched for files with keys. These files are also hidden. The session's own folders are
-    /// not included.
+    /// Paths from the lists above that are searched for files with keys, which are then also hidden. The session's own
+    /// folders are not included.
     pub(crate) searched: Vec<PathBuf>,
     /// The user's home folder.
     pub(crate) home: Option<PathBuf>,
-    /// Folders in which commands, or the author of the project, may have placed programs. Programs in these folders are
-    /// not found by name alone.
+    /// Folders in which commands, or the author of the project, may have placed programs. These programs are not found
+    /// by name alone.
     pub(crate) planted: Vec<PathBuf>,
-    /// The names of the session's folders, if there are namespaces.
+    /// Names of the session's folders, if there are namespaces.
     pub(crate) names: Vec<Name>,
     /// True if the network may be used.
     pub(crate) network: bool,
@@ -38,27 +38,27 @@ pub(crate) struct Policy {
     pub(crate) limits: SandboxLimits,
     /// True if namespaces are tried.
     pub(crate) namespaces: bool,
-    /// True if the command is refused when its access to files or the network cannot be restricted.
+    /// True if the command must not run unless its access to files and the network can be restricted.
     pub(crate) enforce: bool,
-    /// True if the command may change nothing but its private folders.
+    /// True if the command may only change its private folders.
     pub(crate) read_only: bool,
     /// True if the command has an input, which is passed in place of its standard error.
     pub(crate) input: bool,
 }
 
 impl Policy {
-    /// Returns true if no link may be followed on the way to this path.
+    /// Returns true if no link may be followed in this path.
     pub(crate) fn is_exact(&self, path: &Path) -> bool {
         self.exact.iter().any(|exact| path.starts_with(exact))
     }
 }
 
-/// A name in the root of a command's file system, and its target.
+/// Name in the root of a command's file system, with its target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Name {
-    /// The name, such as `/project`.
+    /// Path of the name, such as `/project`.
     pub name: PathBuf,
-    /// The real path of the target.
+    /// Real path of the target.
     pub path: PathBuf,
     /// True for a mount, false for a link.
     pub(crate) mounted: bool,
@@ -74,21 +74,21 @@ impl Name {
     }
 }
 
-/// Part of the file system that is mounted at its own path.
+/// Part of the file system that is mounted at its original path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tree {
     pub(crate) path: PathBuf,
     pub(crate) writable: bool,
 }
 
-/// Resource limits of a command. `None` is unlimited.
+/// Resource limits of a command. `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
     /// CPU time in seconds.
     pub cpu_seconds: Option<u64>,
     /// Writable memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Size of the largest file that the process writes, in bytes.
+    /// Size of the largest file that a process may write, in bytes.
     pub file_bytes: Option<u64>,
     /// Number of concurrently open files.
     pub open_files: Option<u64>,
@@ -97,7 +97,7 @@ pub struct SandboxLimits {
 }
 
 impl Default for SandboxLimits {
-    /// One hour of CPU time, 8 GiB of memory, files of 4 GiB, 4096 open files, 4096 processes.
+    /// Returns 1 hour of CPU time, 8 GiB of memory, files of 4 GiB, 4096 open files and 4096 processes.
     fn default() -> Self {
         const GIB: u64 = 1 << 30;
         Self {
@@ -120,11 +120,11 @@ pub(crate) enum Report {
     Ready(ActiveConfinement),
     /// The command is about to start and may have effects from now on.
     Begun,
-    /// The command and everything that it started have ended.
+    /// The command and all processes that it started have ended.
     Ended {
         /// Exit code, if the command exited.
         code: Option<i32>,
-        /// Signal that ended the command, if it did not exit.
+        /// Signal that killed the command, if it did not exit.
         signal: Option<i32>,
         /// Number of processes that the command left running and that were killed.
         strays: usize,
@@ -134,7 +134,7 @@ pub(crate) enum Report {
 /// Confinement that the kernel supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ActiveConfinement {
-    /// Version of the Landlock ABI, 0 without Landlock.
+    /// Version of the Landlock ABI. 0 without Landlock.
     pub(crate) landlock: u8,
     /// True if system calls are filtered.
     pub(crate) seccomp: bool,
@@ -147,7 +147,7 @@ pub(crate) struct ActiveConfinement {
 }
 
 impl ActiveConfinement {
-    /// The first requirement of `enforce` that is not met.
+    /// Returns the first requirement of `enforce` that is not met.
     pub(crate) fn gap(&self) -> Option<&'static str> {
         match self {
             Self { landlock: 0, .. } => {
@@ -168,10 +168,10 @@ impl ActiveConfinement {
 /// Port of the daemon's proxy in a private network.
 pub const GATEWAY_PORT: u16 = 3128;
 
-/// First byte of the message that passes the proxy's socket. No report begins with this byte.
+/// First byte of the message that transfers the proxy's socket. No report begins with this byte.
 pub(crate) const SOCKET_MARK: u8 = b'g';
 
-/// Byte that asks the command to end. The end of the stream kills the command.
+/// Byte that requests the command to end. Closing the stream kills the command.
 pub(crate) const END_REQUEST: u8 = b't';
 
 /// Settings for the sandbox.
@@ -179,29 +179,29 @@ pub(crate) const END_REQUEST: u8 = b't';
 pub struct SandboxConfig {
     /// Behaviour if the kernel lacks features of the sandbox.
     pub mode: SandboxMode,
-    /// The program that calls [`run_helper`](super::run_helper) when its first argument is
-    /// [`HELPER_ARGUMENT`](super::host::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was
-    /// replaced.
+    /// Program that calls [`run_helper`](super::run_helper) when its first argument is
+    /// [`HELPER_ARGUMENT`](super::host::HELPER_ARGUMENT). `/proc/self/exe` refers to the running program even after its
+    /// file was replaced.
     pub helper: PathBuf,
     /// True if commands may use the network.
     pub network: bool,
-    /// Files and folders that commands may read, in addition to the system and the session's own. Missing paths are
+    /// Files and folders that commands may read, in addition to the system and the session's folders. Missing paths are
     /// skipped.
     pub read: Vec<PathBuf>,
-    /// Folders that commands may change, in addition to the session's own.
+    /// Folders that commands may change, in addition to the session's folders.
     pub write: Vec<PathBuf>,
     /// Paths that are hidden from every command, even inside a readable folder.
     pub hidden: Vec<PathBuf>,
-    /// The user's home folder. Files in its settings folders are hidden if they contain what looks like a password.
+    /// The user's home folder. Files in its settings folders are hidden if their contents look like a password.
     pub home: Option<PathBuf>,
     /// Resource limits of each process.
     pub limits: SandboxLimits,
-    /// True if namespaces are tried. Without them, commands are less confined, as on systems that forbid them.
+    /// True if namespaces are tried. Without namespaces, commands are less confined, as on systems that forbid them.
     pub namespaces: bool,
 }
 
 impl SandboxConfig {
-    /// The strictest settings: enforced, no network, only the system and the session's own folders.
+    /// Returns the strictest settings: enforced, no network, only the system and the session's folders.
     pub fn new(helper: PathBuf) -> Self {
         Self {
             mode: SandboxMode::Enforce,

@@ -1,4 +1,4 @@
-//! Environment of a command. The daemon's own environment contains keys, so no part of it is passed on.
+//! Environment of a command. None of the daemon's own variables is passed on, because they may contain keys.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use crate::{
 /// Default search path for programs.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Prefixes of variables that are never passed, regardless of the configuration. They load code into every program, or
-/// set the folder of the locales, in which a locale may claim to be UTF-8 without being UTF-8.
+/// Prefixes of variables that are never passed, regardless of the configuration. These variables load code into every
+/// program, or set the folder of the locales, in which a locale may be named UTF-8 but use another encoding.
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
 
-/// Git settings that override a repository's configuration. The configuration may come from someone else, and a mere
-/// query must not run the programs that it names. Signing keys are inaccessible anyway.
+/// Git settings that override a repository's configuration. The configuration may come from a third party, and a query
+/// must not run the programs that it names. Signing keys are inaccessible anyway.
 pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
-    // Otherwise, git would obey the configuration of a plain folder that looks like a bare repository.
+    // Without this setting, git would apply the configuration of an ordinary folder that looks like a bare repository.
     ("safe.bareRepository", "explicit"),
     ("core.fsmonitor", "false"),
     ("log.showSignature", "false"),
@@ -34,14 +34,14 @@ pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
     ("protocol.ext.allow", "never"),
 ];
 
-/// Additional settings in a worktree, whose pack files are read-only.
+/// Additional settings for a worktree, whose pack files are read-only.
 const GIT_CONFIG_IN_WORKTREES: [(&str, &str); 2] = [("gc.auto", "0"), ("maintenance.auto", "false")];
 
 /// Name of the variable that marks the children of a command.
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
 /// Builds the environment of a command in this workspace, whose folders have these names. The client's variables
-/// override `base` and the defaults; if the client sent none, the `configured` variables do.
+/// override `base` and the defaults; if the client sent none, the `configured` variables are used instead.
 pub fn build(
     workspace: &Workspace,
     names: &[Name],
@@ -60,7 +60,7 @@ pub fn build(
     set("LANG", &"C.UTF-8");
     set("TERM", &"dumb");
     set("SHELL", &"/bin/bash");
-    // A pager or an editor would wait for input that never comes.
+    // A pager or an editor would wait forever for input.
     set("PAGER", &"cat");
     set("GIT_PAGER", &"cat");
     set("GIT_TERMINAL_PROMPT", &"0");
@@ -72,7 +72,7 @@ pub fn build(
         set(&format!("GIT_CONFIG_KEY_{index}"), key);
         set(&format!("GIT_CONFIG_VALUE_{index}"), value);
     }
-    // Keeps `git status` from writing the index, and thus from running a hook that an index write triggers.
+    // Prevents `git status` from writing the index, which can trigger a hook.
     set("GIT_OPTIONAL_LOCKS", &"0");
     set("WORKSPACE", &workspace.root);
     let has = |name: &str| names.iter().any(|folder| folder.name == Path::new(name));
@@ -114,7 +114,7 @@ pub fn prepend_to_path(environment: &mut BTreeMap<OsString, OsString>, folders: 
     environment.insert("PATH".into(), path);
 }
 
-/// Appends the folder to the search path, unless it is already included.
+/// Appends the folder to the search path, unless the search path already contains it.
 pub fn append_to_path(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
     let path = environment.entry("PATH".into()).or_insert_with(|| PATH.into());
     if !std::env::split_paths(path).any(|known| known == folder) {
@@ -123,16 +123,16 @@ pub fn append_to_path(environment: &mut BTreeMap<OsString, OsString>, folder: &P
     }
 }
 
-/// Returns true for locales with UTF-8, the encoding in which commands are judged. In other encodings, a character can
-/// end with the byte of a backslash or a quote.
+/// Returns true for locales that use UTF-8, the encoding in which commands are judged. In other encodings, the last
+/// byte of a character can be a backslash or a quote.
 fn is_utf8(locale: &str) -> bool {
     let charset = locale.split_once('.').map(|(_, charset)| charset.split('@').next().unwrap_or_default());
     let plain = locale.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-@".contains(letter));
     plain && charset.is_some_and(|charset| ["utf-8", "utf8"].iter().any(|name| name.eq_ignore_ascii_case(charset)))
 }
 
-/// Filters the search path. Relative folders and the session's own are dropped, because a program with a common name
-/// may have been placed there. If no folder is left, returns the system's folders.
+/// Filters the search path. Relative folders and the session's own folders are dropped, because a command may have
+/// placed a program with a common name there. If no folder remains, returns the system's folders.
 fn programs(path: &str, workspace: &Workspace) -> OsString {
     let project = workspace.project.iter().map(|mount| &mount.path);
     let mounts = project.chain(workspace.folders.iter().map(|folder| &folder.path));
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(["HOME", "LD_PRELOAD", "A=B", "PROJECT"].map(get), [Some("/w/temp"), None, None, None]);
         };
         check(&[], [Some("/opt/bin"), Some("info"), Some("/cargo")]);
-        // The client's variables replace the configured ones.
+        // The client's variables replace the configured variables.
         check(&[("PATH", "/client"), ("LD_PRELOAD", "/x.so")], [Some("/client"), Some("trace"), Some("/cargo")]);
     }
 

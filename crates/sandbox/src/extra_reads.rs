@@ -1,9 +1,9 @@
-//! Finds unlisted paths that a command reads: compilers and interpreters that its variables name or that container
-//! images include, and the repositories of linked worktrees and submodules.
+//! Finds unlisted paths that a command reads: compilers and interpreters that variables name or that container images
+//! include, and the repositories of linked worktrees and submodules.
 //!
-//! A variable can contain any path, and a `.git` file may come from someone else. So a folder is only treated as a
-//! toolchain if it looks like one, and as a repository only if it refers back to the tree. Neither may contain the home
-//! or the session's own folders, or be inside a hidden folder.
+//! A variable can contain any path, and a `.git` file may come from a third party. A folder is therefore only treated
+//! as a toolchain if it looks like one, and as a repository only if it refers back to the tree. Neither may contain the
+//! home folder or the session's own folders, or be inside a hidden folder.
 
 use std::{
     collections::BTreeMap,
@@ -22,8 +22,8 @@ use crate::{
 type Names = &'static [&'static str];
 
 /// Kinds of toolchains: the variable that names the folder; the folder in container images; entries that identify such
-/// a folder; the parts that commands read, `.` for the whole folder; folders of programs, empty if the programs need
-/// the variable instead.
+/// a folder; the parts that commands read, with `.` for the whole folder; folders of programs, empty if the programs
+/// need the variable instead.
 const KINDS: [(&str, &str, Names, Names, Names); 7] = [
     ("CARGO_HOME", "/usr/local/cargo", &["bin/cargo"], &["bin", "config.toml", "env", "git", "registry"], &["bin"]),
     // Caches for continuous integration, which contain no programs.
@@ -45,7 +45,7 @@ pub(super) struct ExtraReads {
     pub(super) repositories: Vec<PathBuf>,
 }
 
-/// Finds the paths for a command with this environment, and adds variables needed to find the programs.
+/// Finds the paths for a command with this environment, and adds the variables needed to find the programs.
 pub(super) fn find(
     environment: &mut BTreeMap<OsString, OsString>,
     workspace: &Workspace,
@@ -61,7 +61,8 @@ pub(super) fn find(
         let parts = parts.iter().filter_map(|part| folder.join(part).canonicalize().ok());
         let parts: Vec<PathBuf> = parts.filter(|part| bounds.allow(part) && !bounds.lists(part)).collect();
         if !parts.is_empty() {
-            // Listed files are always searched for keys. In a listed folder, only settings and likely key files are.
+            // Listed files are always searched for keys. In a listed folder, only settings and likely key files are
+            // searched.
             found.searched.extend(parts.iter().filter(|part| part.is_file()).chain([&folder]).cloned());
         }
         found.read.extend(parts);
@@ -82,14 +83,14 @@ pub(super) fn find(
     found
 }
 
-/// The real path of a folder that looks like a toolchain.
+/// Returns the real path of a folder that looks like a toolchain.
 fn toolchain(configured: &Path, marks: &[&str]) -> Option<PathBuf> {
     let real = configured.canonicalize().ok().filter(|_| configured.is_absolute())?;
     let is_system = SYSTEM.iter().any(|system| Path::new(system) == real);
     (!is_system && marks.iter().all(|mark| real.join(mark).exists())).then_some(real)
 }
 
-/// Real paths that must not be inside a path found here, or contain it.
+/// Real paths that limit the search: a path found here must not contain them or be inside them.
 struct Bounds {
     own: Vec<PathBuf>,
     home: Option<PathBuf>,
@@ -110,7 +111,7 @@ impl Bounds {
         !self.own.iter().chain(&self.home).any(contains) && !self.own.iter().chain(&self.hidden).any(is_below)
     }
 
-    /// Returns true if commands can already read the path, and it is searched for keys.
+    /// Returns true if commands can already read the path and it is already searched for keys.
     fn lists(&self, path: &Path) -> bool {
         self.listed.iter().any(|listed| path.starts_with(listed))
     }

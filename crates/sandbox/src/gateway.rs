@@ -1,11 +1,11 @@
-//! A proxy in the daemon, the only way out for a program that may reach listed hosts and nothing else.
+//! A proxy in the daemon, through which a program can reach the listed hosts. The program has no other network access.
 //!
 //! The helper creates a private network with a single address and listens there. It passes the listening socket to the
-//! daemon, which accepts connections and connects to the listed hosts. So no datagram, name lookup or other connection
-//! of the program leaves the network. The proxy lives as long as the program.
+//! daemon, which accepts connections and connects to the listed hosts. No datagram, name lookup or other connection of
+//! the program can therefore leave the network. The proxy lives as long as the program.
 //!
-//! The proxy supports `CONNECT`, for TLS, and `GET` and `HEAD` with absolute URLs, one request per connection. Anything
-//! that follows on the same connection is never passed on, since it might be meant for another host.
+//! The proxy supports `CONNECT`, for TLS, and `GET` and `HEAD` with absolute URLs, with one request per connection. Any
+//! further data on the same connection is never passed on, since it could be a request to another host.
 
 use std::{
     collections::BTreeSet,
@@ -28,11 +28,11 @@ use url::Url;
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum size of the head of a request, or of a response from the user's proxy, in bytes.
 const MAX_HEAD: u64 = 32 << 10;
-/// Time limit for the head of a request, and for connecting.
+/// Time limit for reading the head of a request, and for connecting.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// User name that goes with the random password.
+/// User name that is used with the random password.
 const USER: &str = "agentd";
-/// Headers that are not passed on: hop-by-hop headers, and the host, which is written from the URL.
+/// Headers that are not passed on: hop-by-hop headers, and the host header, which is written from the URL.
 const DROPPED_HEADERS: [&str; 9] = [
     "connection",
     "content-length",
@@ -48,7 +48,7 @@ const DROPPED_HEADERS: [&str; 9] = [
 /// A host in lowercase, and a port.
 pub type Target = (String, u16);
 
-/// The proxy for one program.
+/// Proxy for one program.
 pub struct Gateway {
     hosts: BTreeSet<Target>,
     upstream: Routes,
@@ -59,14 +59,14 @@ pub struct Gateway {
     pub host_refused: CancellationToken,
 }
 
-/// A parsed request with its destination.
+/// Parsed request with its destination.
 enum Request {
     Tunnel(Target),
-    /// A plain request with its URL, its method and the headers that are passed on.
+    /// A plain HTTP request with its URL, its method and the headers to pass on.
     Plain(Url, String, String),
 }
 
-/// An error response from the proxy itself.
+/// Error response from the proxy itself.
 struct Refusal(&'static str);
 
 impl fmt::Debug for Gateway {
@@ -76,24 +76,24 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Creates a proxy to these hosts. The proxy is not listening yet.
+    /// Creates a proxy to these hosts, without starting to listen.
     pub fn new(hosts: BTreeSet<Target>, upstream: Routes) -> Self {
         let password = uuid::Uuid::new_v4().simple().to_string();
         let (refused, failed, host_refused) = Default::default();
         Self { hosts, upstream, password, refused, failed, host_refused }
     }
 
-    /// The proxy's URL, with credentials, for the program.
+    /// Returns the proxy's URL for the program, with credentials.
     pub fn address(&self, port: u16) -> String {
         format!("http://{USER}:{}@127.0.0.1:{port}", self.password)
     }
 
-    /// The first host that the program requested and that is not on the list.
+    /// Returns the first unlisted host that the program requested.
     pub fn refused(&self) -> Option<Target> {
         lock(&self.refused).clone()
     }
 
-    /// The last connection that could not be made, with its route.
+    /// Returns the last connection that could not be established, with its route.
     pub fn failed(&self) -> Option<String> {
         lock(&self.failed).clone()
     }
@@ -130,7 +130,7 @@ impl Gateway {
         }
     }
 
-    /// Parses a request, and rejects it if its host is not listed.
+    /// Parses a request, and refuses it if its host is not listed.
     fn request(&self, head: &str) -> Result<Request, Refusal> {
         let mut lines = head.lines();
         let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
@@ -171,12 +171,12 @@ impl Gateway {
         Err(Refusal("403 Forbidden"))
     }
 
-    /// The user's own proxy for a URL.
+    /// Returns the user's own proxy for a URL.
     fn proxy(&self, url: &str) -> Option<Url> {
         Url::parse(&self.upstream.of(url).proxy()?).ok()
     }
 
-    /// Answers a request whose server was not reached, and records its route.
+    /// Answers a request whose server could not be reached, and records its route.
     async fn fail(&self, client: &mut BufReader<TcpStream>, url: &str) -> io::Result<()> {
         *lock(&self.failed) = Some(format!("could not connect to {url} {}", self.upstream.of(url)));
         answer(client, "502 Bad Gateway").await
@@ -221,19 +221,19 @@ impl Gateway {
         let (mut from_client, mut to_client) = tokio::io::split(client);
         tokio::select! {
             copied = tokio::io::copy(&mut server, &mut to_client) => copied.map(drop)?,
-            // More input would be another request, possibly to another host, so the connection is closed.
+            // Further input would be another request, possibly to another host, so the connection is closed.
             _ = from_client.read_u8() => {}
         }
         to_client.shutdown().await
     }
 }
 
-/// The host and port of a URL.
+/// Returns the host and port of a URL.
 pub fn target_of(url: &Url) -> Option<Target> {
     Some((normalized_host(url.host_str()?), url.port_or_known_default()?))
 }
 
-/// The target as written in URLs.
+/// Formats the target as in URLs.
 pub fn format_target((host, port): &Target) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
@@ -246,7 +246,7 @@ fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
 }
 
-/// The header that authenticates to the user's proxy.
+/// Returns the header that authenticates to the user's proxy.
 fn authorization(proxy: &Url) -> String {
     let plain = |text: &str| {
         url::form_urlencoded::parse(format!("{}=", text.replace('+', "%2B")).as_bytes())
@@ -282,11 +282,11 @@ async fn answer(client: &mut BufReader<TcpStream>, status: &str) -> io::Result<(
     client.shutdown().await
 }
 
-/// Receives the listener from a helper. `None` if the helper sent something else, which can then be read.
+/// Receives the listener from a helper. Returns `None` if the helper sent a report instead, which can then be read.
 ///
 /// # Errors
-/// Returns an error if the helper is gone, or if it sent no listener.
-#[allow(unsafe_code, reason = "a descriptor is a number, and its ownership is asserted here")]
+/// Returns an error if the helper has ended, or if it sent no listener.
+#[allow(unsafe_code, reason = "takes ownership of a raw descriptor")]
 pub(super) async fn receive(socket: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
     use std::{
         io::IoSliceMut,
@@ -308,7 +308,7 @@ pub(super) async fn receive(socket: &tokio::net::UnixStream) -> io::Result<Optio
             _ => None,
         });
         let descriptor = descriptor.ok_or(io::ErrorKind::InvalidData)?;
-        // SAFETY: the kernel has just created this descriptor for us, and there was room for only one.
+        // SAFETY: the kernel has just created this descriptor for this process, and the buffer had space for only one.
         Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     };
     let descriptor =

@@ -1,5 +1,5 @@
-//! Hints for the model after a command failed at an action that the sandbox forbids, or at a folder name that only
-//! tools know. The hints are guessed from the command's error output.
+//! Hints for the model after a command failed because of an action that the sandbox forbids, or a folder name that only
+//! tools support. The hints are guessed from the command's error output.
 
 use std::{borrow::Cow, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{
     places::{MEMORIES, PROJECT, linked},
 };
 
-/// Number of bytes at the end of standard error that are searched.
+/// Maximum number of bytes at the end of standard error that are searched.
 const MAX_SEARCHED: usize = 8 * 1024;
 
 const NETWORK: &[&str] = &[
@@ -46,17 +46,17 @@ const LIMITS: &[&str] = &[
     "fork: retry: resource temporarily unavailable",
 ];
 
-/// The last [`MAX_SEARCHED`] bytes of the text.
+/// Returns the last [`MAX_SEARCHED`] bytes of the text.
 fn end_of(text: &str) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(MAX_SEARCHED))..]
 }
 
-/// Rights of a command.
+/// Rights with which a command ran.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandRights {
     /// True if the command could use the network.
     pub network: bool,
-    /// True if the command could change nothing, because it ran without approval.
+    /// True if the command could not change anything, because it ran without approval.
     pub read_only: bool,
 }
 
@@ -107,12 +107,12 @@ pub fn repository_hint(stderr: &str, workspace: &Workspace) -> Option<String> {
     })
 }
 
-/// Error messages about a name that leads nowhere.
+/// Error messages about a name that does not exist.
 const FAILURES: [&str; 6] =
     ["no such file or directory", "enoent", "permission denied", "eacces", "read-only file system", "erofs"];
 
-/// Returns one sentence for the model if an error mentions a folder by a name that only file tools know. `folders` are
-/// the names of the command's folders.
+/// Returns one sentence for the model if an error mentions a folder by a name that only file tools support. `folders`
+/// are the names of the command's folders.
 pub fn misnamed(stderr: &str, workspace: &Workspace, folders: &[Name]) -> Option<Cow<'static, str>> {
     let failed = |name: &str| {
         end_of(stderr).lines().any(|line| {
@@ -121,7 +121,7 @@ pub fn misnamed(stderr: &str, workspace: &Workspace, folders: &[Name]) -> Option
         })
     };
     let has = |name: &str| folders.iter().any(|folder| folder.name == Path::new(name));
-    // A host folder may have the same name.
+    // The host may have a folder with the same name.
     let is_own = |path: &Path, name: &str| !path.starts_with(name) && !has(name) && failed(name);
     if workspace.project.as_ref().is_some_and(|project| is_own(&project.path, PROJECT)) {
         let hint = "[/project does not exist for commands here; use $PROJECT. Uses of /project failed]";
@@ -146,11 +146,11 @@ pub fn misnamed(stderr: &str, workspace: &Workspace, folders: &[Name]) -> Option
         "[commands start in the project: use absolute paths for the session's folders: /uploads, /outputs, /temp, \
          /skills]"
     } else {
-        "[commands start in the project: use $WORKSPACE for the session's folders, as $WORKSPACE/uploads]"
+        "[commands start in the project: use $WORKSPACE for the session's folders, such as $WORKSPACE/uploads]"
     }))
 }
 
-/// Returns true if the line names this folder or something in it, and not just a path that ends the same way.
+/// Returns true if the line names this folder or a path in it, and not only a path that ends in the same name.
 fn names(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

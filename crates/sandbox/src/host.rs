@@ -39,12 +39,12 @@ use crate::{
     places::{PROJECT, access_paths, exact, names},
 };
 
-/// The first argument that makes the program run as the helper.
+/// First argument, which makes the program run as the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-exec";
 
 /// Time limit for the first helper to report the kernel features.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
-/// The folder that the first helpers may read, and in which they start. It is not the root, which is replaced.
+/// Folder that the probing helpers may read, and in which they start. Not the root, because the root is replaced.
 const PROBE_FOLDER: &str = "/usr";
 
 /// Starts commands in the sandbox.
@@ -53,7 +53,7 @@ pub struct Sandbox {
     config: SandboxConfig,
     /// True if commands may currently use the network.
     network: AtomicBool,
-    /// The proxy to listed hosts, if it is the only way out.
+    /// Proxy to listed hosts, if there is no other network access.
     gateway: Option<Arc<Gateway>>,
     features: OnceCell<HostFeatures>,
 }
@@ -73,33 +73,34 @@ pub(crate) struct Isolation {
     pub(crate) hidden: Vec<PathBuf>,
 }
 
-/// Features found by the first helpers.
+/// Features found by the probing helpers.
 #[derive(Debug, Clone)]
 struct HostFeatures {
     force: Result<ActiveConfinement, String>,
-    /// Reason why namespaces are not available.
+    /// Reason why namespaces are unavailable.
     no_namespaces: Option<String>,
     /// True if the session's folders can be mounted under their names.
     gives_names: bool,
 }
 
 impl Sandbox {
-    /// Creates a sandbox with these settings. Nothing is started yet.
+    /// Creates a sandbox with these settings, without starting a process.
     pub fn new(config: SandboxConfig) -> Self {
         Self { network: AtomicBool::new(config.network), config, gateway: None, features: OnceCell::new() }
     }
 
-    /// Creates a sandbox whose only way out is this proxy, on a fixed port. Nothing runs in it without namespaces.
+    /// Creates a sandbox whose only network access is this proxy, on a fixed port. Commands do not run in it without
+    /// namespaces.
     pub fn with_gateway(config: SandboxConfig, gateway: Arc<Gateway>) -> Self {
         Self { gateway: Some(gateway), ..Self::new(SandboxConfig { network: true, ..config }) }
     }
 
-    /// Returns true if commands are confined at all.
+    /// Returns true if commands are confined.
     pub fn is_on(&self) -> bool {
         self.config.mode != SandboxMode::Off
     }
 
-    /// Returns true if commands are refused when the kernel cannot confine them.
+    /// Returns true if commands do not run when the kernel cannot confine them.
     pub fn enforces(&self) -> bool {
         self.config.mode == SandboxMode::Enforce
     }
@@ -140,8 +141,8 @@ impl Sandbox {
         SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
     }
 
-    /// Returns true if a read-only command is guaranteed to change nothing: either its access to files and the network
-    /// can be restricted, or it does not run.
+    /// Returns true if a read-only command is guaranteed to change nothing, because its access to files and the network
+    /// can be restricted or it does not run.
     pub async fn guarantees_read_only(&self) -> bool {
         match self.config.mode {
             SandboxMode::Enforce => true,
@@ -156,7 +157,7 @@ impl Sandbox {
         self.config.mode != SandboxMode::Off && self.features().await.force.as_ref().is_ok_and(is_whole)
     }
 
-    /// The kernel features, probed only once.
+    /// Returns the kernel features, which are probed only once.
     async fn features(&self) -> &HostFeatures {
         self.features.get_or_init(|| self.probe()).await
     }
@@ -179,7 +180,7 @@ impl Sandbox {
         none(found.err().unwrap_or_default()).await
     }
 
-    /// The names under which a command reaches this workspace's folders.
+    /// Returns the names under which a command can reach this workspace's folders.
     pub async fn names(&self, workspace: &Workspace) -> Vec<Name> {
         if !self.is_on() || !self.features().await.gives_names {
             return Vec::new();
@@ -214,7 +215,7 @@ impl Sandbox {
         }
     }
 
-    /// Starts a command that may reach what the workspace allows, within its confinement.
+    /// Starts a command that can access the workspace's paths, within its confinement.
     pub(crate) async fn run(
         &self,
         workspace: &Workspace,
@@ -229,7 +230,7 @@ impl Sandbox {
         let read_only = confinement == Confinement::ReadOnly;
         let is_writable = !read_only && workspace.project.as_ref().is_some_and(|project| project.writable);
         if let Some(worktree) = workspace.worktree.as_ref().filter(|_| is_writable) {
-            // Git removes these folders together with their last branch. Without them, only commits fail.
+            // Git removes these folders together with the last branch in them. Without the folders, only commits fail.
             let _ = crate::repository::create_branch_folders(&worktree.common);
         }
         let mut environment = environment.clone();
@@ -258,7 +259,7 @@ impl Sandbox {
                 ..config.limits
             },
             namespaces: self.features().await.no_namespaces.is_none(),
-            // Read-only commands run without approval, so they run confined or not at all.
+            // Read-only commands run without approval, so they must not run unconfined.
             enforce: config.mode == SandboxMode::Enforce || read_only,
             read_only,
             input: input.is_some(),
@@ -284,14 +285,15 @@ impl Sandbox {
             .envs(environment)
             .stdin(Stdio::from(OwnedFd::from(helper)))
             .stdout(Stdio::piped())
-            // Standard input is the control socket. An input is passed as standard error, and the helper moves it.
+            // Standard input is the control socket. An input is passed as standard error, and the helper moves it to
+            // standard input.
             .stderr(input.map_or_else(Stdio::piped, Stdio::from))
-            // The folder is open, so that no rename can exchange it.
+            // The folder is passed by descriptor, so that no rename can exchange it.
             .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .spawn()?;
         host.set_nonblocking(true)?;
         let mut host = UnixStream::from_std(host)?;
-        // The write fails if the helper has died. Its missing report then shows the failure.
+        // The write fails if the helper has died. The missing report then reveals the failure.
         if host.write_all(&length.to_le_bytes()).await.is_ok() {
             let _ = host.write_all(&policy_text).await;
         }
@@ -311,7 +313,7 @@ pub(crate) struct KillGuard {
     writer: OwnedWriteHalf,
     /// True once the command is about to start.
     pub(crate) has_begun: bool,
-    /// The proxy that the command reaches, for as long as the guard lives.
+    /// Guard of the proxy for the command, which closes the proxy when dropped.
     _proxy: Option<AbortOnDropHandle<()>>,
 }
 
@@ -319,7 +321,7 @@ impl KillGuard {
     /// Waits for the outcome of the command. Cancel safe: the future may be dropped and created again.
     pub(crate) async fn report(&mut self) -> io::Result<Report> {
         loop {
-            // A report is a single write of one short line. It is complete, or absent if the stream ends.
+            // A report is a single write of one short line. It is either complete, or absent because the stream ended.
             let buffer = self.reader.fill_buf().await?;
             if buffer.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -335,7 +337,7 @@ impl KillGuard {
         }
     }
 
-    /// Asks the command to end, and kills it if it is still running after `grace`.
+    /// Requests the command to end, and kills it if it is still running after `grace`.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<Report> {
         // A closed pipe means that the command has already ended.
         let _ = self.writer.write_all(&[END_REQUEST]).await;
@@ -343,7 +345,7 @@ impl KillGuard {
             return report;
         }
         let _ = self.writer.shutdown().await;
-        // After SIGKILL, only a hung disk can delay the end. Such an end is not waited for.
+        // After SIGKILL, only a hung disk can delay the end, so there is no further wait.
         tokio::time::timeout(grace, self.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }

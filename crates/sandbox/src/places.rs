@@ -1,9 +1,9 @@
-//! Files available to a session's command. Nothing in the user's home is readable unless it is listed.
+//! Files available to a session's command. Files in the user's home folder are only readable if they are listed.
 //!
-//! Commands access the session's folders by the names that the file tools use, so that a file has one name everywhere.
-//! The project and added folders are mounted at their names, so that a program that asks for its folder gets this name.
-//! The other folders are links, so that files can be moved between them. The user's worktrees and submodules are also
-//! links, because the path between such a tree and its repository can be relative.
+//! Commands access the session's folders by the names that the file tools use, so that a file has the same name
+//! everywhere. The project and added folders are mounted at their names, so that a program that queries its working
+//! folder gets this name. The other folders are links, so that files can be moved between them. The user's worktrees
+//! and submodules are also links, because the path between such a tree and its repository can be relative.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ pub(super) const SYSTEM: &[&str] = &[
     "/var/lib/dpkg",
 ];
 
-/// Parts of `/etc` that programs need for loading, name resolution, locales and encryption. Other files there may
+/// Parts of `/etc` that programs need for loading, name resolution, locales and encryption. Other files in `/etc` may
 /// contain passwords.
 const SYSTEM_SETTINGS: &[&str] = &[
     "alternatives",
@@ -83,7 +83,7 @@ const SYSTEM_SETTINGS: &[&str] = &[
     "timezone",
 ];
 
-/// Devices that store nothing. They may also be written to.
+/// Devices that store nothing. Commands may also write to these.
 pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Folders that are empty and private for each command, if there are namespaces.
@@ -98,10 +98,10 @@ pub(super) struct AccessPaths {
 }
 
 impl AccessPaths {
-    /// Removes write access according to the confinement. `guarded` are paths that other programs run or obey.
+    /// Removes write access according to the confinement. `guarded` contains paths that other programs run or load.
     pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement, guarded: &[PathBuf]) {
         match confinement {
-            // Nothing can be changed; everything can still be read.
+            // Nothing can be changed, but all paths remain readable.
             Confinement::ReadOnly => {
                 self.read.append(&mut self.write);
                 self.trees.iter_mut().for_each(|tree| tree.writable = false);
@@ -111,15 +111,15 @@ impl AccessPaths {
         }
     }
 
-    /// Makes paths in the user's writable folders read-only if programs run or obey them by themselves.
+    /// Makes paths in the user's writable folders read-only if programs run or load them automatically.
     fn guard(&mut self, workspace: &Workspace, guarded: &[PathBuf]) {
-        // An added folder at a hidden path, such as `~/.config` or `.github`, is closed as a whole.
+        // An added folder at a hidden path, such as `~/.config` or `.github`, is made read-only as a whole.
         let is_hidden =
             |path: &Path| path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
         let hidden = workspace.folders.iter().filter(|folder| folder.writable && is_hidden(&folder.path));
         let guarded = guarded.iter().cloned().chain(hidden.map(|folder| folder.path.clone()));
         self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
-        // The repository is closed like `.git` in a project: its content could be lost.
+        // The repository is read-only, like `.git` in a project, because its content could be lost.
         if let Some(worktree) = &workspace.worktree {
             let trees = self.trees.iter_mut().filter(|tree| tree.path.starts_with(&worktree.common));
             trees.for_each(|tree| tree.writable = false);
@@ -127,7 +127,7 @@ impl AccessPaths {
     }
 }
 
-/// Paths that must not have been replaced by links since they were created or added.
+/// Returns the paths that must not have been replaced by links since they were created or added.
 pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
     let project = workspace.project.as_ref().map(|project| &project.path);
     let folders = workspace.folders.iter().map(|folder| &folder.path);
@@ -142,7 +142,7 @@ pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The paths that a command of this workspace may access, including the configured ones.
+/// Returns the paths that a command in this workspace may access, including the configured paths.
 pub(super) fn access_paths(
     workspace: &Workspace,
     read: &[PathBuf],
@@ -157,7 +157,7 @@ pub(super) fn access_paths(
     paths.read.extend(workspace.memories.clone());
     paths.write.extend(write.iter().cloned());
     paths.write.extend(WRITABLE.iter().map(|area| workspace.root.join(area)));
-    // One mount for the whole workspace, so that a file can be moved from `uploads/` to `outputs/`.
+    // A single mount for the whole workspace allows moving a file from `uploads/` to `outputs/`.
     paths.trees.push(Tree { path: workspace.root.clone(), writable: true });
     paths.trees.extend(read_only().map(|area| Tree { path: workspace.root.join(area), writable: false }));
     paths.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
@@ -173,7 +173,7 @@ pub(super) fn access_paths(
         let is_writable = workspace.project.as_ref().is_some_and(|mount| mount.writable);
         add_repository(&mut paths, worktree, is_writable);
     }
-    // Paths below a fresh or hidden folder would disappear, so they are mounted again.
+    // Paths below a fresh or hidden folder would be hidden, so they are mounted again.
     let covered = |path: &Path| {
         let covers = |cover: &Path| path != cover && path.starts_with(cover);
         FRESH.iter().any(|fresh| covers(Path::new(fresh))) || hidden.iter().any(|hidden| covers(hidden))
@@ -185,8 +185,9 @@ pub(super) fn access_paths(
     paths
 }
 
-/// Adds the repository of a worktree. All of it can be read, and a commit on the worktree's branch can change the parts
-/// that it needs. Settings, hooks, other branches, packs and the files that locate the repository stay read-only.
+/// Adds the repository of a worktree. The whole repository is readable, and the parts that a commit on the worktree's
+/// branch needs are writable. Settings, hooks, other branches, packs and the files that locate the repository stay
+/// read-only.
 fn add_repository(paths: &mut AccessPaths, worktree: &WorktreeAccess, is_writable: bool) {
     let (common, admin) = (&worktree.common, &worktree.admin);
     paths.read.push(common.clone());
@@ -214,23 +215,23 @@ fn add_repository(paths: &mut AccessPaths, worktree: &WorktreeAccess, is_writabl
     paths.trees.extend(protected.into_iter().map(|path| Tree { path, writable: false }));
 }
 
-/// The name of the project.
+/// Name of the project folder.
 pub(crate) const PROJECT: &str = "/project";
-/// The name of the folder shared by all sessions.
+/// Name of the folder shared by all sessions.
 pub(crate) const MEMORIES: &str = "/memories";
 
-/// Names of the user's worktrees and submodules among a workspace's folders. Each comes with its repository, if the
-/// repository refers back to the folder.
+/// Returns the names of the user's worktrees and submodules among a workspace's folders, each with its repository if
+/// the repository refers back to the folder.
 pub(super) fn linked(workspace: &Workspace) -> Vec<(String, Option<PathBuf>)> {
-    // A worktree made for the session has a record of its own and is not included.
+    // A worktree created for the session is recorded in the workspace and is not included.
     let recorded = workspace.worktree.as_ref().map(|_| PROJECT);
     let mounts = workspace.mounts();
     let linked = mounts.names().filter(|(name, tree)| Some(*name) != recorded && is_linked(tree));
     linked.map(|(name, tree)| (name.to_owned(), repository_of(tree))).collect()
 }
 
-/// The names of a workspace's folders. A name is skipped if the host has a path of that name that the command may
-/// reach.
+/// Returns the names of a workspace's folders. A name is skipped if the host has a path with that name that the command
+/// may reach.
 pub(super) fn names(workspace: &Workspace, paths: &AccessPaths) -> Vec<Name> {
     let linked = linked(workspace);
     let is_linked = |name: &str| linked.iter().any(|(known, repository)| known == name && repository.is_some());
@@ -240,7 +241,7 @@ pub(super) fn names(workspace: &Workspace, paths: &AccessPaths) -> Vec<Name> {
     let areas = AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
     let accessible = || paths.read.iter().chain(&paths.write).chain(paths.trees.iter().map(|tree| &tree.path));
     let is_free = |name: &Name| name.path == name.name || !accessible().any(|path| path.starts_with(&name.name));
-    // A host folder with that name would be shadowed, except for paths that are mounted below it again.
+    // A host folder with that name would be hidden, except for paths that are mounted below it again.
     let is_unused = !accessible().any(|path| path.starts_with(FOLDERS));
     let folders = workspace.folders.iter().filter(|_| is_unused);
     let folders = folders.map(|folder| mount(&folder.at, &folder.path));

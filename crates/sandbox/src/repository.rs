@@ -1,6 +1,6 @@
-//! Finds the repository around a project by reading files: git is only run once it is clear what it may reach.
+//! Finds the repository around a project by reading files. Git is only run once its access has been determined.
 //!
-//! A `.git` file names another folder, and a command may have written the file. It is only trusted if that folder
+//! A `.git` file names another folder, and a command may have written the file. The file is only trusted if that folder
 //! refers back to it, since a command could not write to that folder.
 
 use std::{
@@ -25,12 +25,12 @@ pub struct Repository {
     pub top: PathBuf,
     /// Folder that contains the tree's HEAD and index.
     pub git_dir: PathBuf,
-    /// The folder with branches and objects, which all worktrees share.
+    /// Folder with branches and objects, which all worktrees share.
     pub common: PathBuf,
 }
 
 impl Repository {
-    /// Returns true if the tree exists, and not only its repository.
+    /// Returns true if the tree itself exists, and not only its repository.
     pub fn tree_exists(&self) -> bool {
         self.top.is_dir() && self.git_dir.join("HEAD").is_file()
     }
@@ -68,11 +68,11 @@ fn is_bare(folder: &Path) -> bool {
     folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }
 
-/// The repository outside a tree that is a worktree or a submodule: the folder with branches and objects. All paths are
-/// real paths.
+/// Returns the repository outside a tree that is a worktree or a submodule: the folder with branches and objects. All
+/// paths are real paths.
 pub(crate) fn repository_of(top: &Path) -> Option<PathBuf> {
     let common = of_worktree(top).map(|found| found.common).or_else(|| of_linked_submodule(top))?;
-    // Only folders with these names are known to be written by git alone.
+    // Only folders with these names are known to be written only by git.
     let is_named = |part: Component<'_>| {
         [".git", ".bare"].iter().any(|end| part.as_os_str().as_encoded_bytes().ends_with(end.as_bytes()))
     };
@@ -84,12 +84,12 @@ pub(crate) fn is_linked(top: &Path) -> bool {
     fs::symlink_metadata(top.join(".git")).is_ok_and(|found| found.is_file())
 }
 
-/// The folder that the `.git` file of a tree names.
+/// Returns the folder that the `.git` file of a tree names.
 fn named(top: &Path) -> Option<PathBuf> {
     top.join(pointer(&top.join(".git"))?.strip_prefix("gitdir: ")?).canonicalize().ok()
 }
 
-/// The repository of a tree that is a worktree, if it refers back to the tree.
+/// Returns the repository of a tree that is a worktree, if the repository refers back to the tree.
 fn of_worktree(top: &Path) -> Option<Repository> {
     let git_dir = named(top)?;
     let back = git_dir.join(pointer(&git_dir.join("gitdir"))?).canonicalize().ok()?;
@@ -98,7 +98,7 @@ fn of_worktree(top: &Path) -> Option<Repository> {
     (back == top.join(".git") && is_own).then(|| Repository { top: top.to_owned(), git_dir, common })
 }
 
-/// The repository whose configuration names this tree as its own.
+/// Returns the repository whose configuration names this tree as its own.
 fn of_linked_submodule(top: &Path) -> Option<PathBuf> {
     let git_dir = named(top)?;
     let names_top = |settings: &str| {
@@ -114,15 +114,15 @@ fn of_linked_submodule(top: &Path) -> Option<PathBuf> {
     (is_whole && ["config", "config.worktree"].into_iter().any(names_top)).then_some(git_dir)
 }
 
-/// The repository of a tree that must be a worktree.
+/// Returns the repository of a tree, or an error if the tree is not a worktree.
 fn linked(top: &Path) -> Result<Repository, WorkspaceError> {
     of_worktree(top).ok_or_else(|| {
-        let message = format!("{} is not a main repository: its .git leads elsewhere", top.display());
-        refused(message, "name the main folder of the repository; submodules have no worktrees here")
+        let message = format!("{} is not a main repository: its .git file points to another folder", top.display());
+        refused(message, "name the main folder of the repository; worktrees of submodules are not supported")
     })
 }
 
-/// Reads the line in a file that names a folder or a branch. Never blocks on a pipe at the path.
+/// Reads the line in a file that names a folder or a branch. Does not block if the path is a named pipe.
 pub fn pointer(path: &Path) -> Option<String> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -134,13 +134,13 @@ pub fn pointer(path: &Path) -> Option<String> {
     Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The repository of the submodule in this folder, if it has one.
+/// Returns the repository of the submodule in this folder, if there is one.
 pub fn of_submodule(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
     if git.symlink_metadata().ok()?.is_dir() { git.canonicalize().ok() } else { named(folder) }
 }
 
-/// The worktree's own folder in a repository, as named by the `.git` file that git has just created at `top`.
+/// Returns the worktree's own folder in a repository, as named by the `.git` file that git has just created at `top`.
 pub fn admin_of(top: &Path, common: &Path) -> Option<PathBuf> {
     let admin = named(top)?;
     (admin.parent() == Some(&common.join("worktrees"))).then_some(admin)
@@ -154,9 +154,9 @@ pub fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
     all.find(|admin| pointer(&admin.join("gitdir")).is_some_and(|named| Path::new(&named) == git))
 }
 
-/// Creates the folders in which git stores the branches of worktrees. A command may write in these folders, but not
-/// create them, and git removes them when they are empty. Also creates the folders that a command may not write to: the
-/// command could create a missing one. Nothing is created if the repository is gone.
+/// Creates the folders in which git stores the branches of worktrees. A command may write in these folders but not
+/// create them, and git removes them when they are empty. Also creates the folders that a command may not write to,
+/// because the command could create them if they were missing. Does nothing if the repository no longer exists.
 pub fn create_branch_folders(common: &Path) -> io::Result<()> {
     if !common.join("HEAD").is_file() {
         return Err(io::ErrorKind::NotFound.into());

@@ -1,5 +1,5 @@
-//! Finds files that contain keys and passwords, by name or by content. Also lists those in a project, at any depth, to
-//! hide them from programs that run without approval.
+//! Finds files that contain keys and passwords, by name or by content. Also lists the secret files in a project, at any
+//! depth, to hide them from programs that run without approval.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -56,7 +56,7 @@ const FILES: &[&str] = &[
     "secring.gpg",
 ];
 
-/// Common names that mean secrets in a particular program's folder.
+/// Common file names that denote secrets in a particular program's folder.
 const NAMES_IN_FOLDERS: &[(&str, &str)] = &[
     (".bundle", "config"),
     (".config", "bravesoftware"),
@@ -78,14 +78,15 @@ const NAMES_IN_FOLDERS: &[(&str, &str)] = &[
 /// File extensions of key stores.
 const KEY_STORE_EXTENSIONS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".pfx", ".ppk"];
 
-/// Settings that may contain a password among much else. They remain useful without the lines that contain a password.
+/// Settings that may contain a password among other values. They remain useful without the lines that contain a
+/// password.
 const REDUCED: &[(&str, &str)] =
     &[(".cargo", "config"), (".cargo", "config.toml"), ("cargo", "config.toml"), ("", ".gitconfig"), ("git", "config")];
 
-/// Text in every private key file.
+/// Text that occurs in every private key file.
 pub(super) const PRIVATE: &str = "PRIVATE KEY-----";
 
-/// Words in lines that contain a key.
+/// Words that occur in lines with a key.
 const KEY_WORDS: &[&str] = &[
     "_auth",
     "access-key",
@@ -168,13 +169,13 @@ pub(super) fn is_reducible(path: &Path) -> bool {
     REDUCED.iter().any(|(folder, known)| file == *known && (folder.is_empty() || parent == *folder))
 }
 
-/// Returns true if the settings contain what looks like a key.
+/// Returns true if the settings contain text that looks like a key.
 pub(super) fn has_key(text: &str) -> bool {
     text.lines().any(is_secret)
 }
 
-/// Removes what looks like a key from settings. Single lines are dropped; if a section header or a multi-line value
-/// looks like a key, everything up to the next section is dropped.
+/// Removes text that looks like a key from settings. Single lines are dropped; if a section header or a multi-line
+/// value looks like a key, everything up to the next section is dropped.
 pub(super) fn without_keys(text: &str) -> String {
     let mut remaining = String::new();
     let mut is_skipping = false;
@@ -237,7 +238,7 @@ const MAX_ENTRIES: usize = 1_000_000;
 pub(super) const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
 
 /// Lists the secret files and folders in a folder, sorted by path. Files whose names satisfy `is_secret` are included.
-/// Blocks on the disk.
+/// Blocks on disk access.
 ///
 /// # Errors
 /// Returns the reason if the folder cannot be searched completely.
@@ -256,7 +257,7 @@ pub(crate) fn project_secrets(folder: &Path, is_secret: fn(&str) -> bool) -> Res
                 _ => !is_folder && (is_secret(&name) || path.ends_with(".git/config")),
             };
             if is_hidden {
-                // A broken link has nothing to hide.
+                // A broken link has no content to hide.
                 let inode = fs::metadata(&path).map(|found| (found.dev(), found.ino()));
                 found.extend(inode.ok().map(|inode| SecretFile { path, inode }));
             } else if is_folder && !PACKAGES.contains(&name.as_str()) {

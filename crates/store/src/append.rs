@@ -1,6 +1,7 @@
 //! Appending events: encoded in the caller's task, then checked and applied by the writer.
 //!
-//! Also the writer's cache of recently written sessions, which saves the writer from reading back its own writes.
+//! Also contains the writer's cache of recently written sessions, which saves the writer from reading back its own
+//! writes.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,7 +20,7 @@ use crate::{
     usage::{self, CountedCall},
 };
 
-/// Events of one session, ready to be written.
+/// Encoded events of one session, ready to be written.
 pub(crate) struct Append {
     session: SessionId,
     events: Vec<EncodedEvent>,
@@ -31,8 +32,8 @@ struct EncodedEvent {
 }
 
 impl Append {
-    /// Encodes the events in the caller's task, so that the single writer only writes. Returns `None` if there are no
-    /// events.
+    /// Encodes the events in the caller's task, so that the single writer thread only writes. Returns `None` if there
+    /// are no events.
     pub(crate) fn encode(events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
         let Some(session) = events.first().map(|event| event.session_id) else { return Ok(None) };
         if events.iter().any(|event| event.session_id != session) {
@@ -54,12 +55,12 @@ impl Append {
         self.events.len()
     }
 
-    /// Size of the events' payloads in bytes.
+    /// Returns the size of the events' payloads in bytes.
     pub(crate) fn size(&self) -> usize {
         self.events.iter().map(|encoded| encoded.payload.len()).sum()
     }
 
-    /// Writes the events and the resulting changes. On failure, the caller must roll back everything.
+    /// Writes the events and the resulting changes. On an error, the caller must roll back the whole change.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
         let CachedRow { key, owner, mut projection } = rows.get(connection, self.session)?;
         let before = projection.clone();
@@ -81,8 +82,8 @@ impl EncodedEvent {
     fn new(event: Arc<Event>) -> Result<Self, Fault> {
         let payload = json(&event.kind)?;
         // A model's value may be nested exactly to the JSON reader's limit. Inside an event, the value exceeds the
-        // limit, so the event could be stored but never read. Such an event is rejected now, while the caller can still
-        // react.
+        // limit, so the event could be stored but never read. Such an event is rejected here, while the caller can
+        // still react.
         let has_model_values =
             matches!(event.kind, EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. });
         if has_model_values && json_from::<EventKind>(&payload).is_err() {
@@ -136,10 +137,10 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
 /// memory.
 const MAX_CACHED: usize = 256;
 
-/// A session's row, in its state after the open transaction.
+/// Row of a session, in its state after the open transaction.
 pub(crate) struct CachedRow {
     pub(crate) key: i64,
-    /// Key of the top-level session for which this session works; the session's own key if it is a top-level session.
+    /// Key of the top-level session for which this session works. The session's own key if it is a top-level session.
     pub(crate) owner: i64,
     pub(crate) projection: Projection,
 }
@@ -157,7 +158,7 @@ impl Rows {
         Self { time_zone, cached: HashMap::new(), removed: Vec::new() }
     }
 
-    /// Time zone for counting usage by day.
+    /// Returns the time zone for counting usage by day.
     pub(crate) fn time_zone(&self) -> TimeZone {
         (self.time_zone)()
     }

@@ -34,14 +34,14 @@ pub(crate) enum Change {
     Index(MissingPage),
     /// Counts a model call outside of sessions.
     Count(SideUsage),
-    /// Stores the head of the audit log, as it is on disk.
+    /// Stores the head of the audit log, as found on disk.
     NoteAudit(AuditHead),
     /// Rewrites the schema version, to test that the journal is writable.
     TestWrite,
 }
 
 impl Change {
-    /// Returns the words that complete the sentence "could not …".
+    /// Returns the text that completes the sentence "could not …".
     pub(crate) fn action(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create the session",
@@ -99,7 +99,7 @@ impl Change {
         }
     }
 
-    /// Number of events stored by the change. `None` for kinds of changes that store no events.
+    /// Returns the number of events stored by the change, or `None` for kinds of changes that store no events.
     pub(crate) fn events(&self) -> Option<usize> {
         match self {
             Self::Append(append) | Self::Create { first: Some(append), .. } => Some(append.count()),
@@ -124,7 +124,7 @@ pub(crate) enum Command {
         change: Change,
         reply: Reply,
     },
-    /// Update the search index, because a search needs the missing part.
+    /// Update the search index, because a search needs the part that is not indexed yet.
     CatchUp,
     /// Rewrite the whole file, so that the file can shrink.
     Rewrite(Reply),
@@ -143,7 +143,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Creates a batch of one change without a reply channel.
+    /// Creates a batch with a single change and no reply channel.
     pub(crate) fn of(change: Change) -> Self {
         Self { changes: vec![change], ..Self::default() }
     }
@@ -174,8 +174,8 @@ impl Batch {
         self.close.is_some() || self.rewrite.is_some() || self.changes.len() >= MAX_CHANGES || self.size >= MAX_BYTES
     }
 
-    /// Returns true if a change removes a session, or reports that removed files have freed space. The removal of a
-    /// session leaves work for later.
+    /// Returns true if a change removes a session or a draft, or records that removed files have freed space. These
+    /// changes leave work for later.
     pub(crate) fn removes(&self) -> bool {
         let removes = |change: &Change| match change {
             Change::Delete(_) | Change::FilesGone(_) => true,

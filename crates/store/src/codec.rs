@@ -1,9 +1,9 @@
-//! Ids, times, numbers and JSON in columns, and helpers for running statements.
+//! Conversion of IDs, times, numbers and JSON for columns, and helpers for running statements.
 //!
-//! Ids are stored as text of 32 digits without hyphens, so that a prefix typed by a user is a range of the index and
+//! IDs are stored as text of 32 digits without hyphens, so that a prefix typed by a user is a range of the index and
 //! the journal is readable for manual repair. Events refer to their session by its integer key.
 //!
-//! Also the journal's errors, with their messages and hints.
+//! Also contains the journal's errors, with their messages and hints.
 
 use std::{path::Path, str::FromStr, sync::Arc};
 
@@ -111,14 +111,14 @@ pub(crate) fn first<T>(
     rows.next()?.map(read).transpose()
 }
 
-/// Error of a read or a change. Implements `Clone` because one failed commit answers many callers.
+/// Error of a read or a change. Implements `Clone` because the error of one commit is returned to several callers.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     /// SQLite returned an error.
     Sqlite(Arc<rusqlite::Error>),
     /// The file system returned an error.
     Io(Arc<std::io::Error>),
-    /// Stored data differs from what was written.
+    /// Stored data differs from the data that was written.
     Damaged(String),
     /// The file as a whole is corrupt.
     Corrupt(String),
@@ -126,13 +126,13 @@ pub(crate) enum Fault {
     Gone(String),
     /// The file was written by a newer version, with this schema version.
     Newer(i64),
-    /// The file is another program's database.
+    /// The file is a database of another program.
     Foreign,
     /// The caller's request is invalid.
     Refused(ErrorKind, String),
     /// The journal is closed.
     Closed,
-    /// A bug ended the work before it returned an answer.
+    /// A bug ended the work before it returned a result.
     Lost,
 }
 
@@ -174,14 +174,14 @@ impl Fault {
         matches!(code, Some(ErrorCode::DatabaseCorrupt))
     }
 
-    /// Returns true if the error was not caused by the rows, so that a retry may succeed.
+    /// Returns true if the rows did not cause the error, so that a retry may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         let error = match self {
             Self::Sqlite(error) => error,
             Self::Damaged(_) => return false,
             _ => return true,
         };
-        // A disk that cannot read a sector will fail again.
+        // A disk error while reading a sector is permanent.
         if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_READ) {
             return false;
         }

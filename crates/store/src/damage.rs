@@ -7,7 +7,8 @@ use rusqlite::{Connection, Row};
 
 use crate::codec::{Fault, bound, first, id_from, json_from, number_from, text, time_from};
 
-/// Maximum number of missing events that get placeholders. A larger number means that a session's count is damaged.
+/// Maximum number of missing events that get placeholders. A larger number means that a session's event count is
+/// damaged.
 const MAX_MISSING: u64 = 10_000;
 
 /// Parses an event from a row with `seq`, `at`, `turn` and `payload`.
@@ -56,7 +57,7 @@ pub(crate) fn fill(
     Ok(all)
 }
 
-/// Reads events one by one after reading them together has failed. A damaged page of the file affects only the events
+/// Reads events one by one after reading them together has failed. A damaged page of the file only affects the events
 /// on that page.
 pub(crate) fn one_by_one(
     connection: &Connection,
@@ -69,8 +70,8 @@ pub(crate) fn one_by_one(
     numbers.map(|seq| read_one(seq).unwrap_or_else(|| Event::damaged(session_id, None, seq))).collect()
 }
 
-/// Numbers of the last completed items after the start of the range, last first, for a journal with a damaged index. An
-/// unreadable event counts as an item, because it may have been one.
+/// Returns the numbers of the last completed items after the start of the range, last first, for a journal with a
+/// damaged index. An unreadable event counts as an item, because it may have been one.
 pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Range<u64>, limit: usize) -> Vec<u64> {
     tracing::warn!("an index of events is damaged; searching items one by one");
     let kind = "SELECT kind FROM events WHERE session = ?1 AND seq = ?2";

@@ -1,12 +1,13 @@
 //! Imported sessions and forks.
 //!
-//! The events of an import are stored in small pieces, so that other writes do not wait. These events belong to a row
-//! that is its own parent, like the row of a removed session, so no list, search or load finds the draft. At the end,
-//! one small change gives the row its id. Drafts left by an earlier process are removed like deleted sessions.
+//! The events of an import are stored in small pieces, so that other writes are not delayed. These events belong to a
+//! row that is its own parent, like the row of a removed session, so that no list, search or load finds the draft. At
+//! the end, one small change replaces the row's placeholder by its ID. Drafts left by an earlier process are removed
+//! like deleted sessions.
 //!
 //! A fork continues from a copy of another session's events. A reader computes the combined state of the copied events,
-//! so that the writer thread only copies rows. Events never change, so the copied events are those that the reader has
-//! seen.
+//! so that the writer thread only copies rows. Events never change, so the copied events are the events that the reader
+//! has seen.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub(crate) enum ImportStep {
     Abandon(Vec<DraftId>),
 }
 
-/// A draft, ready to become a session.
+/// Draft that is ready to become a session.
 pub(crate) struct PreparedDraft {
     pub(crate) session: SessionDraft,
     pub(crate) past_state: PastState,
@@ -51,7 +52,7 @@ impl ImportStep {
         }
     }
 
-    /// Size in bytes of the events stored by this step.
+    /// Returns the size in bytes of the events stored by this step.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Add { events, .. } => events.iter().map(|(_, payload)| payload.len()).sum(),
@@ -59,7 +60,7 @@ impl ImportStep {
         }
     }
 
-    /// Number of events made searchable by this step.
+    /// Returns the number of events made searchable by this step.
     pub(crate) fn events(&self) -> Option<usize> {
         match self {
             Self::Finish(drafts) => {
@@ -71,7 +72,7 @@ impl ImportStep {
     }
 }
 
-/// Placeholder for the id, which matches no id prefix or suffix that a user can type.
+/// Returns the placeholder for the ID, which matches no ID prefix or suffix that a user can type.
 fn name(draft: DraftId) -> String {
     format!("import {} draft", id_text(draft.0.as_uuid()))
 }
@@ -83,7 +84,7 @@ fn begin(connection: &Connection, draft: DraftId) -> Result<(), Fault> {
     run(connection, "UPDATE sessions SET parent = key WHERE id = ?1", [name(draft)])
 }
 
-/// Key of a draft, and the number of its last event.
+/// Returns the key of a draft, and the number of its last event.
 pub(crate) fn head(connection: &Connection, draft: DraftId) -> Result<(i64, u64), Fault> {
     let sql = "SELECT key, last_seq FROM sessions WHERE id = ?1 AND parent = key";
     let found: Option<(i64, i64)> = first(connection, sql, [name(draft)], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -131,11 +132,11 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
     Ok(())
 }
 
-/// Hides drafts permanently. Their content is removed like the content of deleted sessions.
+/// Hides drafts permanently. Their content is then removed like the content of deleted sessions.
 fn abandon(connection: &Connection, rows: &mut Rows, drafts: &[DraftId]) -> Result<(), Fault> {
     let mut keys = Vec::new();
     for draft in drafts {
-        // A draft that never began has left no data.
+        // A draft that was never started has left no data.
         let Ok((key, _)) = head(connection, *draft) else { continue };
         run(connection, "UPDATE sessions SET id = 'removed ' || key WHERE key = ?1", [key])?;
         keys.push(key);
@@ -150,7 +151,7 @@ pub(crate) fn abandon_all(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A fork, ready to be written.
+/// Fork that is ready to be written.
 pub(crate) struct Fork {
     id: SessionId,
     at: Timestamp,
@@ -167,18 +168,18 @@ impl Fork {
         Ok(Self { id, at, from, past_state, first: Append::of_session(id, first)? })
     }
 
-    /// Number of events stored by the fork, including copied events.
+    /// Returns the number of events stored by the fork, including copied events.
     pub(crate) fn count(&self) -> usize {
         let copied = usize::try_from(self.past_state.projection.last_seq).unwrap_or(usize::MAX);
         copied.saturating_add(self.first.as_ref().map_or(0, Append::count))
     }
 
-    /// Size of the fork's own events in bytes.
+    /// Returns the size of the fork's own events in bytes.
     pub(crate) fn size(&self) -> usize {
         self.first.as_ref().map_or(0, Append::size)
     }
 
-    /// Writes the whole fork. On failure, the caller must roll back everything.
+    /// Writes the whole fork. On an error, the caller must roll back the whole change.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
         let Self { id, at, from, past_state, first } = self;
         let source = sessions::require_key(connection, *from)?;
@@ -190,8 +191,8 @@ impl Fork {
     }
 }
 
-/// Number of the last event from another machine, according to the settings in the fork's first events; 0 if there is
-/// no such event.
+/// Returns the number of the last event from another machine, according to the settings in the fork's first events, or
+/// 0 if there is no such event.
 fn imported(first: &[Arc<Event>]) -> u64 {
     let origin = first.iter().find_map(|event| match &event.kind {
         EventKind::StateChanged { change: StateChange::Settings { settings } } => settings.imported.as_ref(),
@@ -200,7 +201,7 @@ fn imported(first: &[Arc<Event>]) -> u64 {
     origin.map_or(0, |origin| origin.events)
 }
 
-/// Copies rows with their numbers. Session ids inside of events are replaced by the new id.
+/// Copies rows with their numbers. Session IDs inside events are replaced by the new ID.
 fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: SessionId) -> Result<(), Fault> {
     let sql = "INSERT INTO events (session, seq, at, turn, kind, payload)
              SELECT ?1, seq, at, turn, kind,

@@ -47,7 +47,7 @@ pub(crate) fn page(
     Ok(damage::fill(found, session_id, numbers)?.into_iter().map(Arc::new).collect())
 }
 
-/// Size in bytes of the events of a session and its subagents.
+/// Returns the size in bytes of the events of a session and its subagents.
 pub(crate) fn bytes(connection: &Connection, session_id: SessionId) -> Result<u64, Fault> {
     let Some(key) = sessions::key(connection, session_id)? else { return Ok(0) };
     let sql = "SELECT sum(octet_length(payload)) FROM events
@@ -74,8 +74,9 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
     Ok(spans(found))
 }
 
-/// Returns turns of top-level sessions that end after position `after`. Removed sessions are excluded, because they are
-/// their own parents. Turns before the mark of a fork are copies, and imported turns did not happen here.
+/// Returns turns of top-level sessions that ended after position `after`. Removed sessions are excluded, because they
+/// are their own parents. Turns before the mark of a fork are copies, and imported turns did not run on this machine,
+/// so both are left out.
 pub(crate) fn ended_turns(connection: &Connection, after: u64, limit: usize) -> Result<EndedTurns, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let end = snapshot.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0))?;
@@ -102,7 +103,7 @@ pub(crate) fn ended_turns(connection: &Connection, after: u64, limit: usize) -> 
 /// Builds turns from their starts and ends.
 fn spans(edges: Vec<(u64, String, String)>) -> Vec<TurnSpan> {
     let mut spans: Vec<TurnSpan> = Vec::new();
-    // Few turns are open at once: the running turn, and any turn that is reported although it never ran.
+    // Only a few turns are open at once: the running turn, and turns that were reported but never ran.
     let mut open: Vec<(String, usize)> = Vec::new();
     for (seq, turn, kind) in edges {
         if kind == "turn_started" {
@@ -176,8 +177,8 @@ pub(crate) fn items_between(
     numbers.into_iter().map(item).collect()
 }
 
-/// Placeholder for a damaged item, for the model and the user. The placeholder never quotes the stored text, which may
-/// be private.
+/// Returns a placeholder for a damaged item, for the model and the user. The placeholder never quotes the stored text,
+/// which may be private.
 fn damaged_item(session_id: SessionId, seq: u64, turn_id: Option<TurnId>) -> Item {
     tracing::warn!(session = %session_id, seq, "skipping a damaged item");
     let text = format!("This item (event {seq}) is damaged on disk and omitted.");
@@ -205,18 +206,18 @@ pub(crate) fn state_file_changes(
     })
 }
 
-/// Number of events read at once.
+/// Number of events read per query.
 const PAGE: usize = 500;
 
 /// Maximum number of damaged events listed per session.
 const MAX_LISTED: usize = 100;
 
-/// A session with events that cannot be read.
+/// Session with events that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedSession {
-    /// Id of the session. `None` if its own row cannot be read.
+    /// ID of the session. `None` if the session's own row cannot be read.
     pub id: Option<SessionId>,
-    /// Numbers of the first unreadable events; empty if the session cannot be read at all.
+    /// Numbers of the first unreadable events. Empty if the whole session cannot be read.
     pub events: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Implementation of the port for imported sessions.
+//! Implementation of the port that stores imported sessions.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl JournalImports for SqliteStore {
         async move {
             let encode = |event: Arc<Event>| {
                 let payload = json(&event.kind)?;
-                // Rejects an event that could not be read again.
+                // Rejects an event that could not be parsed when it is read.
                 json_from::<EventKind>(&payload)
                     .map_err(|_| Fault::invalid(format!("event {} is nested too deeply for the journal", event.seq)))?;
                 Ok((event, payload))

@@ -1,5 +1,5 @@
-//! The tables `interrupts`, `grants` and `state_files`. `grants` has the permanent grants; grants for a single session
-//! are in its settings.
+//! The tables `interrupts`, `grants` and `state_files`. `grants` contains the permanent grants; grants for a single
+//! session are in its settings.
 
 use agentd_core::{
     Timestamp,
@@ -22,7 +22,7 @@ use crate::{
 
 pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interrupt: &Interrupt) -> Result<(), Fault> {
     if interrupt.session_id != event.session_id {
-        // A subagent's session raised and stores the interrupt. This event only reports it here.
+        // A subagent's session raised and stored the interrupt. This event only repeats it in the parent's session.
         return Ok(());
     }
     let sql =
@@ -38,7 +38,7 @@ pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interr
     Ok(())
 }
 
-/// Stores the one answer to a pending interrupt.
+/// Stores the answer to a pending interrupt. An interrupt is answered only once.
 pub(crate) fn resolve(
     connection: &Connection,
     session: i64,
@@ -55,7 +55,7 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-/// Returns true if a subagent of this session raised the interrupt, so that the outcome is only reported here.
+/// Returns true if a subagent of this session raised the interrupt, so that this session only repeats the outcome.
 fn is_of_child(connection: &Connection, session: i64, id: InterruptId) -> Result<bool, Fault> {
     let sql = "SELECT EXISTS (SELECT 1 FROM interrupts JOIN sessions ON sessions.key = interrupts.session
             WHERE interrupts.id = ?1 AND sessions.parent = ?2)";
@@ -92,7 +92,7 @@ pub(crate) fn add_grant(connection: &Connection, grant: &Grant) -> Result<(), Fa
     run(connection, sql, params![grant.rule, grant.at.map(time).transpose()?, grant.by])
 }
 
-/// Stores the permanent grants of an answer, in the transaction that stores the answer.
+/// Stores the permanent grants of an answer in the same transaction as the answer.
 pub(crate) fn store_answered_grants(
     connection: &Connection,
     event: &Event,
@@ -120,7 +120,7 @@ pub(crate) fn grants(connection: &Connection) -> Result<Vec<Grant>, Fault> {
     })
 }
 
-/// Returns the grants of sessions.
+/// Returns the grants for single sessions.
 pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<ScopedGrant>, Fault> {
     let sql = "SELECT sessions.id AS id, settings FROM session_state JOIN sessions ON sessions.key = session \
          WHERE settings LIKE '%\"grants\":[%' AND sessions.parent IS NOT sessions.key ORDER BY sessions.key";

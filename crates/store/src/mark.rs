@@ -1,20 +1,20 @@
-//! The mark file next to an open journal. It contains a lower bound for the length of the write-ahead log.
+//! The mark file next to an open journal, which contains a lower bound for the length of the write-ahead log.
 //!
 //! SQLite treats a missing log as a clean stop. After an unclean stop, the log contains the last changes, and in a
-//! young journal all changes. Without the mark, the loss of the log would go unnoticed. The bound is written before a
-//! change is acknowledged, and reset before the log is emptied, so the bound is never too high, whenever the process
-//! ends. The bound need not follow each commit; an update when the log has doubled is precise enough.
+//! young journal all changes. Without the mark, the loss of the log would not be detected. The bound is written before
+//! a change is acknowledged, and reset before the log is emptied, so that the bound is never too high, whenever the
+//! process ends. The bound is not updated on each commit; an update when the log has doubled is precise enough.
 //!
 //! Another program that opens the journal after a crash, such as SQLite's shell, moves the log into the database and
-//! removes it. Nothing is lost in that case. Therefore, the mark also contains the keys of the newest event in the log
+//! removes it. Nothing is lost in that case. The mark therefore also contains the keys of the newest event in the log
 //! and of the newest event before the log. A database that contains the newest event in the log has received the log.
 //!
 //! A detected loss is recorded in a separate file until a user removes that file.
 //!
-//! This module also checks that the journal's files are still those that were opened, and reserves disk space for
+//! This module also checks that the journal's files are still the files that were opened, and reserves disk space for
 //! removals on a full disk, because removals also write. Writes to a file that was removed or replaced are lost when
 //! the daemon ends, so the writer checks the files after each commit, before it acknowledges the commit. Checking two
-//! names takes some microseconds, and a commit takes a thousand times as long.
+//! names takes a few microseconds; a commit takes about a thousand times as long.
 
 use std::{
     ffi::OsString,
@@ -31,7 +31,7 @@ use rustix::fs::statvfs;
 
 use crate::codec::Fault;
 
-/// Size to which SQLite may truncate the log once its whole content is in the database, in bytes.
+/// Size in bytes to which SQLite may truncate the log once its whole content is in the database.
 pub(crate) const LOG_LIMIT: u64 = 64 << 20;
 
 /// Maximum number of bytes read from the file that records a loss.
@@ -48,18 +48,18 @@ pub(crate) fn log_of(journal: &Path) -> PathBuf {
     beside(journal, "-wal")
 }
 
-/// Size of the log in bytes. `None` if there is no log.
+/// Returns the size of the log in bytes, or `None` if there is no log.
 pub(crate) fn log_length(journal: &Path) -> Option<u64> {
     fs::metadata(log_of(journal)).ok().map(|log| log.len())
 }
 
-/// The mark of the journal that this process has open.
+/// Mark of the journal that this process has open.
 pub(crate) struct Mark {
     path: PathBuf,
     log: PathBuf,
-    /// The mark file. `None` if it could not be created.
+    /// Mark file. `None` if it could not be created.
     file: Option<File>,
-    /// Log length in the mark, in bytes.
+    /// Log length recorded in the mark, in bytes.
     noted: u64,
     /// Key of the newest event when the log was last empty, or when the journal was opened.
     base: i64,
@@ -70,7 +70,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Marks a journal that was just opened and whose newest event has the key `newest`. On failure, the journal is
+    /// Marks a journal that was just opened and whose newest event has the key `newest`. On an error, the journal is
     /// used without a mark.
     pub(crate) fn set(journal: &Path, newest: i64) -> Self {
         let mut mark = Self {
@@ -94,14 +94,14 @@ impl Mark {
         write(&file, self.noted, self.base, self.base)?;
         file.sync_all()?;
         // Also syncs the name, if the file system supports it. Otherwise, a power loss may remove the mark, and the
-        // loss of a log goes unreported.
+        // loss of a log is not reported.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
         Ok(file)
     }
 
-    /// Updates the log's length if worthwhile, and the key of the newest event. Must be called after each commit,
-    /// before the commit is acknowledged.
+    /// Updates the log's length if it has changed enough, and the key of the newest event. Must be called after each
+    /// commit, before the commit is acknowledged.
     pub(crate) fn note(&mut self, newest: impl FnOnce() -> i64) {
         let Some(file) = &self.file else { return };
         let length = fs::metadata(&self.log).map_or(0, |log| log.len()).min(LOG_LIMIT);
@@ -113,8 +113,8 @@ impl Mark {
         if is_near && newest <= self.base {
             return;
         }
-        // A bound that is too low is only less precise, but 0 would mean that nothing can be lost. Therefore, the first
-        // bound is synced.
+        // A bound that is too low is only less precise, but 0 would mean that nothing can be lost, so the first bound
+        // is synced.
         let must_sync = self.noted == 0;
         match write(file, length, newest, self.base).and_then(|()| if must_sync { file.sync_data() } else { Ok(()) }) {
             Ok(()) => (self.noted, self.has_newer) = (length, newest > self.base),
@@ -122,8 +122,8 @@ impl Mark {
         }
     }
 
-    /// Records that all log content is in the database. `newest` is the key of the newest event in the database. Must
-    /// be called before the log is emptied.
+    /// Records that the whole log is in the database. `newest` is the key of the newest event in the database. Must be
+    /// called before the log is emptied.
     pub(crate) fn clear(&mut self, newest: i64) -> Result<(), Fault> {
         if let Some(file) = self.file.as_ref().filter(|_| self.noted > 0) {
             write(file, 0, newest, newest)?;
@@ -140,7 +140,7 @@ impl Mark {
         let ours = self.file.and_then(|file| file.metadata().ok()).map(inode);
         // If the folder was moved, another journal's mark may now be at this path.
         if ours.is_some() && fs::metadata(&self.path).ok().map(inode) == ours {
-            // A leftover mark only records that nothing can be lost.
+            // A remaining mark only records that nothing can be lost.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -153,17 +153,17 @@ impl Mark {
     }
 }
 
-/// Writes a fixed length, so that no digits of an older number remain.
+/// Writes text of a fixed length, so that no digits of an older number remain.
 fn write(file: &File, length: u64, newest: i64, base: i64) -> io::Result<()> {
     file.write_all_at(format!("{length:020} {newest:020} {base:020}\n").as_bytes(), 0)
 }
 
-/// Key of the newest event of a journal; 0 if the journal has no events.
+/// Returns the key of the newest event of a journal, or 0 if the journal has no events.
 pub(crate) fn newest(connection: &Connection) -> i64 {
     connection.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0)).unwrap_or_default()
 }
 
-/// A log that is shorter than required by the mark. Must be detected before the journal is opened, because opening may
+/// A log that is shorter than the mark requires. Must be detected before the journal is opened, because opening may
 /// change the log.
 #[derive(Debug)]
 pub(crate) struct ShortLog {
@@ -190,10 +190,10 @@ impl ShortLog {
     }
 }
 
-/// A loss of events, reported until a user has acknowledged the loss.
+/// Loss of events, reported until a user has acknowledged it.
 pub(crate) struct Loss {
     path: PathBuf,
-    /// Report on the loss, if the file for it could not be written.
+    /// Report on the loss, if the loss file could not be written.
     unwritten: Option<String>,
 }
 
@@ -223,7 +223,7 @@ impl Loss {
         file.sync_all()
     }
 
-    /// Returns the loss, as long as the loss file exists.
+    /// Returns the description of the loss, while the loss file exists.
     pub(crate) fn description(&self) -> Option<String> {
         let written = || {
             let mut text = Vec::new();
@@ -239,7 +239,7 @@ impl Loss {
     }
 }
 
-/// Describes how a log falls short of the noted size.
+/// Describes the difference if a log is shorter than the recorded size.
 fn compare(noted: u64, found: Option<u64>) -> Option<String> {
     match found {
         _ if noted == 0 => None,
@@ -281,13 +281,13 @@ impl Anchor {
                 let _ = self.log_inode.set(found);
                 Ok(())
             }
-            // Without a log, everything is in the database.
+            // Without a log, all data is in the database.
             (None, Err(_)) => Ok(()),
         }
     }
 }
 
-/// Follows links, as SQLite does.
+/// Returns the file's device and inode. Follows links, as SQLite does.
 fn inode(path: &Path) -> io::Result<Inode> {
     fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
@@ -303,10 +303,10 @@ fn check_inode(path: &Path, found: io::Result<Inode>, opened: Inode) -> Result<(
     }
 }
 
-/// Size of the reserve, larger than the first step of a session removal can use.
+/// Size of the reserve in bytes. Larger than the first step of a session removal can use.
 const RESERVE_BYTES: u64 = 2 << 20;
 
-/// Multiple of the reserve that must also be free before the reserve is created.
+/// Multiple of the reserve's size that must be free before the reserve is created.
 const SPARE_FACTOR: u64 = 4;
 
 /// File that reserves disk space.
@@ -320,7 +320,7 @@ impl Reserve {
         Self { path: journal.with_extension("reserve") }
     }
 
-    /// Creates the reserve if there is plenty of space. Without the reserve, removals may fail when the disk is full.
+    /// Creates the reserve if there is enough free space. Without the reserve, removals may fail when the disk is full.
     pub(crate) fn ensure(&self) {
         let Err(error) = self.fill() else { return };
         tracing::debug!(%error, "could not reserve space for a full disk");
@@ -387,10 +387,10 @@ mod tests {
         mark.clear(0).unwrap();
         assert_eq!(number(), 0);
         set_log(&journal, 0);
-        assert_eq!(reported_loss(&journal), None, "the database has everything");
+        assert_eq!(reported_loss(&journal), None, "the database contains all events");
         set_log(&journal, 4_000);
         mark.note(|| 0);
-        assert_eq!(Mark::set(&journal, 0).noted, 4_000, "the next process continues from there");
+        assert_eq!(Mark::set(&journal, 0).noted, 4_000, "the next process continues from that mark");
         set_log(&journal, 3_999);
         assert!(reported_loss(&journal).unwrap().contains("journal.db-wal was shorter"));
         Mark::set(&journal, 0).remove();

@@ -1,11 +1,11 @@
 //! Creates, checks and migrates the journal's file.
 //!
-//! A clean close moves the write-ahead log into the database and removes it. Therefore, a log at the next open means
-//! that the last stop was unclean. A missing log does not prove a clean stop, so the journal also has a [`Mark`].
-//! SQLite recovers from an unclean stop by itself, but cannot detect that the disk lost acknowledged writes. Therefore,
-//! files up to [`StoreConfig::full_check_up_to`] are checked completely. In larger files, only the small tables on
-//! which everything else depends are checked, so that the start is quick however large the journal is. Damage in those
-//! tables is an error; damage elsewhere affects only the damaged data.
+//! A clean close moves the write-ahead log into the database and removes the log. A log at the next open therefore
+//! means that the last stop was unclean. A missing log does not prove a clean stop, so the journal also has a [`Mark`].
+//! SQLite recovers from an unclean stop automatically, but cannot detect that the disk lost acknowledged writes. Files
+//! up to [`StoreConfig::full_check_up_to`] are therefore checked completely. In larger files, only the small tables on
+//! which all other data depends are checked, so that the daemon starts quickly regardless of the journal's size. Damage
+//! in those tables is an error; damage elsewhere only affects the damaged data.
 
 use std::{
     fs::{DirBuilder, OpenOptions, Permissions},
@@ -27,7 +27,7 @@ use crate::{
     usage::{self, CountedEvent},
 };
 
-/// All versions of the schema. Append-only, because a released file never changes.
+/// All versions of the schema. Append-only, because released migrations never change.
 const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0001_journal.sql")),
     M::up(include_str!("../migrations/0002_queue.sql")),
@@ -54,17 +54,17 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0023_withdrawn.sql")),
 ];
 
-/// "agnt", which the first migration writes into the file's header.
+/// Application ID "agnt", which the first migration writes into the file's header.
 const APPLICATION_ID: i64 = 0x6167_6e74;
 
-/// Number of prepared statements cached per connection, larger than the number of statements.
+/// Number of prepared statements cached per connection. Larger than the number of statements.
 const CACHED_STATEMENTS: usize = 56;
 
 /// Number of log pages (16 MB) from which the log is moved into the database. Larger than SQLite's default of 4 MB,
 /// because each move waits for the disk twice and delays one commit.
 const CHECKPOINT_PAGES: i64 = 4000;
 
-/// The writing connection and the reading connections.
+/// Connection of the writer and connections of the readers.
 pub(crate) struct Connections {
     pub(crate) writer: Connection,
     pub(crate) readers: Vec<Connection>,
@@ -86,7 +86,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     let mut writer = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let is_new = identify(&writer)?;
     if is_new {
-        // Must precede the first write. After a write, this would require rewriting the whole file.
+        // Must precede the first write. After a write, this setting would require rewriting the whole file.
         upkeep::allow_shrinking(&writer)?;
     }
     set_up_writing(&writer, config)?;
@@ -110,19 +110,19 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     Ok(Connections { writer, readers, is_new, has_old_log: unclean, mark, loss })
 }
 
-/// Counts a start of the daemon.
+/// Records a start of the daemon.
 fn count_start(connection: &Connection, config: &StoreConfig, unclean: bool) -> Result<(), Fault> {
     let outcome = if unclean { "unclean" } else { "clean" };
     let counted = CountedEvent { kind: CounterKind::Start, name: "", outcome, milliseconds: 0 };
     match usage::add_event(connection, &(config.time_zone)(), jiff::Timestamp::now(), &counted) {
-        // The daemon starts even if the disk is full.
+        // A full disk must not prevent the daemon from starting.
         Err(fault) if fault.is_disk_full() => Ok(()),
         counted => counted,
     }
 }
 
-/// Refuses to open a missing or empty database with a log. SQLite would delete the log, which may contain the only
-/// data.
+/// Refuses to open a missing or empty database that has a log. SQLite would delete the log, which may contain the only
+/// copy of the data.
 fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     let state = match std::fs::metadata(path) {
         Ok(database) if database.len() == 0 => "is empty",
@@ -136,7 +136,7 @@ fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     )))
 }
 
-/// Creates the file and its folder with access only for the owner. SQLite creates its other files with the same mode.
+/// Creates the file and its folder with access for the owner only. SQLite creates its other files with the same mode.
 fn create_file(path: &Path) -> Result<(), Fault> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
@@ -162,8 +162,8 @@ fn connect(config: &StoreConfig, access: OpenFlags) -> Result<Connection, Fault>
     Ok(connection)
 }
 
-/// Rejects another program's database or a newer version, before anything in the database is changed. Returns true if
-/// the database is empty.
+/// Rejects another program's database or a newer version, before the database is changed. Returns true if the database
+/// is empty.
 fn identify(connection: &Connection) -> Result<bool, Fault> {
     let header = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = header("user_version")?;
@@ -187,7 +187,7 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
     }
     connection.pragma_update(None, "synchronous", if config.durable { "FULL" } else { "OFF" })?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-    // Deleted data is overwritten.
+    // Overwrites deleted data.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     // After a burst of writes, the next move shrinks the log to this size.
     connection.pragma_update(None, "journal_size_limit", LOG_LIMIT.cast_signed())?;
@@ -197,11 +197,11 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
     Ok(())
 }
 
-/// Tables on which everything else depends. If one of them is damaged, the journal is not opened.
+/// Tables on which all other data depends. If one of them is damaged, the journal is not opened.
 const VITAL_TABLES: [&str; 4] = ["sessions", "session_state", "interrupts", "grants"];
 
-/// Checks for damage after an unclean stop. Damage elsewhere, such as in `events`, affects only the damaged rows when
-/// they are read.
+/// Checks for damage after an unclean stop. Damage in other tables, such as `events`, only affects the damaged rows
+/// when they are read.
 fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     let size = std::fs::metadata(&config.path)?.len();
     let is_whole = size <= config.full_check_up_to;
@@ -231,7 +231,7 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Parts of SQLite's messages about pages that are used twice or in the wrong way. Writes to such a file could
+/// Fragments of SQLite's messages about pages that are used twice or in the wrong way. Writes to such a file could
 /// overwrite intact data.
 const UNSAFE_PROBLEMS: [&str; 4] = ["reelist", "2nd reference", "ointer map", "ptr map"];
 
@@ -264,22 +264,22 @@ fn migrate(connection: &mut Connection) -> Result<(), Fault> {
 /// Path and settings of the journal.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
-    /// Path of the database file. A missing folder is created with access only for the owner.
+    /// Path of the database file. A missing folder is created with access for the owner only.
     pub path: PathBuf,
     /// Number of reading threads, at least one.
     pub readers: usize,
-    /// Maximum number of changes in the writer's queue. Further callers wait.
+    /// Maximum number of changes in the writer's queue. Callers wait while the queue is full.
     pub max_waiting: usize,
-    /// Time limit for a lock held by another process.
+    /// Time limit for waiting until another process releases its lock.
     pub busy_timeout: Duration,
     /// Size in bytes up to which the whole file is checked after an unclean stop. In larger files, only the tables on
-    /// which everything else depends are checked. A check reads every page, which takes about a second per gigabyte.
-    /// The daemon is unavailable during the check.
+    /// which all other data depends are checked. A check reads every page, which takes about a second per gigabyte. The
+    /// daemon is unavailable during the check.
     pub full_check_up_to: u64,
     /// Time zone for counting usage by day.
     pub time_zone: fn() -> TimeZone,
-    /// True if acknowledged events survive a power loss. If false, no write waits for the disk; use this only for
-    /// temporary journals.
+    /// True if acknowledged events must survive a power loss. If false, no write waits for the disk; only for temporary
+    /// journals.
     pub durable: bool,
     /// Maximum number of pages in the file, to simulate a full disk in tests.
     #[doc(hidden)]
@@ -287,7 +287,7 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
-    /// Settings for a journal at `path`, suitable for a single user's daemon. Days are in UTC.
+    /// Returns settings for a journal at `path`, suitable for a single user's daemon. Days are in UTC.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

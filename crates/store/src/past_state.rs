@@ -1,4 +1,4 @@
-//! The state after stored events, for a session that begins with these events.
+//! The state after a sequence of stored events, for a session that starts with these events.
 //!
 //! A reader computes the state, so that the writer thread only writes.
 
@@ -25,7 +25,7 @@ use crate::{
     usage::{self, CountedCall},
 };
 
-/// The state after the first events of a session.
+/// State after the first events of a session.
 #[derive(Default)]
 pub(crate) struct PastState {
     pub(crate) projection: Projection,
@@ -36,10 +36,10 @@ pub(crate) struct PastState {
     tools: Vec<String>,
     /// Surroundings of the session, with the number of the event that set them.
     surroundings: Option<(u64, Surroundings)>,
-    /// Number of the last event whose model calls were already counted.
+    /// Number of the last event whose model calls have already been counted.
     counted: u64,
-    /// Model calls by quarter of an hour, slot and model, with the time of one of the calls. No day begins within a
-    /// quarter.
+    /// Model calls by quarter of an hour, slot and model, with the time of one of the calls. A new day never begins
+    /// within a quarter of an hour.
     calls: BTreeMap<(i64, Slot, String), (Timestamp, Usage)>,
 }
 
@@ -119,7 +119,7 @@ impl PastState {
         self
     }
 
-    /// Writes the state of the session with this key.
+    /// Writes the state to the session with this key.
     pub(crate) fn save(&self, connection: &Connection, key: i64, at: Timestamp) -> Result<(), Fault> {
         sessions::save(connection, key, &Projection::new(at), &self.projection)?;
         sessions::save_state(connection, key, "todos", &self.todos)?;
@@ -133,7 +133,7 @@ impl PastState {
         Ok(())
     }
 
-    /// Counts the session's model calls for a top-level session.
+    /// Adds the session's model calls to the usage of a top-level session.
     pub(crate) fn count(&self, connection: &Connection, zone: &TimeZone, owner: i64) -> Result<(), Fault> {
         for ((_, slot, model), (at, usage)) in &self.calls {
             usage::add(connection, zone, &CountedCall { at: *at, session: Some(owner), slot: *slot, model, usage })?;

@@ -1,4 +1,4 @@
-//! Projection of a session's events: the part of the state that is cheap to update with each event.
+//! Projection of a session's events: the part of the state that can be updated cheaply with each event.
 
 use agentd_core::{
     context::Window,
@@ -15,13 +15,13 @@ use crate::codec::Fault;
 /// Maximum length of a title from the first input, in characters.
 const TITLE_LENGTH: usize = 60;
 
-/// The narrow part of a session's state. Updating it costs the same after a million events.
+/// Projected state of a session. The cost of an update does not depend on the number of events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Projection {
     /// Title of the session; empty until a title is set or there is an input.
     pub(crate) title: String,
     pub(crate) updated_at: Timestamp,
-    /// Number of uses since the row was read.
+    /// Number of uses of the session since the row was read.
     pub(crate) uses: u64,
     pub(crate) turns: u64,
     pub(crate) last_seq: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Projection {
     /// Part of the history that is visible to a model.
     pub(crate) window: Window,
     pub(crate) open_turn: Option<(TurnId, u64)>,
-    /// True if the last turn ended because the daemon stopped.
+    /// True if the daemon stopped during the last turn.
     pub(crate) interrupted: bool,
     pub(crate) usage: Usage,
 }
@@ -40,7 +40,7 @@ impl Projection {
         Self { updated_at: created_at, ..Self::default() }
     }
 
-    /// Applies the next event. Fails if its number is not the next number.
+    /// Applies the next event. Returns an error if the event's number is not the next number.
     pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Fault> {
         self.advance(event)?;
         if is_use(&event.kind) {
@@ -53,7 +53,8 @@ impl Projection {
                     return Err(Fault::invalid("a turn cannot start without an id"));
                 };
                 self.turns = self.turns.saturating_add(1);
-                // A queued turn that never ran may be reported while another turn is open. The other turn stays open.
+                // A queued turn that never ran may be reported while another turn is open. In that case, the other turn
+                // stays open.
                 if self.open_turn.is_none() {
                     self.open_turn = Some((turn, event.seq));
                     self.interrupted &= *compacts;
@@ -87,7 +88,7 @@ impl Projection {
             EventKind::StateChanged { change: StateChange::Reset } => {
                 self.reset_seq = event.seq;
                 self.window = Window { after: event.seq, summary: 0, held: 0 };
-                // History before a reset cannot be continued.
+                // The history before a reset cannot be continued.
                 self.interrupted = false;
             }
             EventKind::StateChanged { change: StateChange::Window { window } } => self.window = *window,
@@ -119,7 +120,7 @@ impl Projection {
         Ok(())
     }
 
-    /// Applies the next event if it is damaged. Only the kind of a damaged event is known.
+    /// Applies the next event if it is damaged. Only the kind of a damaged event is available.
     pub(crate) fn apply_damaged(&mut self, event: &Event, kind: &str) -> Result<(), Fault> {
         self.advance(event)?;
         match kind {
@@ -149,15 +150,15 @@ impl Projection {
     }
 }
 
-/// Returns true if an event counts as use of its session. Events within a turn do not count, because sessions are
-/// sorted by last use and each event would update the index.
+/// Returns true if an event counts as use of its session. Events within a turn do not count: sessions are sorted by
+/// last use, so each event would update the index.
 fn is_use(kind: &EventKind) -> bool {
     match kind {
         EventKind::TurnStarted { .. }
         | EventKind::TurnEnded { .. }
         | EventKind::InterruptRaised { .. }
         | EventKind::InterruptResolved { .. } => true,
-        // State files and the fill level change in the middle of turns.
+        // State files and the fill level change during a turn.
         EventKind::StateChanged { change } => !matches!(
             change,
             StateChange::File(_)
@@ -188,7 +189,7 @@ fn title_of(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut title = String::new();
     let mut length = 0;
-    // Works by character, because an input may be a hundred megabytes without a space.
+    // Processes single characters, because an input can have a hundred megabytes without a space.
     for (index, word) in words.enumerate() {
         let gap = (index > 0).then_some(' ');
         for c in gap.into_iter().chain(word.chars()) {

@@ -1,5 +1,5 @@
-//! Reading threads, each with its own read-only connection. The threads share one queue, so that a long read blocks no
-//! other read while a thread is free.
+//! Reading threads, each with its own read-only connection. The threads share one queue, so that a long read does not
+//! block other reads while another thread is free.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -27,15 +27,15 @@ enum Task {
     Stop,
 }
 
-/// Maximum number of queued reads. Further callers wait.
+/// Maximum number of queued reads. Callers wait while the queue is full.
 const MAX_WAITING: usize = 64;
 
 /// Handle to the reading threads.
 pub(crate) struct Readers {
     queue: mpsc::Sender<Task>,
-    /// True if the journal was closed, as opposed to threads that have died.
+    /// True if the journal was closed. False if the threads ended for another reason, such as a panic.
     closed: AtomicBool,
-    /// Handles of the threads, taken by the first close, which waits for the threads to end.
+    /// Handles of the threads. The first close takes the handles and waits for the threads to end.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -52,7 +52,7 @@ impl Readers {
         Ok(Self { queue, closed: AtomicBool::new(false), threads: Mutex::new(threads) })
     }
 
-    /// Runs a query on one of the threads. A query whose caller stops waiting before the query begins does not run.
+    /// Runs a query on one of the threads. The query does not run if its caller stops waiting before it begins.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
@@ -85,10 +85,10 @@ impl Readers {
 
 fn serve(connection: &Connection, tasks: &Mutex<mpsc::Receiver<Task>>) {
     loop {
-        // The lock is held only while waiting for a task; after that, the next thread waits for a task.
+        // A thread only holds the lock while it waits for a task; then the next thread waits for a task.
         let task = lock(tasks).blocking_recv();
         let Some(Task::Read(query)) = task else { return };
-        // A panic is a bug in one query. The query's caller notices the dropped reply, and other queries continue.
+        // A panic is a bug in one query. The caller detects it by the dropped reply, and other queries continue.
         if catch_unwind(AssertUnwindSafe(|| query(connection))).is_err() {
             tracing::error!("a query of the journal panicked");
         }

@@ -1,8 +1,8 @@
 //! The tables `search_progress`, `searched` and `search`: the full-text index over past sessions.
 //!
-//! Storing an event never waits for the index. The writer updates it while idle, in pieces so small that new writes
-//! hardly wait. Before a search, a reader reads and parses the small remainder, and the writer only inserts the rows. A
-//! larger missing part is reported as not yet searched.
+//! Storing an event never waits for the index. The writer updates the index while idle, in pieces so small that new
+//! writes are hardly delayed. Before a search, a reader reads and parses the events that are still missing, and the
+//! writer only inserts the rows. If too many events are missing, they are reported as not yet searched.
 
 use agentd_core::{
     event::EventKind,
@@ -17,24 +17,24 @@ use crate::{
     sessions,
 };
 
-/// Maximum number of items added at once.
+/// Maximum number of items that are added at once.
 const PAGE: usize = 64;
-/// Size of stored items in bytes from which a page is full.
+/// Total size of items from which a page is full, in bytes.
 const MAX_PAGE: usize = 256 << 10;
-/// Maximum number of missing events that a search indexes before searching.
+/// Maximum number of missing events that are indexed before a search.
 pub(crate) const MAX_MISSING_EVENTS: u64 = 2000;
-/// Searchable size of an item, in bytes.
+/// Maximum searchable size of an item, in bytes.
 const MAX_TEXT: usize = 16 << 10;
-/// Length of the index's n-grams in characters. Shorter terms are searched for in the texts themselves.
+/// Length of the index's n-grams in characters. Shorter terms are searched for in the texts.
 const TRIGRAM: usize = 3;
 
-/// The next page of a session that is missing from the index.
+/// Next page of a session that is missing from the index.
 pub(crate) struct MissingPage {
     session: i64,
     after: i64,
     through: i64,
     rows: Vec<Row>,
-    /// Number of unreadable events on the page. They will never be found.
+    /// Number of unreadable events on the page, which a search never finds.
     pub(crate) damaged: u64,
 }
 
@@ -65,12 +65,12 @@ impl MissingPage {
         size
     }
 
-    /// Size of the page's texts in bytes.
+    /// Returns the size of the page's texts in bytes.
     pub(crate) fn size(&self) -> usize {
         self.rows.iter().map(|row| row.text.len()).sum()
     }
 
-    /// Adds the page to the index, unless a concurrent search was faster or the session was deleted.
+    /// Adds the page to the index, unless a concurrent search has added it or the session was deleted.
     pub(crate) fn add(&self, connection: &Connection) -> Result<(), Fault> {
         let sql = "INSERT INTO search_progress (session, through) SELECT key, ?3 FROM sessions WHERE key = ?1 AND parent IS NOT key
                  ON CONFLICT DO UPDATE SET through = excluded.through WHERE through = ?2";
@@ -88,7 +88,7 @@ impl MissingPage {
     }
 }
 
-/// A session with texts that are missing from the index.
+/// Session with texts that are missing from the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnindexedSession {
     pub(crate) session: i64,
@@ -109,7 +109,7 @@ pub(crate) fn unindexed(connection: &Connection, session: Option<SessionId>) -> 
     })
 }
 
-/// Progress of the writer in updating the index piece by piece.
+/// Progress of an index update, which the writer performs piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct CatchUp {
     /// Current session, and the event up to which it is indexed.
@@ -137,7 +137,7 @@ impl CatchUp {
                 self.at = None;
             }
             Err(fault) if fault.is_corrupt() => {
-                tracing::warn!(?fault, session, "the search index is damaged and lacks the rest of a session");
+                tracing::warn!(?fault, session, "the search index is damaged; the rest of a session is not indexed");
                 self.skipped.push(session);
                 (self.at, self.damaged) = (None, 0);
             }
@@ -147,7 +147,8 @@ impl CatchUp {
     }
 }
 
-/// Adds the next page of a session, and returns the number of damaged events on the page. `None` if nothing is missing.
+/// Adds the next page of a session, and returns the number of damaged events on the page, or `None` if nothing is
+/// missing.
 fn add_next(connection: &mut Connection, session: i64, until: i64) -> Result<Option<u64>, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let Some(missing) = missing(&transaction, session, until)? else { return Ok(None) };
@@ -163,7 +164,7 @@ pub(crate) fn log_damaged(session: i64, damaged: u64) {
     }
 }
 
-/// Returns the next missing page of a session up to event `until`. `None` if nothing is missing.
+/// Returns the next missing page of a session up to event `until`, or `None` if nothing is missing.
 pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Result<Option<MissingPage>, Fault> {
     let sql = "SELECT coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
              WHERE key = ?1 AND parent IS NOT key";
@@ -197,7 +198,7 @@ fn read_page(connection: &Connection, session: i64, after: i64, until: i64) -> R
     Ok(page)
 }
 
-/// Same as [`read_page`], but skips unreadable pages by looking up a few numbers individually.
+/// Same as [`read_page`], but skips unreadable pages by reading a few numbers individually.
 fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> MissingPage {
     let mut page = MissingPage { session, after, through: after, rows: Vec::new(), damaged: 0 };
     let mut bytes = 0;
@@ -217,7 +218,7 @@ fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> 
     page
 }
 
-/// Returns the best hits first, or the newest if all terms are short.
+/// Returns the matches for a query, best first, or newest first if all terms are short.
 pub(crate) fn find(
     connection: &Connection,
     query: &SearchQuery,

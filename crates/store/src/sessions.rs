@@ -23,7 +23,7 @@ use crate::{
     projection::Projection,
 };
 
-/// A row of `sessions`.
+/// Row of the table `sessions`.
 pub(crate) struct SessionRow {
     /// Key of the session in events and interrupts.
     pub(crate) key: i64,
@@ -32,11 +32,11 @@ pub(crate) struct SessionRow {
     created_at: Timestamp,
     /// True if a turn is open and an interrupt is pending.
     waiting: bool,
-    /// Parent session of a subagent's session.
+    /// ID of the parent session, if this is a subagent's session.
     parent: Option<SessionId>,
 }
 
-/// SQL for all columns read by [`SessionRow::read`]. The caller adds the part after `FROM sessions`.
+/// SQL for all columns read by [`SessionRow::read`]. The caller appends the clauses after `FROM sessions`.
 macro_rules! select_sessions {
     ($rest:literal) => {
         concat!(
@@ -125,7 +125,7 @@ pub(crate) fn insert(
     settings: &SessionSettings,
 ) -> Result<(), Fault> {
     let projection = Projection::new(at);
-    // Fails if the parent was deleted, because its subagents' sessions were deleted with it.
+    // Fails if the parent was deleted, because the sessions of its subagents were deleted together with it.
     let parent = parent(connection, settings)?;
     let sql = concat!(
         "INSERT INTO sessions (id, created_at, updated_at, usage, parent, used) VALUES (?1, ?2, ?2, ?3, ?4, ",
@@ -140,12 +140,13 @@ pub(crate) fn insert(
     run(connection, sql, params![connection.last_insert_rowid(), json(settings)?])
 }
 
-/// Loads the row that an append changes.
+/// Loads the row of the session to which events are appended.
 pub(crate) fn load(connection: &Connection, id: SessionId) -> Result<SessionRow, Fault> {
     row(connection, id)?.ok_or_else(|| unknown(id))
 }
 
-/// Writes the changes to the row. Most events only increase the last number, so only that number is written for them.
+/// Writes the changes to the row. Most events only increase the number of the last event, so that only this number is
+/// written for them.
 pub(crate) fn save(connection: &Connection, key: i64, before: &Projection, now: &Projection) -> Result<(), Fault> {
     let counted = Projection { last_seq: now.last_seq, ..before.clone() };
     if counted == *now {
@@ -215,7 +216,8 @@ pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventK
 }
 
 pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<StoredSession>, Fault> {
-    // Reads both tables in one snapshot. Otherwise, a commit in between would show new todos with an old last number.
+    // Reads both tables in one snapshot. Otherwise, a commit between the reads would combine new todos with an old last
+    // number.
     let snapshot = connection.unchecked_transaction()?;
     let Some(row) = row(&snapshot, id)? else { return Ok(None) };
     let sql = "SELECT settings, todos, handed_over, agents, tools, surroundings FROM session_state WHERE session = ?1";
@@ -258,7 +260,7 @@ pub(crate) fn children(connection: &Connection, parent: SessionId) -> Result<Vec
 fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
     match SessionRow::read(row) {
         Ok(session) => {
-            // A session with damaged settings is listed nevertheless.
+            // A session with damaged settings is still listed.
             let (mounts, worktree) = mounts(connection, session.key).unwrap_or_default();
             Some(SessionSummary { worktree, ..session.into_summary(mounts) })
         }
@@ -284,7 +286,7 @@ fn mounts(connection: &Connection, key: i64) -> Result<(Mounts, Option<SessionWo
     Ok((Mounts { project, folders }, worktree))
 }
 
-/// Minimum length of an id suffix that identifies a session. Shorter suffixes occur in too many ids.
+/// Minimum length of an ID suffix that identifies a session. Shorter suffixes occur in too many IDs.
 const MIN_SUFFIX: usize = 6;
 
 pub(crate) fn find(connection: &Connection, name: &str, limit: usize) -> Result<Vec<SessionId>, Fault> {
@@ -292,7 +294,8 @@ pub(crate) fn find(connection: &Connection, name: &str, limit: usize) -> Result<
     if by_id.is_empty() { find_by_title(connection, name, limit) } else { Ok(by_id) }
 }
 
-/// Finds sessions by title, ignoring case. Compares all titles here, because SQLite ignores case only for few scripts.
+/// Finds sessions by title, ignoring case. The titles are compared in Rust, because SQLite only ignores the case of
+/// ASCII letters.
 fn find_by_title(connection: &Connection, title: &str, limit: usize) -> Result<Vec<SessionId>, Fault> {
     let wanted = title.trim().to_lowercase();
     if wanted.is_empty() {
@@ -311,7 +314,7 @@ fn find_by_id(connection: &Connection, prefix: &str, limit: usize) -> Result<Vec
     if !prefix.chars().all(|c| c.is_ascii_hexdigit()) {
         return Ok(Vec::new());
     }
-    // All ids with the prefix are between the prefix and the prefix followed by 'g'. This is one range of the index,
+    // All IDs with the prefix sort between the prefix and the prefix followed by 'g'. This is one range of the index,
     // and needs no pattern in which a user could type special characters.
     let sql = "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2";
     let found = rows(connection, sql, params![prefix, bound(limit)], session_id)?;

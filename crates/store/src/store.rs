@@ -39,11 +39,11 @@ use crate::{
     writer::Writer,
 };
 
-/// The journal in one SQLite file.
+/// Journal in a single SQLite file.
 ///
-/// Dropping the store without [`SqliteStore::close`] loses nothing that was acknowledged.
+/// Dropping the store without [`SqliteStore::close`] loses no acknowledged events.
 pub struct SqliteStore {
-    /// Path of the file, named in every error because a user has to check its disk or folder.
+    /// Path of the file, which every error contains because a user has to check its disk or folder.
     path: Arc<Path>,
     writer: Writer,
     readers: Readers,
@@ -60,9 +60,9 @@ pub struct StoreSize {
     pub bytes: u64,
     /// Number of unused bytes in the file.
     pub spare_bytes: u64,
-    /// Number of removed sessions whose data is not yet completely overwritten.
+    /// Number of removed sessions whose data has not been completely overwritten yet.
     pub removed_sessions: u64,
-    /// Number of removed sessions that could not be overwritten because that part of the file is damaged. The next
+    /// Number of removed sessions that could not be overwritten because their part of the file is damaged. The next
     /// start retries them.
     pub stuck_sessions: u64,
 }
@@ -76,12 +76,12 @@ impl StoreSize {
 }
 
 impl SqliteStore {
-    /// Opens or creates the journal. Blocks for some milliseconds, and longer after an unclean stop.
+    /// Opens or creates the journal. Blocks for a few milliseconds, and longer after an unclean stop.
     ///
     /// # Errors
     ///
-    /// Of kind `Storage` with a hint, if the folder is not writable, the disk is full, another process has locked the
-    /// file, or the file is damaged, is not a journal or comes from a newer agentd.
+    /// Returns an error of kind `Storage` with a hint if the folder is not writable, the disk is full, another process
+    /// has locked the file, or the file is damaged, is not a journal or was written by a newer agentd.
     pub fn open(config: StoreConfig) -> Result<Self, StoreError> {
         let path: Arc<Path> = config.path.as_path().into();
         let start = || -> Result<Self, Fault> {
@@ -101,9 +101,9 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// If the log cannot be moved. Nothing is lost, because the next open moves the log.
+    /// Returns an error if the log cannot be moved. Nothing is lost, because the next open moves the log.
     pub async fn close(&self) -> Result<(), StoreError> {
-        // Readers are closed first, because the log can be emptied only while there are no readers.
+        // Readers are closed first, because the log can only be emptied while there are no readers.
         self.readers.close().await;
         self.writer.close().await.map_err(|fault| fault.while_doing("close the journal", &self.path))
     }
@@ -133,26 +133,26 @@ impl SqliteStore {
     /// acknowledged.
     ///
     /// # Errors
-    /// Names the file that was removed or replaced.
+    /// Returns an error that names the file that was removed or replaced.
     pub fn check_files(&self) -> Result<(), StoreError> {
         self.anchor.check().map_err(|fault| fault.while_doing("store anything", &self.path))
     }
 
-    /// Commits a write that changes nothing, to check that the journal is writable.
+    /// Commits a write without a change, to check that the journal is writable.
     ///
     /// # Errors
-    /// If the journal is not writable.
+    /// Returns an error if the journal is not writable.
     pub async fn try_write(&self) -> Result<(), StoreError> {
         self.writer.write(Change::TestWrite, &self.path).await
     }
 
-    /// Returns the given sessions that are not in the journal.
+    /// Returns those of the given sessions that are not in the journal.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Returns an error if the journal cannot be read.
     pub async fn unknown(&self, ids: Vec<SessionId>) -> Result<Vec<SessionId>, StoreError> {
         self.read("find sessions", move |connection| {
-            // The files of sessions that were just removed are about to be deleted.
+            // The files of recently removed sessions are about to be deleted.
             let removed = upkeep::files_left(connection)?;
             let is_unknown =
                 |id: &SessionId| Ok::<_, Fault>(!removed.contains(id) && sessions::key(connection, *id)?.is_none());
@@ -167,10 +167,10 @@ impl SqliteStore {
         .await
     }
 
-    /// Returns the sessions with unreadable events. Reads every event, about a second per 100 MB.
+    /// Returns the sessions with unreadable events. Reads every event, which takes about a second per 100 MB.
     ///
     /// # Errors
-    /// If the journal cannot be read at all.
+    /// Returns an error if the journal as a whole cannot be read.
     pub async fn damaged(&self) -> Result<Vec<DamagedSession>, StoreError> {
         self.read("find damage", events::damaged).await
     }
@@ -178,7 +178,7 @@ impl SqliteStore {
     /// Returns the size in bytes of the events of a session and its subagents.
     ///
     /// # Errors
-    /// If the events cannot be read.
+    /// Returns an error if the events cannot be read.
     pub async fn event_bytes(&self, id: SessionId) -> Result<u64, StoreError> {
         self.read("measure a session", move |connection| events::bytes(connection, id)).await
     }
@@ -186,7 +186,7 @@ impl SqliteStore {
     /// Returns the size of the journal.
     ///
     /// # Errors
-    /// If the size cannot be read.
+    /// Returns an error if the size cannot be read.
     pub async fn size(&self) -> Result<StoreSize, StoreError> {
         let (pages, removed) = self
             .read("measure the journal", |connection| Ok((upkeep::pages(connection)?, upkeep::removed(connection)?)))
@@ -199,7 +199,7 @@ impl SqliteStore {
     /// file.
     ///
     /// # Errors
-    /// If there is not enough space on the disk. In this case, nothing is lost.
+    /// Returns an error if there is not enough space on the disk. In this case, the file stays unchanged.
     pub async fn let_shrink(&self) -> Result<bool, StoreError> {
         if self.read("check the file", upkeep::can_shrink).await? {
             return Ok(false);
@@ -211,7 +211,7 @@ impl SqliteStore {
     /// Stores the head of the audit log. The log up to this head must already be on disk.
     ///
     /// # Errors
-    /// If the journal cannot be written.
+    /// Returns an error if the journal cannot be written.
     pub async fn note_audit_head(&self, head: AuditHead) -> Result<(), StoreError> {
         self.writer.write(Change::NoteAudit(head), &self.path).await
     }
@@ -219,7 +219,7 @@ impl SqliteStore {
     /// Returns the last stored head of the audit log.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Returns an error if the journal cannot be read.
     pub async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
         self.read("read the audit position", usage::noted_audit).await
     }
@@ -239,12 +239,12 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Returns the path of the journal's file, for errors.
+    /// Returns the path of the journal's file, for error messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes a change durable.
+    /// Applies a change and makes it durable.
     pub(crate) fn change(&self, change: Change) -> BoxFuture<'_, Result<(), StoreError>> {
         self.writer.write(change, &self.path).boxed()
     }
@@ -357,7 +357,7 @@ impl Store for SqliteStore {
             } else {
                 match self.add_missing(action, unindexed).await {
                     Ok(()) => 0,
-                    // Nothing can be added on a full disk, so the search covers only what is already indexed.
+                    // Nothing can be added on a full disk, so the search only covers the existing index.
                     Err(error) if error.kind() == ErrorKind::Storage => {
                         tracing::warn!("the search index is not up to date: {error}");
                         missing_events
@@ -382,7 +382,7 @@ impl Store for SqliteStore {
         until: Option<Date>,
     ) -> BoxFuture<'_, Result<Vec<DayCounters>, StoreError>> {
         let text = |day: Option<Date>, otherwise: &str| day.map_or_else(|| otherwise.to_owned(), |day| day.to_string());
-        // Days are compared as text.
+        // Days are compared as strings.
         let days = (text(since, ""), text(until, "9999"));
         self.read("read the counters", move |connection| usage::days(connection, &days))
     }

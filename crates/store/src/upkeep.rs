@@ -1,13 +1,13 @@
-//! Idle-time maintenance of the file, in small pieces: overwrites removed data, returns free space to the disk, and
-//! moves the log into the database.
+//! Maintenance of the file while the writer is idle, in small pieces: overwrites removed data, returns free space to
+//! the disk, and moves the log into the database.
 //!
-//! Also the removal of sessions, which is immediate for readers and piece by piece on disk.
+//! Also contains the removal of sessions, which is immediate for readers and piece by piece on disk.
 //!
-//! A large session has hundreds of thousands of rows, each of which must be overwritten. The caller waits only for one
-//! small change: the row loses its id and becomes its own parent, so that no list, search or load finds it. The
-//! session's content is removed in pieces while the writer is idle, or by the next process if this one ends first.
+//! A large session has hundreds of thousands of rows, each of which must be overwritten. The caller only waits for one
+//! small change: the row loses its ID and becomes its own parent, so that no list, search or load finds it. The
+//! session's content is removed in pieces while the writer is idle, or by the next process if this process ends first.
 //!
-//! A damaged page of the file prevents neither the removal of the session nor the overwriting of other sessions.
+//! A damaged page of the file prevents neither the removal of its session nor the overwriting of other sessions.
 //! Unreadable data is skipped and counted, and retried at the next start.
 
 use std::{
@@ -28,23 +28,23 @@ use crate::{
     sessions, usage,
 };
 
-/// Number of unused pages (1 MB) that stay in the file for later writes.
+/// Number of unused pages that stay in the file for later writes (1 MB).
 const SPARE_PAGES: i64 = 256;
 /// Number of pages returned to the disk at once.
 const RELEASED_PAGES: i64 = 64;
-/// Size in bytes up to which a file of an earlier version is rewritten when opened, so that the file can shrink from
-/// then on. Larger files are rewritten on request.
+/// Maximum size in bytes of a file of an earlier version that is rewritten when opened, so that it can shrink
+/// afterwards. Larger files are only rewritten on request.
 pub(crate) const SMALL_FILE: i64 = 16 << 20;
 
-/// SQLite's mode for a file that can return pages.
+/// SQLite's `auto_vacuum` mode for a file that can return pages.
 const INCREMENTAL: i64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     step: Step,
-    /// True if anything was removed or overwritten, so that the log contains the old data.
+    /// True if data was removed or overwritten, so that the log still contains the old data.
     log_is_due: bool,
-    /// Number of attempts to move the log.
+    /// Number of attempts to move the log so far.
     checkpoints: u32,
 }
 
@@ -62,14 +62,13 @@ enum Step {
 }
 
 impl Upkeep {
-    /// Creates the maintenance after a start or a removal. Moving the log is due after a removal, because a small
-    /// session was overwritten in that transaction and its text is still in the log. Moving the log is also due if a
-    /// crash has left a log.
+    /// Creates the maintenance after a start or a removal. The log has to be moved after a removal, because a small
+    /// session was overwritten in that transaction and its text is still in the log, or if a crash has left a log.
     pub(crate) const fn new(log_is_due: bool) -> Self {
         Self { step: Step::Overwrite, log_is_due, checkpoints: 0 }
     }
 
-    /// Skips to the log after a piece failed. Returns true if there is more to do.
+    /// Skips to moving the log after a piece failed. Returns true if there is more work.
     pub(crate) fn skip_to_log(&mut self) -> bool {
         let has_more = !matches!(self.step, Step::Checkpoint);
         self.step = Step::Checkpoint;
@@ -113,7 +112,7 @@ impl Upkeep {
     }
 }
 
-/// Moves the log, waiting for readers only for a moment. If a reader is busy for longer, a later attempt moves the log.
+/// Moves the log, and only waits briefly for readers. If a reader is busy for longer, a later attempt moves the log.
 fn checkpoint(connection: &Connection, mark: &mut Mark, wait: Duration, busy_timeout: Duration) -> Result<bool, Fault> {
     connection.busy_timeout(wait)?;
     let moved = empty_log(connection, mark);
@@ -170,7 +169,7 @@ pub(crate) fn rewrite(connection: &Connection) -> Result<(), Fault> {
 }
 
 fn release_pages(connection: &Connection, pages: i64) -> Result<(), Fault> {
-    // Each step frees a page.
+    // Each step of the statement frees a page.
     let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
     let mut steps = statement.query([])?;
     while steps.next()?.is_some() {}
@@ -183,14 +182,14 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64, Fault> {
 
 /// Maximum number of rows removed at once.
 const MAX_ROWS: usize = 128;
-/// Size of rows in bytes from which a piece is full. A full piece takes some milliseconds of work.
+/// Total size of rows from which a piece is full, in bytes. A full piece takes some milliseconds.
 const MAX_BYTES: i64 = 128 << 10;
 
-/// Small tables, removed together with the session's row.
+/// Small tables whose rows are removed together with the session's row.
 const SMALL_TABLES: [&str; 4] = ["interrupts", "queued_turns", "session_state", "search_progress"];
 
-/// SQL for the tables that are removed in pieces: the deletion of a row, and the query for a session's next rows with
-/// their sizes.
+/// SQL for the tables that are removed in pieces: the statement that deletes a row, and the query for a session's next
+/// rows with their sizes.
 const LARGE_TABLES: [(&str, &str); 3] = [
     (
         "DELETE FROM searched WHERE key = ?1",
@@ -231,7 +230,7 @@ fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
     run(connection, sql, [key])
 }
 
-/// Removed sessions that are not completely overwritten, as known to the writer.
+/// Removed sessions that have not been completely overwritten, as known to the writer.
 #[derive(Default)]
 pub(crate) struct UnerasedSessions {
     /// Sessions that could not be overwritten because their part of the file is damaged.
@@ -258,7 +257,7 @@ impl UnerasedSessions {
     }
 
     /// Overwrites the next piece of removed sessions, and returns true if there may be another piece. A session that
-    /// cannot be overwritten is tried only once.
+    /// cannot be overwritten is only tried once.
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         let Some(session) = self.next(connection)? else { return Ok(false) };
         self.overwrite(connection, session, &mut Budget::default())?;
@@ -278,7 +277,7 @@ impl UnerasedSessions {
         Ok(None)
     }
 
-    /// Overwrites the rest of a removed session within the budget, and finally its row.
+    /// Overwrites the remaining rows of a removed session within the budget, and finally its row.
     fn overwrite(&mut self, connection: &mut Connection, session: i64, budget: &mut Budget) -> Result<(), Fault> {
         if !is_removed(connection, session)? {
             return Ok(());
@@ -290,7 +289,7 @@ impl UnerasedSessions {
         Ok(())
     }
 
-    /// Runs `work` in its own transaction, which is rolled back if `work` meets a damaged page.
+    /// Runs `work` in its own transaction, which is rolled back if `work` reads a damaged page.
     fn in_transaction(
         &mut self,
         connection: &mut Connection,
@@ -316,7 +315,7 @@ fn is_removed(connection: &Connection, session: i64) -> Result<bool, Fault> {
     Ok(connection.prepare_cached("SELECT 1 FROM sessions WHERE key = ?1 AND parent = key")?.exists([session])?)
 }
 
-/// Remaining work of one piece.
+/// Remaining amount of work in one piece.
 struct Budget {
     rows: usize,
     bytes: i64,
@@ -348,7 +347,7 @@ fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) 
     Ok(())
 }
 
-/// Overwrites the rest of a session once the large tables are empty.
+/// Overwrites the remaining data of a session once the large tables are empty.
 fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
     for table in SMALL_TABLES {
         run(connection, &format!("DELETE FROM {table} WHERE session = ?1"), [session])?;
@@ -357,7 +356,7 @@ fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
     run(connection, "DELETE FROM sessions WHERE key = ?1", [session])
 }
 
-/// Returns the number of sessions with data left to overwrite.
+/// Returns the number of sessions whose data has not been completely overwritten.
 pub(crate) fn removed(connection: &Connection) -> Result<u64, Fault> {
     let sql = "SELECT count(*) FROM sessions INDEXED BY removed_sessions WHERE parent = key AND id LIKE 'removed %'";
     let count: i64 = value(connection, sql, [])?;
@@ -367,7 +366,7 @@ pub(crate) fn removed(connection: &Connection) -> Result<u64, Fault> {
 /// Returns the removed sessions whose files may still exist.
 pub(crate) fn files_left(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
     let sql = "SELECT session FROM files_left ORDER BY session";
-    // An unreadable id names no files.
+    // An unreadable ID cannot identify files.
     let ids = rows(connection, sql, [], |row| Ok(id_from::<SessionId>(&row.get::<_, String>(0)?).ok()))?;
     Ok(ids.into_iter().flatten().collect())
 }

@@ -1,8 +1,8 @@
-//! The table `usage`, with sums over model calls that are updated as calls are stored.
+//! The table `usage`, with sums over model calls that are updated when calls are stored.
 //!
 //! Also the table `counters`, with sums over events; the table `counted`, with deleted sessions whose model calls were
 //! counted, so that an imported copy is not counted again; and the table `audit_head`, with the last known head of the
-//! audit log. Rows of `counted` contain digests of ids, which reveal nothing without an archive of the session.
+//! audit log. Rows of `counted` contain digests of IDs, which reveal nothing without an archive of the session.
 
 use agentd_core::{
     Date,
@@ -23,10 +23,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::codec::{Fault, bound, first, id_from, id_text, json_from, number, number_from, rows, run, value};
 
-/// Key for calls outside of sessions, or of deleted sessions.
+/// Key for calls outside of sessions and for calls of deleted sessions.
 const NO_SESSION: i64 = 0;
 
-/// A model call to be counted.
+/// Model call to be counted.
 pub(crate) struct CountedCall<'a> {
     pub(crate) at: Timestamp,
     /// Key of the top-level session. `None` for a call outside of sessions.
@@ -84,7 +84,7 @@ fn day(at: Timestamp, zone: &TimeZone) -> Date {
     zone.to_datetime(at).date()
 }
 
-/// Keeps the sums of a deleted session, but removes everything that identifies the session.
+/// Preserves the sums of a deleted session, but removes all data that identifies the session.
 pub(crate) fn forget_session(connection: &Connection, session: i64) -> Result<(), Fault> {
     let sql = concat!(
         "INSERT INTO usage (day, session, slot, model, calls, unpriced_calls, prompt_tokens, cached_tokens,
@@ -120,7 +120,7 @@ macro_rules! select_sums {
     };
 }
 
-/// SQL for the rows of a range of days, grouped by `name`, most expensive first.
+/// SQL for the rows in a range of days, grouped by `name`, most expensive first.
 macro_rules! grouped_by {
     ($name:literal) => {
         select_sums!(
@@ -142,7 +142,7 @@ pub(crate) fn report(
     if since.is_some_and(|since| since > until) {
         return Err(Fault::invalid("the last day of the range is before the first day"));
     }
-    // The query reads everything in one snapshot. Otherwise, the groups might not add up to the total.
+    // The query uses one snapshot. Otherwise, the groups might not add up to the total.
     let snapshot = connection.unchecked_transaction()?;
     let days = (since.map(|day| day.to_string()).unwrap_or_default(), until.to_string());
     let (total, first) = total(&snapshot, &days)?;
@@ -221,14 +221,14 @@ fn usage(row: &Row<'_>) -> Result<Usage, Fault> {
 /// Maximum length of a name with its own counter, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Maximum number of names of one kind with their own counters per day. Nothing else limits the number of names,
-/// because tools come and go.
+/// Maximum number of names of one kind with their own counters per day. The number of names has no other limit, because
+/// the set of tools changes.
 const MAX_NAMES: i64 = 500;
 
 /// Name of the counter for all other names.
 const OTHER_NAMES: &str = "others";
 
-/// An event to be counted.
+/// Event to be counted.
 pub(crate) struct CountedEvent<'a> {
     pub(crate) kind: CounterKind,
     pub(crate) name: &'a str,
@@ -267,7 +267,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             let (outcome, milliseconds) = match by {
                 AnsweredBy::Client(_) => (outcome(answer), milliseconds),
                 AnsweredBy::Deadline => ("deadline", milliseconds),
-                // This wait is not counted, because the daemon may have been off for days.
+                // This wait is not counted, because the daemon may have been stopped for days.
                 AnsweredBy::Daemon => ("withdrawn", 0),
             };
             CountedEvent { kind: CounterKind::Wait, name, outcome, milliseconds }
@@ -354,7 +354,7 @@ pub(crate) fn days(connection: &Connection, days: &(String, String)) -> Result<V
     let mut found: Vec<DayCounters> = Vec::new();
     while let Some(row) = rows.next()? {
         let (day, kind): (String, String) = (row.get("day")?, row.get("kind")?);
-        // Counters of newer versions are skipped.
+        // Counters of unknown kinds, as written by newer versions, are skipped.
         let (Ok(day), Some(kind)) = (day.parse(), CounterKind::from_name(&kind)) else { continue };
         let number = |column: &str| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
         let counter = Counter {
@@ -374,7 +374,7 @@ pub(crate) fn days(connection: &Connection, days: &(String, String)) -> Result<V
     Ok(found)
 }
 
-/// Stored length of a digest, in bytes.
+/// Stored length of a digest in bytes.
 const DIGEST: usize = 16;
 
 /// Records that the calls of a session were counted up to its last event, before the session is deleted.
@@ -387,7 +387,7 @@ pub(crate) fn record_counted(connection: &Connection, key: i64) -> Result<(), Fa
     run(connection, sql, params![digest(&id), last])
 }
 
-/// Number of the last event of a session whose calls were counted before it was deleted; 0 if there was none.
+/// Returns the number of the last event of a session whose calls were counted before the session was deleted, or 0.
 pub(crate) fn through(connection: &Connection, id: SessionId) -> Result<u64, Fault> {
     let sql = "SELECT through FROM counted WHERE digest = ?1";
     let found: Option<i64> = first(connection, sql, [digest(&id_text(id.as_uuid()))], |row| Ok(row.get(0)?))?;

@@ -1,7 +1,7 @@
 //! The writer thread.
 //!
-//! The cost of an append is the time that its commit waits for the disk. Therefore, the thread commits everything that
-//! is queued at once. While one batch is being written, the next one accumulates. Each change runs in its own
+//! The cost of an append is the time that its commit waits for the disk. The thread therefore commits all queued
+//! changes at once. While one batch is being written, the next batch accumulates. Each change runs in its own
 //! savepoint, so that a rejected change does not affect the others. While idle, the thread overwrites deleted data and
 //! updates the search index, in small pieces.
 
@@ -30,7 +30,7 @@ use crate::{
     upkeep::{self, UnerasedSessions, Upkeep},
 };
 
-/// Number of stored events after which the search index is updated. An update for each turn is not necessary.
+/// Number of stored events after which the search index is updated. Updating it for each turn is unnecessary.
 const MAX_UNINDEXED: u64 = 1000;
 
 /// Counters of the writer since the journal was opened.
@@ -63,14 +63,14 @@ impl StoreStats {
 
 /// Handle to the writer thread.
 pub(crate) struct Writer {
-    /// Command queue, bounded so that callers wait if the disk is slow.
+    /// Command queue. Bounded, so that callers wait if the disk is slow.
     queue: mpsc::Sender<Command>,
     counters: Arc<Mutex<StoreStats>>,
-    /// True if the journal was closed, as opposed to a thread that has died.
+    /// True if the journal was closed. False if the thread ended for another reason, such as a panic.
     closed: Arc<AtomicBool>,
     /// Number of removed sessions that cannot be overwritten.
     stuck: Arc<AtomicU64>,
-    /// Handle of the thread, taken by the first close, which waits for the thread to end.
+    /// Handle of the thread. The first close takes the handle and waits for the thread to end.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -105,7 +105,7 @@ impl Writer {
         Ok(Self { queue, counters, closed: Arc::default(), stuck, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Makes the change durable. Dropping the future does not undo the change.
+    /// Applies a change and makes it durable. Dropping the future does not undo the change.
     pub(crate) async fn write(&self, change: Change, journal: &Path) -> Result<(), StoreError> {
         let action = change.action();
         let (reply, answer) = oneshot::channel();
@@ -122,7 +122,7 @@ impl Writer {
         let _ = self.queue.try_send(Command::CatchUp);
     }
 
-    /// Rewrites the whole file, during which no other write happens.
+    /// Rewrites the whole file. No other write is performed during the rewrite.
     pub(crate) async fn rewrite(&self) -> Result<(), Fault> {
         let (reply, answer) = oneshot::channel();
         self.queue.send(Command::Rewrite(reply)).await.map_err(|_| no_reply(&self.closed))?;
@@ -153,14 +153,14 @@ impl Writer {
     }
 }
 
-/// Error for a reply that was dropped.
+/// Returns the error for a reply that was dropped.
 pub(crate) fn no_reply(closed: &AtomicBool) -> Fault {
     if closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
 }
 
 /// Waits for a thread to end without blocking the async runtime.
 pub(crate) async fn join(thread: JoinHandle<()>) {
-    // Neither a panic of the thread nor a runtime that is shutting down matters, because the thread has ended.
+    // A panic of the thread and a runtime that is shutting down are both ignored, because the thread has ended.
     let _ = tokio::task::spawn_blocking(move || thread.join()).await;
 }
 
@@ -171,11 +171,11 @@ struct Thread {
     rows: Rows,
     commands: mpsc::Receiver<Command>,
     counters: Arc<Mutex<StoreStats>>,
-    /// Progress of the index update, present while the index needs one.
+    /// Progress of the index update. `None` if the index is up to date.
     catch_up: Option<CatchUp>,
     /// Number of events stored since the last update of the index.
     unsearched: u64,
-    /// Pending maintenance of the file. At startup, completes the maintenance of an earlier process.
+    /// Pending maintenance of the file. At startup, it completes the maintenance of an earlier process.
     upkeep: Option<Upkeep>,
     unerased: UnerasedSessions,
     busy_timeout: Duration,
@@ -245,15 +245,15 @@ impl Thread {
                 return;
             }
         }
-        // All handles are gone, so there is no receiver for the outcome.
+        // All handles were dropped, so there is no receiver for the outcome.
         if let Err(fault) = self.close() {
             tracing::warn!(?fault, "the journal was not closed cleanly; the next start recovers it");
         }
     }
 
     fn write(&mut self, batch: &mut Batch) {
-        // A panic is a bug, but must not stop the journal for all sessions. The transaction is rolled back as it
-        // unwinds, and the connection has no other state.
+        // A panic is a bug, but must not stop the journal for all sessions. The transaction is rolled back during
+        // unwinding, and the connection has no other state.
         let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_split(batch))).unwrap_or_else(|_| {
             self.rows.clear();
             vec![Err(Fault::Lost); batch.changes.len()]
@@ -275,12 +275,12 @@ impl Thread {
         }
     }
 
-    /// Commits all changes at once. A change that is too large for the disk or meets a damaged page fails the whole
-    /// transaction. In that case, each change is tried alone, so that none fails because of another.
+    /// Commits all changes at once. A change that is too large for the disk or reads a damaged page fails the whole
+    /// transaction. In that case, each change is retried alone, so that no change fails because of another.
     fn commit_or_split(&mut self, batch: &mut Batch) -> Vec<Result<(), Fault>> {
         match self.commit(batch) {
             Ok(outcomes) => outcomes,
-            // Overwriting removed data may free enough space.
+            // Overwriting removed data may free enough space for the retry.
             Err(fault) if fault.is_disk_full() && self.free_space() => self.commit_or_split(batch),
             Err(fault) if (fault.is_disk_full() || fault.is_corrupt()) && batch.changes.len() > 1 => {
                 self.rows.clear();
@@ -299,7 +299,7 @@ impl Thread {
         }
     }
 
-    /// Overwrites all removed data. Returns true if there was any data to overwrite.
+    /// Overwrites all removed data. Returns true if there was data to overwrite.
     fn free_space(&mut self) -> bool {
         self.rows.clear();
         let mut freed = false;
@@ -314,7 +314,7 @@ impl Thread {
 
     /// Applies all changes in one transaction. An error affects all changes; a rejected change has its own error.
     fn commit(&mut self, batch: &mut Batch) -> Result<Vec<Result<(), Fault>>, Fault> {
-        // The early check avoids work that would be rejected in the end.
+        // The first check avoids work that would be rejected at the end.
         self.anchor.check()?;
         let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcomes = Vec::with_capacity(batch.changes.len());
@@ -322,7 +322,7 @@ impl Thread {
             outcomes.push(apply(&mut transaction, change, &mut self.rows)?);
         }
         transaction.commit()?;
-        // Must precede the acknowledgement.
+        // The second check must precede the acknowledgement.
         self.anchor.check()?;
         self.mark.note(|| mark::newest(&self.connection));
         self.unsearched += lock(&self.counters).add(&batch.changes, &outcomes);
@@ -333,7 +333,7 @@ impl Thread {
         Ok(outcomes)
     }
 
-    /// Leaves a single file without a log. Log content that cannot be moved now is moved at the next start.
+    /// Leaves a single file without a log. If the log cannot be moved now, the next start moves it.
     fn close(mut self) -> Result<(), Fault> {
         if upkeep::empty_log(&self.connection, &mut self.mark)? {
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;

@@ -1,4 +1,4 @@
-//! Settings for the exporter, from the usual variables. Without an endpoint, nothing is exported.
+//! Settings for the exporter, from the standard OpenTelemetry variables. Without an endpoint, nothing is exported.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Signal {
     /// All signals, traces first.
     pub const ALL: [Self; 2] = [Self::Traces, Self::Metrics];
 
-    /// Name in paths and file names.
+    /// Returns the name that is used in paths and file names.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,10 +37,10 @@ impl Signal {
     }
 }
 
-/// Transport protocol of an export.
+/// Transport protocol for exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// Messages in the bodies of HTTP requests.
+    /// Protobuf messages in the bodies of HTTP requests.
     Http,
     /// Calls over gRPC without TLS.
     Grpc,
@@ -76,7 +76,7 @@ pub struct TelemetryConfig {
     pub temporality: Temporality,
 }
 
-/// Invalid setting. The error names the variable, but never its value, which may be secret.
+/// Invalid setting. The error contains the name of the variable, but never its value, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
 pub struct TelemetryConfigError {
@@ -90,7 +90,7 @@ impl TelemetryConfigError {
     }
 }
 
-/// Settings from the configuration. Variables take precedence.
+/// Settings from the configuration. Environment variables take precedence.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConfiguredTelemetry<'a> {
     /// URL of the collector, if configured.
@@ -102,10 +102,10 @@ pub struct ConfiguredTelemetry<'a> {
 }
 
 impl TelemetryConfig {
-    /// Reads the variables. Returns `None` if no endpoint is set, or if the export is disabled.
+    /// Reads the settings from variables. Returns `None` if no endpoint is set, or if the export is disabled.
     ///
     /// # Errors
-    /// Fails if a variable is invalid.
+    /// Returns an error if a variable is invalid.
     pub fn read<'a>(
         variable: impl Fn(&str) -> Option<&'a str>,
         configured: ConfiguredTelemetry<'_>,
@@ -133,7 +133,7 @@ impl TelemetryConfig {
         Ok(Some(Self { traces, metrics, resource, content, temporality }))
     }
 
-    /// Connection for a signal, or `None` if it is not exported.
+    /// Returns the connection for a signal, or `None` if the signal is not exported.
     pub fn signal(&self, signal: Signal) -> Option<&SignalConfig> {
         match signal {
             Signal::Traces => self.traces.as_ref(),
@@ -186,7 +186,7 @@ fn signal<'a>(
     Ok(Some(SignalConfig { endpoint, protocol, headers, timeout, routes: Routes::read(variable) }))
 }
 
-/// Parses the URL. A URL for all signals gets the path of the signal.
+/// Parses the URL. The path of the signal is appended to a URL for all signals.
 fn endpoint(
     text: &str,
     name: &str,

@@ -1,5 +1,6 @@
-//! The task that follows the journal, one per signal so that neither delays the other. The task exports turn by turn,
-//! and stores the position once the collector has accepted a turn. Nothing waits for the export.
+//! Task that follows the journal, one per signal so that a slow signal does not delay the other. The task exports one
+//! turn after another, and stores the position once the collector has accepted a turn. No other task waits for the
+//! export.
 
 use std::{collections::VecDeque, io, path::Path, sync::Arc, time::Duration};
 
@@ -26,38 +27,38 @@ use crate::{
     spans,
 };
 
-/// Number of turns read from the journal at a time.
+/// Number of turns read from the journal at once.
 const BATCH: usize = 64;
 /// Maximum number of spans per message, and their approximate maximum size in bytes. Servers accept 4 MiB by default.
 const MAX_SPANS: usize = 400;
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
-/// Maximum number of attempts to send a message that may itself be the reason for the collector's failure.
+/// Maximum number of attempts to send a message that may itself cause the collector's failure.
 const MAX_TRIES: u32 = 8;
-/// Number of events read at a time, and maximum number of events of one session.
+/// Number of events read at once, and maximum number of events of one session.
 const PAGE: usize = 1000;
 const MAX_EVENTS: usize = 200_000;
 
-/// Backoff after a failure: the first pause, which doubles, and the longest.
+/// Backoff after a failure: the first pause, which doubles with each failure, and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// Interval of checks without activity, and delay of the check after activity.
+/// Interval between checks without activity, and delay of a check after activity.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 const SETTLE_DELAY: Duration = Duration::from_millis(250);
 
-/// The journal, from which turns are exported.
+/// Journal whose turns are exported.
 pub type TurnSource = Arc<dyn Store>;
 
-/// File with the position of a signal.
+/// Returns the file that stores the position of a signal.
 pub fn position_file(folder: &Path, signal: Signal) -> PositionFile {
     PositionFile::at(folder.join(format!("telemetry-{}.json", signal.as_str())))
 }
 
-/// Stores the current end of the journal as the position if there is none, so that earlier turns are not exported.
-/// Called before the first turn can start.
+/// Stores the current end of the journal as the position if there is no position yet, so that earlier turns are not
+/// exported. Must be called before the first turn can start.
 pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
     let file = position_file(folder, signal);
     let anchored = async {
-        // An unreadable file is reported when it is used.
+        // An unreadable file is reported when the position is used.
         if !matches!(file.load(), Ok(None)) {
             return Ok(());
         }
@@ -70,11 +71,11 @@ pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
     }
 }
 
-/// Follows the journal for one signal. Only returns if the collector's URL is invalid. `activity` changes when a turn
-/// may have ended.
+/// Follows the journal for one signal. `activity` changes when a turn may have ended. Returns immediately if the signal
+/// is not exported; otherwise, only returns on an error.
 ///
 /// # Errors
-/// Fails if the client cannot be created.
+/// Returns an error if the client cannot be created, for example because the collector's URL is invalid.
 pub async fn follow<T: Clone>(
     signal: Signal,
     config: &TelemetryConfig,
@@ -93,7 +94,7 @@ pub async fn follow<T: Clone>(
                 pause = FIRST_PAUSE;
                 tokio::select! {
                     changed = activity.changed() => match changed {
-                        // The end of a turn is stored at about the same time as it is announced.
+                        // The end of a turn may be announced slightly before it is stored.
                         Ok(()) => sleep(SETTLE_DELAY).await,
                         Err(_) => sleep(CHECK_INTERVAL).await,
                     },
@@ -109,7 +110,7 @@ pub async fn follow<T: Clone>(
     }
 }
 
-/// Reason to retry later.
+/// Reason why the export is retried later.
 struct Delay {
     reason: String,
     after: Option<Duration>,
@@ -134,10 +135,10 @@ struct Export {
     queue: VecDeque<EndedTurn>,
     /// Number of accepted spans of the first queued turn.
     sent_spans: usize,
-    /// Failed attempts to send the next message.
+    /// Number of failed attempts to send the next message.
     tries: u32,
     measures: Measures,
-    /// Start of the measured period.
+    /// Start of the period covered by the measurements.
     since: Timestamp,
 }
 
@@ -173,7 +174,7 @@ impl Export {
         }
     }
 
-    /// Exports the next turn. Returns false if there is none.
+    /// Exports the next turn. Returns false if there is no further turn.
     async fn step(&mut self) -> Result<bool, Delay> {
         let position = match self.position {
             Some(position) => position,
@@ -210,8 +211,8 @@ impl Export {
         Ok(position)
     }
 
-    /// Turns after the position. If the journal no longer has the same turn at that position, returns turns that ended
-    /// later.
+    /// Returns the turns after the position. If the journal no longer contains the same turn at that position, returns
+    /// the turns that ended later.
     async fn find(&mut self, position: Position) -> Result<Vec<EndedTurn>, Delay> {
         let page = self.source.ended_turns(position.place.saturating_sub(1), BATCH).await?;
         let is_current = match position.turn_id {
@@ -238,7 +239,7 @@ impl Export {
         }
     }
 
-    /// Trace of a turn and the `traceparent` of its client. `None` if the turn was deleted.
+    /// Returns the trace of a turn and the `traceparent` of its client, or `None` if the turn was deleted.
     async fn read(&self, turn: EndedTurn) -> Result<Option<(TurnTrace, Option<String>)>, Delay> {
         let spans = self.source.turns(turn.session_id).await?;
         let Some(span) = spans.iter().find(|span| span.ended == Some(turn.seq)) else { return Ok(None) };
@@ -320,8 +321,8 @@ impl Export {
         Ok(())
     }
 
-    /// Evaluates an outcome. A message that will never be accepted is dropped, so that later messages do not wait for
-    /// it.
+    /// Processes an outcome. A message that will never be accepted is dropped, so that it does not block later
+    /// messages.
     fn process_outcome(&mut self, outcome: ExportOutcome) -> Result<(), Delay> {
         let signal = self.signal.as_str();
         self.tries += 1;
@@ -342,7 +343,7 @@ impl Export {
     }
 }
 
-/// Number of spans in the next message: as many as fit, at least one.
+/// Returns the number of spans for the next message: as many as fit, but at least one.
 fn count_fitting(spans: &[otlp::Span], limit: usize) -> usize {
     let mut size = 0;
     let fits = |span: &&otlp::Span| {

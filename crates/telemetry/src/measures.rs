@@ -1,4 +1,4 @@
-//! Counters and histograms of turns, in memory: tokens and cost, and the durations of turns, model calls and tools.
+//! Counters and histograms of turns in memory: tokens and cost, and the durations of turns, model calls and tool calls.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 /// Maximum number of series. Further series, for example for arbitrary names, are merged.
 const MAX_SERIES: usize = 2000;
 
-/// Histogram bounds: seconds of calls and tools, seconds of turns, and numbers of calls.
+/// Histogram bounds: seconds for model and tool calls, seconds for turns, and numbers of calls.
 const CALL_BOUNDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const TURN_BOUNDS: [f64; 13] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6];
 const COUNT_BOUNDS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
@@ -87,7 +87,7 @@ impl Measures {
         let mut attributes =
             vec![(names::OPERATION, names::EXECUTE_TOOL.to_owned()), (names::TOOL, tool_name(tool).to_owned())];
         attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
-        // Excludes waiting for the user. A tool that never ran has no duration.
+        // The duration excludes the time of waiting for the user. A tool that never ran has a duration of 0.
         let duration = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
         self.observe("gen_ai.execute_tool.duration", attributes, &CALL_BOUNDS, seconds(duration));
     }
@@ -134,7 +134,7 @@ impl Measures {
         self.series.entry(key).or_insert(empty)
     }
 
-    /// Encodes all measurements since `start`.
+    /// Encodes all measurements since `start` as metrics.
     pub fn encode(&self, start: Timestamp, now: Timestamp, temporality: otlp::Temporality) -> Vec<otlp::Metric> {
         let (start_ns, time_ns) = (nanoseconds(start), nanoseconds(now).max(nanoseconds(start)));
         let mut metrics: Vec<otlp::Metric> = Vec::new();

@@ -1,7 +1,8 @@
 //! Names of spans and attributes that are used more than once, from the conventions for generative AI (version 0.1.0,
 //! in development). Names that are not part of the conventions start with `agentd.`.
 //!
-//! Also the IDs of traces and spans. They are deterministic, so a turn has the same IDs whenever it is exported.
+//! Also contains the IDs of traces and spans. They are deterministic, so that a turn has the same IDs each time it is
+//! exported.
 
 use agentd_core::ids::{SessionId, TurnId};
 use agentd_trace::TurnTrace;
@@ -29,13 +30,13 @@ pub const PROVIDER: &str = "gen_ai.provider.name";
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
 /// Attribute: name of a tool.
 pub const TOOL: &str = "gen_ai.tool.name";
-/// Attribute: answer of a model or a turn. This is content.
+/// Attribute: answer of a model or a turn. Counts as content.
 pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
 /// Attribute: kind of an error.
 pub const ERROR: &str = "error.type";
 /// Attribute: number of a step within its turn.
 pub const STEP: &str = "agentd.step";
-/// Attribute: seconds of waiting for the user.
+/// Attribute: time of waiting for the user, in seconds.
 pub const WAITED: &str = "agentd.waited";
 /// Metric: model calls of a turn.
 pub const AGENT_INFERENCE_CALLS: &str = "gen_ai.invoke_agent.inference_calls";
@@ -57,7 +58,7 @@ const PROVIDERS: [(&str, &str); 12] = [
     ("aiplatform.googleapis.com", "gcp.vertex_ai"),
 ];
 
-/// Provider of the server with that host. `agentd` for unknown hosts, as for a local model.
+/// Returns the provider of the server with that host, or `agentd` for unknown hosts, such as local models.
 pub fn provider(host: &str) -> &'static str {
     let matches_domain =
         |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with(['.', '-']));
@@ -77,12 +78,12 @@ pub struct TraceContext {
     pub trace_id: [u8; 16],
     /// Span of the client that is the turn's parent.
     pub parent: Option<[u8; 8]>,
-    /// False if the client does not record its trace. The trace's parts are not exported then.
+    /// False if the client does not record its trace. In that case, the turn is not exported.
     pub is_sampled: bool,
 }
 
 impl TraceContext {
-    /// Position of a turn: in the client's trace if there is one, otherwise in a separate trace.
+    /// Returns the position of a turn: in the client's trace if there is one, otherwise in a separate trace.
     pub fn of(turn: &TurnTrace, traceparent: Option<&str>) -> Self {
         if let Some(context) = traceparent.and_then(Self::parse) {
             return context;
@@ -116,7 +117,8 @@ fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// ID of a span, derived from session, turn and the span's name in the turn. Never zero, which means no span.
+/// Returns the ID of a span, derived from the session, the turn and the span's name within the turn. Never returns
+/// zero, which means that there is no span.
 pub fn span_id(session: SessionId, turn: TurnId, name: &str) -> [u8; 8] {
     let hash = Sha256::new().chain_update(session.as_uuid().as_bytes()).chain_update(turn.as_uuid().as_bytes());
     let digest = hash.chain_update(name.as_bytes()).finalize();

@@ -1,4 +1,5 @@
-//! The messages of the OpenTelemetry protocol that are sent. The protocol consists of the field numbers.
+//! Messages of the OpenTelemetry protocol, limited to the messages that are sent. The field numbers define the
+//! protocol.
 
 /// Defines messages, one row per field: its name, its type, and its encoding.
 macro_rules! messages {
@@ -38,7 +39,7 @@ messages! {
     }
     /// Response to an export of any signal.
     ExportResponse {
-        /// The rejected part, or `None` if everything was accepted.
+        /// Rejected part, or `None` if everything was accepted.
         partial: Option<PartialSuccess> = (message, optional, tag = "1"),
     }
     /// Rejected part of an export, which must not be sent again.

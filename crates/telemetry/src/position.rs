@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Maximum size of the file in bytes.
 const MAX_FILE_BYTES: u64 = 4096;
 
-/// The last acknowledged turn, or the start of the export.
+/// Position of the last acknowledged turn, or of the start of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// Position in the journal.
@@ -26,7 +26,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Position of an ended turn.
+    /// Returns the position of an ended turn.
     pub fn of(turn: &EndedTurn) -> Self {
         Self { place: turn.place, turn_id: Some(turn.turn_id), at: turn.at }
     }
@@ -45,7 +45,7 @@ impl PositionFile {
     /// Loads the position, or `None` if there is no file yet.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or is invalid.
+    /// Returns an error if the file cannot be read or is invalid.
     pub fn load(&self) -> io::Result<Option<Position>> {
         let text = match fs::metadata(&self.0) {
             Ok(meta) if meta.len() > MAX_FILE_BYTES => return Err(io::Error::other("not a position file")),
@@ -59,7 +59,7 @@ impl PositionFile {
     /// Replaces the position atomically.
     ///
     /// # Errors
-    /// Fails if the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn save(&self, position: Position) -> io::Result<()> {
         let mut draft = self.0.as_os_str().to_owned();
         draft.push(".part");
@@ -70,10 +70,10 @@ impl PositionFile {
         fs::rename(draft, &self.0)
     }
 
-    /// Removes the position. The next export starts at the end of the journal at that time.
+    /// Removes the stored position. The next export starts at the end of the journal at that time.
     ///
     /// # Errors
-    /// Fails if the file cannot be removed.
+    /// Returns an error if the file cannot be removed.
     pub fn forget(&self) -> io::Result<()> {
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,4 +1,4 @@
-//! Requests to a collector, one at a time and with a time limit. Responses are untrusted: their size is limited, and
+//! Requests to a collector, one at a time and with a time limit. Responses are untrusted, so their size is limited and
 //! their text is never logged.
 
 use std::time::Duration;
@@ -27,22 +27,22 @@ const MAX_PAUSE: Duration = Duration::from_secs(600);
 /// Outcome of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExportOutcome {
-    /// Accepted, except for rejected parts, which must not be sent again.
+    /// Accepted, except for the rejected parts, which must not be sent again.
     Accepted {
         /// Number of rejected parts.
         rejected: u64,
     },
     /// Rejected permanently, with the reason.
     Rejected(String),
-    /// Too large for one message. Parts of the message may be accepted.
+    /// Too large for one message. Smaller parts of the message may be accepted.
     TooLarge(String),
-    /// Failed, and can be retried.
+    /// Failed, but can be retried.
     Retry {
         /// Reason for the failure.
         reason: String,
         /// Pause that the collector requested.
         after: Option<Duration>,
-        /// True if the message itself may be the reason, so that it is not retried forever.
+        /// True if the message itself may cause the failure, so that the number of retries is limited.
         is_doubtful: bool,
     },
 }
@@ -71,7 +71,7 @@ impl Collector {
     /// Creates the client without connecting.
     ///
     /// # Errors
-    /// Fails if the URL or the certificates are invalid.
+    /// Returns an error if the URL or the certificates are invalid.
     pub fn new(signal: Signal, config: &SignalConfig) -> Result<Self, CollectorError> {
         let failed = |error: &dyn std::error::Error| CollectorError(error.to_string());
         let transport = match config.protocol {
@@ -127,7 +127,7 @@ impl Collector {
         }
         let reason = format!("the collector answered {}", status.as_u16());
         match status {
-            // These codes mean that the message itself is invalid. All other causes may be fixed: a key, a path,
+            // These codes mean that the message itself is invalid. Any other cause may be fixed later: a key, a path,
             // overload.
             StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
                 ExportOutcome::Rejected(reason)
@@ -191,7 +191,7 @@ fn accepted(response: ExportResponse) -> ExportOutcome {
     ExportOutcome::Accepted { rejected }
 }
 
-/// The root cause of an error. The full error text may contain a URL with keys.
+/// Returns the root cause of an error. The full error text may contain a URL with keys.
 fn root_cause(error: impl std::error::Error) -> String {
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()
@@ -199,7 +199,7 @@ fn root_cause(error: impl std::error::Error) -> String {
 
 fn client(config: &SignalConfig) -> reqwest::Result<Client> {
     agentd_http::client(config.endpoint.scheme() == "https", Some(&config.routes), |builder| {
-        // A redirect could send keys to another server.
+        // Following a redirect could send keys to another server.
         builder.connect_timeout(config.timeout).redirect(redirect::Policy::none())
     })
 }

@@ -1,6 +1,6 @@
-//! Spans of a turn: `invoke_agent`, with `chat` and `execute_tool` in it, and the `invoke_agent` of a subagent in the
-//! `execute_tool` that started the subagent. Questions, warnings and compactions are events of these spans. Texts,
-//! arguments and results are only exported if configured.
+//! Spans of a turn: an `invoke_agent` span that contains `chat` and `execute_tool` spans. The `invoke_agent` span of a
+//! subagent is inside the `execute_tool` span that started it. Questions, warnings and compactions are events of these
+//! spans. Texts, arguments and results are only exported if configured.
 
 use agentd_core::{Timestamp, interrupt::AnsweredBy, tool::ToolErrorCode, turn::StopReason, usage::Usage};
 use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
@@ -14,7 +14,7 @@ use crate::{
 /// Maximum length of a tool's name in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Spans of a turn and of its subagents' turns.
+/// Returns the spans of a turn and of its subagents' turns.
 pub fn of_turn(turn: &TurnTrace, context: &TraceContext, content: bool) -> Vec<otlp::Span> {
     let mut spans = SpanWriter { trace_id: context.trace_id, content, spans: Vec::new() };
     spans.turn(turn, context.parent);
@@ -54,7 +54,7 @@ impl SpanWriter {
         self.parts(turn, &turn.spans, id, at);
     }
 
-    /// Adds a part of a turn. `owner` is the index of the span that gets the part if the part is an event.
+    /// Adds a part of a turn. If the part is an event, it is added to the span with the index `owner`.
     fn part(&mut self, turn: &TurnTrace, span: &Span, parent: [u8; 8], owner: usize) {
         match &span.kind {
             SpanKind::ModelCall(call) => {
@@ -129,7 +129,7 @@ impl SpanWriter {
         let (name, times) = (format!("{} {}", names::EXECUTE_TOOL, tool_name(tool)), (span.at, span.end));
         let (kind, error) = (otlp::SpanKind::Internal, (tool_failure(span, tool), None));
         let at = self.add(kind, name, (id, Some(parent)), times, attributes, error);
-        // Model usage by the tool itself (sampling).
+        // Model usage of the tool itself, through sampling.
         if tool.sampled != Usage::default() {
             let attributes = call_attributes(turn, &turn.model, None, &tool.sampled);
             let own = span_id(turn.session_id, turn.turn_id, &format!("{} sampled", span.id));
@@ -139,8 +139,8 @@ impl SpanWriter {
         self.parts(turn, &span.children, id, at);
     }
 
-    /// Adds a span and returns its index. A span with an error has failed. The error message is content, so it is only
-    /// exported if configured.
+    /// Adds a span and returns its index. A span with an error is marked as failed. The error message is content, so it
+    /// is only exported if configured.
     fn add(
         &mut self,
         kind: otlp::SpanKind,
@@ -195,7 +195,7 @@ fn call_attributes(turn: &TurnTrace, model: &str, server: Option<&str>, usage: &
     attributes
 }
 
-/// Host and port of a server. Anything else, such as the name of a wire, has no port.
+/// Returns the host and port of a server. The port is `None` if the text is not an address, such as the name of a wire.
 pub(crate) fn address(server: &str) -> (&str, Option<u64>) {
     match server.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() => (host.trim_matches(['[', ']']), port.parse().ok()),
@@ -234,19 +234,19 @@ fn answer(interrupt: &InterruptSpan) -> Vec<KeyValue> {
     answer.into_iter().chain(by.map(|by| KeyValue::new("agentd.interrupt.by", by))).collect()
 }
 
-/// Kind of error of a turn that did not complete.
+/// Returns the kind of error of a turn that did not complete.
 pub(crate) fn failure(turn: &TurnTrace) -> Option<String> {
     let Some(end) = &turn.outcome else { return Some("interrupted".to_owned()) };
     let error = end.error.as_ref().map(|error| variant_name(&error.kind));
     error.or_else(|| (end.reason != StopReason::Completed).then(|| variant_name(&end.reason)))
 }
 
-/// Kind of error of a model call.
+/// Returns the kind of error of a model call.
 pub(crate) fn call_failure<'a>(span: &Span, call: &'a ModelCallSpan) -> Option<&'a str> {
     call.error.as_deref().or_else(|| span.is_open.then_some("interrupted"))
 }
 
-/// Name of a tool. Models may call any name: an unknown name is content, so it is not exported.
+/// Returns the name of a tool. Models may call tools by any name: an unknown name is content, so it is not exported.
 pub(crate) fn tool_name(tool: &ToolSpan) -> &str {
     match tool.error {
         Some(ToolErrorCode::UnknownTool) => "unknown",
@@ -254,7 +254,7 @@ pub(crate) fn tool_name(tool: &ToolSpan) -> &str {
     }
 }
 
-/// Kind of error of a tool call.
+/// Returns the kind of error of a tool call.
 pub(crate) fn tool_failure(span: &Span, tool: &ToolSpan) -> Option<&'static str> {
     match (tool.error, tool.exit_code) {
         (Some(code), _) => Some(code.as_str()),
@@ -263,7 +263,7 @@ pub(crate) fn tool_failure(span: &Span, tool: &ToolSpan) -> Option<&'static str>
     }
 }
 
-/// Name of a unit variant, as in JSON.
+/// Returns the name of a unit variant, as in JSON.
 fn variant_name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
@@ -300,8 +300,8 @@ fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
     attributes
 }
 
-/// Answer from a model call: its text and the calls that it requested. A compaction requests no calls, although it has
-/// the step of the previous call.
+/// Returns the answer from a model call: its text and the calls that it requested. A compaction requests no calls,
+/// although it has the step number of the previous call.
 fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyValue> {
     let is_of_turn = turn.spans.iter().any(|own| own.id == span.id);
     let texts = span.children.iter().filter_map(|child| match &child.kind {
@@ -335,7 +335,7 @@ fn tool_content(tool: &ToolSpan) -> Vec<KeyValue> {
     ]
 }
 
-/// The text, truncated to the limit.
+/// Truncates the text to the limit.
 fn truncate_text(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned()
 }

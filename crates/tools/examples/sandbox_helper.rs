@@ -1,4 +1,4 @@
-//! Minimal program that can serve as the sandbox helper in tests of this crate.
+//! Minimal program that serves as the sandbox helper in tests of this crate.
 
 use std::process::ExitCode;
 

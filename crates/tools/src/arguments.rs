@@ -1,19 +1,20 @@
 //! Checks a call's arguments against the tool's schema, and adapts arguments written for other systems.
 //!
 //! Weak models write numbers as text, `null` for omitted values, and parameter names from other systems. Unambiguous
-//! values are accepted. Everything else is rejected with an error that names the field.
+//! values are accepted. All other values are rejected with an error that names the field.
 //!
 //! Names, units and shapes that models learned in other systems are converted before a call is judged, so that the
-//! rules, the user and the audit log see exactly what runs. Arguments without an effect are dropped, and the result
-//! mentions them. An argument that asks for something the tool does not do is never dropped: the tool rejects the call.
+//! rules, the user and the audit log see exactly the call that runs. Arguments without an effect are dropped, and the
+//! result mentions them. An argument that requests unsupported behaviour is never dropped: the tool rejects the call.
 
 use agentd_core::tool::{AdaptedCall, FollowedLink};
 use agentd_workspace::{failure::Failure, text};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Parameter names of our tools with their aliases in other systems. An alias is accepted if the tool has a parameter
-/// of our name and none of the alias's name, and the call does not use our name. The first matching row applies.
+/// Parameter names of the built-in tools with their aliases in other systems. An alias is accepted if the tool has a
+/// parameter with the built-in name and no parameter with the alias's name, and the call does not use the built-in
+/// name. The first matching row applies.
 pub(crate) const NAMES: [(&str, &[&str]); 16] = [
     ("path", &FollowedLink::ALIASES),
     ("path", &["absolute_path", "dir_path", "folder", "relative_workspace_path", "target_directory", "target_file"]),
@@ -36,7 +37,7 @@ pub(crate) const NAMES: [(&str, &[&str]); 16] = [
 /// Parses a call's arguments.
 ///
 /// # Errors
-/// `E_INVALID_ARGS`, naming the field and the expected value.
+/// Returns `E_INVALID_ARGS`, with the field and the expected value.
 pub(crate) fn parse<A: DeserializeOwned>(tool: &str, written: &str, schema: &Value) -> Result<A, Failure> {
     let checked = check(tool, object(tool, written)?, schema)?;
     serde_json::from_value(Value::Object(checked))
@@ -134,9 +135,9 @@ fn coerce(tool: &str, name: &str, value: Value, property: &Value) -> Result<Valu
     }
 }
 
-/// An integer, even if written as text.
+/// Returns an integer, even if it is written as text.
 pub(crate) fn integer(value: &Value) -> Option<i64> {
-    /// Above this, a float cannot distinguish neighbouring integers.
+    /// Limit above which a float cannot distinguish neighbouring integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) => number.as_i64().or_else(|| {
@@ -171,13 +172,13 @@ fn kind(value: &Value) -> &'static str {
 
 /// Argument names that only comment on a call and have no effect.
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
-/// Shells for which the tool runs the script directly, since the tool itself uses such a shell.
+/// Shells for which the tool runs the script directly, since the tool itself uses a shell.
 const SHELLS: [&str; 5] = ["bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"];
-/// Minimum number that is read as milliseconds in a time limit. The number must also exceed the maximum in seconds.
+/// Minimum time limit that is interpreted as milliseconds. The number must also exceed the maximum in seconds.
 const MILLISECONDS_FROM: u64 = 10_000;
 
-/// Converts a call to the tool's own names, units and shapes. `None` if it needs no change. `longest` is the maximum
-/// time of a command in seconds.
+/// Converts a call to the tool's own names, units and shapes. Returns `None` if no change is needed. `longest` is the
+/// maximum time of a command in seconds.
 pub(crate) fn adapt_call(tool: &str, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
@@ -214,7 +215,8 @@ pub(crate) fn adapt_call(tool: &str, written: &str, schema: &Value, longest: u64
     changed.then(|| AdaptedCall { arguments: Value::Object(arguments).to_string(), note })
 }
 
-/// The tool's own name for an argument, and its value. `None` if the call already has an argument of that name.
+/// Returns the tool's own name for an argument, and its value, or `None` if the call already has an argument of that
+/// name.
 fn rename_argument(
     properties: &Map<String, Value>,
     written: &Map<String, Value>,
@@ -238,7 +240,7 @@ fn rename_argument(
     target.map(|target| (target.to_owned(), value.clone()))
 }
 
-/// Name in snake case: `filePath` is `file_path`.
+/// Converts a name to snake case: `filePath` becomes `file_path`.
 fn snake_case(name: &str) -> String {
     let mut plain = String::with_capacity(name.len() + 4);
     let mut before = None;
@@ -252,18 +254,18 @@ fn snake_case(name: &str) -> String {
     plain
 }
 
-/// Returns true if a value asks for nothing but the tool's usual behaviour.
+/// Predicate that returns true if a value only requests the tool's usual behaviour.
 type IsNoOp = fn(&Value) -> bool;
 
 const IS_TRUE: IsNoOp = |value| value.as_bool() == Some(true);
 const IS_FALSE: IsNoOp = |value| value.as_bool() == Some(false);
 const IS_UTF8: IsNoOp = |value| value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_lowercase()));
 
-/// Arguments from other systems without an effect, by tool and name.
+/// Arguments from other systems that have no effect, by tool and name.
 const NO_OPS: [(&[&str], &[&str], IsNoOp); 15] = [
     (&["edit_file"], &["instruction"], Value::is_string),
     (&["read_url"], &["prompt", "format"], Value::is_string),
-    // From earlier versions, where it had no effect either.
+    // Parameter of earlier versions, which had no effect either.
     (&["repo_map"], &["focus"], Value::is_string),
     (&["run_bash_command"], &["background", "run_in_background", "is_background"], IS_FALSE),
     (&["run_bash_command"], &["dangerously_disable_sandbox"], IS_FALSE),
@@ -280,10 +282,10 @@ const NO_OPS: [(&[&str], &[&str], IsNoOp); 15] = [
     (&["grep", "find_files", "list_workspace_files"], &["recursive"], IS_TRUE),
 ];
 
-/// Number of replacements. The number 1 has no effect, unless all occurrences are to be replaced.
+/// Argument with the number of replacements. The number 1 has no effect, unless all occurrences are to be replaced.
 const REPLACEMENTS: &str = "expected_replacements";
 
-/// Returns true if an argument asks for nothing but the tool's usual behaviour.
+/// Returns true if an argument only requests the tool's usual behaviour.
 fn is_no_op(tool: &str, written: &Map<String, Value>, name: &str, value: &Value) -> bool {
     let plain = snake_case(name);
     if REMARKS.contains(&plain.as_str()) {
@@ -329,8 +331,8 @@ fn convert_context_lines(written: &mut Map<String, Value>) {
     }
 }
 
-/// Converts a time limit in milliseconds to seconds. Returns a note for the model if only the size of the number shows
-/// the unit.
+/// Converts a time limit in milliseconds to seconds. Returns a note for the model if the unit is only inferred from the
+/// size of the number.
 fn convert_time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> {
     if written.contains_key("timeout_s") {
         return None;
@@ -349,8 +351,8 @@ fn convert_time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<
     note
 }
 
-/// Converts a command given as a list to an equivalent line: the script passed to a shell, or the arguments, quoted as
-/// necessary.
+/// Converts a command given as a list to an equivalent command line: the script passed to a shell, or the arguments,
+/// quoted as necessary.
 fn join_command(args: &[Value]) -> Option<String> {
     let args: Vec<&str> = args.iter().map(Value::as_str).collect::<Option<_>>()?;
     match args[..] {
@@ -462,7 +464,7 @@ mod adapted_tests {
         (tool.spec)(tool.row().unwrap(), &ToolboxConfig::new(|| TimeZone::UTC)).parameters
     }
 
-    /// Adapted form of a call, or `None` if it stays unchanged.
+    /// Returns the adapted form of a call, or `None` if the call stays unchanged.
     fn adapt(tool: &str, written: Value) -> Option<(Value, Option<String>)> {
         let adapted = adapt_call(tool, &written.to_string(), &schema(tool), 600)?;
         Some((serde_json::from_str(&adapted.arguments).unwrap(), adapted.note))
@@ -497,8 +499,8 @@ mod adapted_tests {
         check(BASH, json!({"cmd": "ls", "timeout_ms": 1500}), json!({"command": "ls", "timeout_s": 2}), "");
         let (long, note) = (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was read as milliseconds]");
         check(BASH, long, json!({"command": "ls", "timeout_s": 120}), note);
-        // Seconds, even above the maximum for commands: the time limit is reduced, and the result mentions the
-        // reduction.
+        // These are seconds, even above the maximum for commands: the time limit is reduced, and the result mentions
+        // the reduction.
         for seconds in [1, 90, 900, 3600] {
             let written = json!({"command": "ls", "timeout": seconds});
             check(BASH, written, json!({"command": "ls", "timeout_s": seconds}), "");

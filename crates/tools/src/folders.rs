@@ -45,17 +45,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::mount::{self, PrivateFolders, check_mounts};
 
-/// Workspaces of all sessions, in `{base}/{session}/` each.
+/// Workspaces of all sessions, each in `{base}/{session}/`.
 #[derive(Debug, Clone)]
 pub struct WorkspaceFolders {
     base: PathBuf,
     /// Folders that no session may use as its project.
     private: PrivateFolders,
-    /// Folder that is `/memories` in all sessions.
+    /// Folder that is mounted as `/memories` in all sessions.
     memories: Option<PathBuf>,
-    /// Reader for the user's notes to models.
+    /// Reader for the user's notes (guides) to models.
     guides: Option<GuideReader>,
-    /// Reader for code, which draws maps.
+    /// Reader for code, which generates maps.
     pub code: Option<Arc<dyn CodeReader>>,
     /// Real paths of the base and of the shared folder, once resolved.
     real: Arc<OnceLock<RealFolders>>,
@@ -79,7 +79,7 @@ impl RealFolders {
 }
 
 impl WorkspaceFolders {
-    /// Workspaces below `base`, which is created with the first workspace.
+    /// Creates the workspaces below `base`. The folder is created with the first workspace.
     pub fn new(base: PathBuf) -> Self {
         let (real, locks) = (Arc::default(), SessionLocks::default());
         let private = PrivateFolders { paths: vec![base.clone()], worktrees: None };
@@ -87,7 +87,7 @@ impl WorkspaceFolders {
         Self { private, base, memories: None, guides: None, code: None, real, trees, locks }
     }
 
-    /// Adds a folder that is `/memories` in all sessions. The folder is created with the first workspace.
+    /// Adds a folder that is mounted as `/memories` in all sessions. The folder is created with the first workspace.
     #[must_use]
     pub fn with_memories(mut self, memories: PathBuf) -> Self {
         self.private.paths.push(memories.clone());
@@ -95,8 +95,8 @@ impl WorkspaceFolders {
         self
     }
 
-    /// Adds the user's notes to models: from their configuration folder, from the project's folder up to their home,
-    /// from these skills, and from trusted projects.
+    /// Adds the sources of the user's notes to models: their configuration folder, the folders from the project up to
+    /// their home folder, these skills, and trusted projects.
     #[must_use]
     pub fn with_guides(
         mut self,
@@ -118,8 +118,8 @@ impl WorkspaceFolders {
         self
     }
 
-    /// Creates the shared folders if they are missing. Commands print the real paths of these folders, and the jail
-    /// recognises them.
+    /// Creates the shared folders if they are missing, and returns their real paths. Commands print these real paths,
+    /// and the jail recognises them.
     fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<RealFolders, WorkspaceError> {
         let base = make_shared(base).map_err(|error| storage("create the workspaces folder", error))?;
         let memories = memories.map(|path| make_shared(path)).transpose();
@@ -134,14 +134,14 @@ impl WorkspaceFolders {
         self
     }
 
-    /// Removes the drafts left by previous runs. Must run before anything is written. Blocks on the disk.
+    /// Removes the drafts left by previous runs. Must run before any other write. Blocks on disk access.
     pub fn sweep(&self) {
         if let Err(error) = drafts::sweep(&self.base) {
             tracing::warn!(%error, "could not remove drafts of the previous run");
         }
     }
 
-    /// Runs file work on a blocking thread.
+    /// Runs work on files on a blocking thread.
     fn work<T: Send + 'static>(
         &self,
         doing: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Checks the user's folders that a session uses: its project, and the added folders.
+//! Checks the user's folders that a session mounts: its project, and the added folders.
 
 use std::{
     fs, io,
@@ -29,7 +29,7 @@ pub(super) fn add_folders(
     let project = mounts.project.map(|mount| check_mount("project folder", private, mount)).transpose()?;
     let added = added.into_iter().map(|mount| {
         let mount = check_mount("folder", private, mount)?;
-        // An unreadable folder is reported here rather than by the first tool that reads it.
+        // Reports an unreadable folder now, instead of in the first tool that reads it.
         fs::read_dir(&mount.path).map_err(|error| {
             let message = format!("the folder {} cannot be read", mount.path.display());
             WorkspaceError::new(ErrorKind::InvalidInput, message)
@@ -54,7 +54,8 @@ pub(super) fn check_mounts(
             ErrorKind::NotFound => error.with_hint("restore it, or remove the added folders with `--add-dir none`"),
             _ => error,
         })?;
-        // The folder was added by its real path. If that path is a link now, it leads to a folder that was never added.
+        // The folder was added by its real path. If that path is a link now, the link leads to a folder that was never
+        // added.
         if found.path != folder.path {
             let shown = folder.path.display();
             let message = format!("the added folder {shown} is now a link to {}", found.path.display());
@@ -69,8 +70,8 @@ pub(super) fn check_mounts(
     Ok((mounts, worktree))
 }
 
-/// Resolves a folder to its real path. Rejects a folder that contains a private folder of the daemon, or is inside one.
-/// `role` names the folder in error messages.
+/// Resolves a folder to its real path. Rejects a folder that contains a private folder of the daemon, or is inside such
+/// a folder. `role` describes the folder in error messages.
 fn check_mount(role: &str, private: &PrivateFolders, mount: Mount) -> Result<Mount, WorkspaceError> {
     let shown = mount.path.display();
     let path = mount.path.canonicalize().map_err(|error| {
@@ -97,12 +98,12 @@ fn check_mount(role: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
     {
         let message = format!("the {role} {shown} overlaps {}, which belongs to the daemon", private.display());
         return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
-            .with_hint("choose a folder apart from the daemon's data and configuration"));
+            .with_hint("choose a folder outside the daemon's data and configuration"));
     }
     Ok(Mount { path, writable: mount.writable })
 }
 
-/// Real path of a file that may not exist yet.
+/// Returns the real path of a file that may not exist yet.
 fn resolved(path: &Path) -> PathBuf {
     let missing = |path: &Path| Some((path.parent()?.to_path_buf(), path.file_name()?.to_owned()));
     match (path.canonicalize(), missing(path)) {

@@ -55,7 +55,7 @@ impl BuiltinToolbox {
         }
     }
 
-    /// Warnings about limits in `tools.yaml` that have no effect.
+    /// Returns warnings about limits in `tools.yaml` that have no effect.
     pub fn limit_warnings(limits: &BTreeMap<String, BTreeMap<String, u64>>) -> Vec<String> {
         let mut notes = Vec::new();
         for (tool, numbers) in limits {
@@ -77,7 +77,7 @@ impl BuiltinToolbox {
         Call { services: &self.services, context, call }
     }
 
-    /// Resolves the path in the arguments. `None` if the path goes through no link and is unambiguous.
+    /// Resolves the path in the arguments. Returns `None` if the path contains no link and is unambiguous.
     async fn resolve_link(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<FollowedLink>, Failure> {
         let (tool, schema) = self.find(call)?;
         let reads_archives = match tool.row().map(|row| row.path) {
@@ -94,14 +94,14 @@ impl BuiltinToolbox {
         };
         let by_name = ToolPath::begins_with_name(written);
         let written = written.to_owned();
-        // The path itself, the path relative to the root of the tree, and the target of the path's links.
+        // Resolves the path itself, the path relative to the root of the tree, and the target of the path's links.
         let resolve = move |job: &Job| {
             let (path, named) = (job.files.resolve_path(&written)?, job.files.locate(&written)?);
             let real = job.files.follow(&path)?;
             Ok((path, named, real))
         };
         let (path, named, real) = self.invocation(context, call).work(resolve).await?;
-        // A name in the session's tree may also be a name in the project. The rules then judge both paths.
+        // A name in the session's tree may also exist in the project. In that case, the rules judge both paths.
         if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
         }
@@ -121,7 +121,7 @@ impl BuiltinToolbox {
         self.invocation(context, call).work(open).await.is_ok()
     }
 
-    /// Start folder of a command, if the call runs one.
+    /// Returns the start folder of a command, if the call runs one.
     async fn start_folder(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<StartFolder>, Failure> {
         let (tool, schema) = self.find(call)?;
         if tool.name != run_bash_command::NAME {
@@ -131,7 +131,7 @@ impl BuiltinToolbox {
         run_bash_command::start(self.invocation(context, call), args).await
     }
 
-    /// Tool of a call, and the schema of its arguments.
+    /// Returns the tool of a call, and the schema of its arguments.
     fn find(&self, call: &ToolCall) -> Result<(&'static Builtin, &Value), Failure> {
         let schema = |tool: &Builtin| self.specs.iter().find(|spec| spec.name == tool.name);
         let found = Builtin::named(&call.name);
@@ -177,8 +177,8 @@ impl Toolbox for BuiltinToolbox {
         let jail = Jail::new(Arc::clone(&context.workspace));
         let (tool, schema) = self.find(call).ok()?;
         let named = (tool.paths)(&jail, self.invocation(context, call), schema)?;
-        // A call with invalid arguments fails, so it changes nothing. Files in the state are not on disk, so there is
-        // nothing to scan.
+        // A call with invalid arguments fails, so it does not change files. State files are not on disk, so they cannot
+        // be scanned.
         let on_disk = |paths: Vec<ToolPath>| {
             paths.iter().filter(|path| path.place() != PathPlace::State).map(ToString::to_string).collect()
         };

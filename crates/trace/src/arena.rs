@@ -1,5 +1,6 @@
-//! The tree under construction: numbered spans, each with the number of its parent. At the end, children are clamped to
-//! their parents, because clocks may be set back and two tasks stamp the events of two sessions.
+//! The tree under construction: numbered spans, each with the number of its parent. At the end, the times of children
+//! are clamped to their parents' times, because clocks may be set back and the events of two sessions are stamped by
+//! two tasks.
 
 use agentd_core::Timestamp;
 
@@ -62,15 +63,15 @@ impl Arena {
         self.nodes.iter().any(|(known, _)| *known == Some(parent))
     }
 
-    /// Time of the first text or reasoning of a model call.
+    /// Returns the time of the first text or reasoning of a model call.
     pub(crate) fn first_output(&self, call: usize) -> Option<Timestamp> {
         let is_output = |span: &Span| matches!(span.kind, SpanKind::Message { .. } | SpanKind::Reasoning { .. });
         let first = self.nodes.iter().find(|(parent, span)| *parent == Some(call) && is_output(span));
         first.map(|(_, span)| span.at)
     }
 
-    /// Builds the tree; open spans end at `end`. Children come after their parents, so popping from the back completes
-    /// a span before its parent.
+    /// Builds the tree. Open spans end at `end`. Children come after their parents, so that processing the spans from
+    /// the back completes each span before its parent.
     pub(crate) fn into_tree(mut self, end: Timestamp) -> Vec<Span> {
         let mut roots = Vec::new();
         while let Some((parent, mut span)) = self.nodes.pop() {
@@ -88,7 +89,7 @@ impl Arena {
     }
 }
 
-/// Clamps the turn and everything below it to the range `from..=to`.
+/// Clamps the times of the turn and of all spans below it to the range `from..=to`.
 pub(crate) fn clamp(trace: &mut TurnTrace, from: Timestamp, to: Timestamp) {
     (trace.at, trace.end) = clamped(trace.at, trace.end, from, to);
     clamp_spans(&mut trace.spans, trace.at, trace.end);
@@ -113,7 +114,7 @@ fn clamped(at: Timestamp, end: Timestamp, from: Timestamp, to: Timestamp) -> (Ti
     (at, end.max(at).min(to))
 }
 
-/// Time during which at least one question from the turn or its subagents was open, in milliseconds.
+/// Returns the time during which at least one question from the turn or its subagents was open, in milliseconds.
 fn waiting_ms(trace: &TurnTrace) -> u64 {
     let mut open = Vec::new();
     questions(&trace.spans, &mut open);

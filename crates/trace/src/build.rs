@@ -1,5 +1,5 @@
-//! Builds turns from a session's events, one by one. Also finds the time at which a crash cut off a turn. The next
-//! start of the daemon settles that turn, perhaps days later, so the events of the settlement show how the turn ended,
+//! Builds turns from a session's events, one by one. Also finds the time at which a crash interrupted a turn. The next
+//! start of the daemon settles that turn, possibly days later, so the events of the settlement show how the turn ended,
 //! but not when.
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,7 +28,7 @@ mod items;
 /// Code of the warning about a retried model call.
 const RETRY: &str = "model_retry";
 
-/// Error kind if the journal does not contain one.
+/// Error kind that is used if the journal contains none.
 const UNKNOWN_ERROR: &str = "_OTHER";
 
 /// Builds the turns of a session, in the order in which they began. `events` are the events of one session, in order;
@@ -49,7 +49,7 @@ pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> 
             agent = stack.last().cloned().unwrap_or_else(|| MAIN.to_owned());
         }
     }
-    // A queued turn that has not begun is not a turn.
+    // A queued turn that has not begun is not included.
     let has_begun = |TurnBuilder { trace, arena, .. }: &TurnBuilder<'_>| {
         trace.trace_id.is_some() || trace.outcome.is_some() || !arena.is_empty()
     };
@@ -58,7 +58,7 @@ pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> 
     (1..).zip(turns).map(numbered).collect()
 }
 
-/// A turn while its events are being read.
+/// Turn whose events are being read.
 struct TurnBuilder<'a> {
     trace: TurnTrace,
     arena: Arena,
@@ -162,7 +162,7 @@ impl<'a> TurnBuilder<'a> {
         }
     }
 
-    /// Returns the model call in progress. A call without events so far began after the previous event.
+    /// Returns the model call in progress. A call without events so far started after the previous event.
     fn current_call(&mut self, event: &Event) -> usize {
         if let Some(call) = self.call {
             return call;
@@ -194,7 +194,7 @@ impl<'a> TurnBuilder<'a> {
         span.id = format!("m{}", event.seq);
         if let Some(start) = timing.and_then(|timing| subtract_millis(event.at, timing.duration_ms)) {
             span.at = start;
-            // The question about the intent precedes everything else in its turn.
+            // The question about the intent precedes all other parts of its turn.
             if *step == 0 {
                 self.trace.at = self.trace.at.min(start);
             }
@@ -317,7 +317,7 @@ fn subtract_millis(at: Timestamp, milliseconds: u64) -> Option<Timestamp> {
     at.checked_sub(span).ok()
 }
 
-/// Time of the last event before the crash, if the turn ended as interrupted.
+/// Returns the time of the last event before the crash, if the turn ended as interrupted.
 fn last_activity<'a>(events: impl DoubleEndedIterator<Item = &'a Event>) -> Option<Timestamp> {
     let mut events = events.rev().skip_while(|event| !matches!(event.kind, EventKind::TurnEnded { .. }));
     let is_interrupted = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Interrupted);
@@ -325,7 +325,7 @@ fn last_activity<'a>(events: impl DoubleEndedIterator<Item = &'a Event>) -> Opti
     events.find(|event| !is_settlement(&event.kind) && !event.is_damaged()).map(|event| event.at)
 }
 
-/// Returns true for events that a start of the daemon adds to an unfinished turn.
+/// Returns true for events that the daemon adds to an unfinished turn when it starts.
 fn is_settlement(kind: &EventKind) -> bool {
     match kind {
         EventKind::ItemCompleted { item, status } => {

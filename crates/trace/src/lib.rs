@@ -1,10 +1,12 @@
-//! A turn as a tree of spans, built only from journal events: a turn that a crash cut off also has a tree.
+//! A turn as a tree of spans. The tree is built only from journal events, so that a turn interrupted by a crash has
+//! one, too.
 //!
-//! - [`turns`] builds the trees of a session. The journal has fewer details for older turns, so they are estimated.
+//! - [`turns`] builds the trees of a session. The journal has fewer details on older turns, for which they are
+//!   estimated.
 //! - [`span`]: the tree, as shown and as written in JSON.
-//! - `nest`: adds the turns of subagents, which are separate sessions, to the tree.
-//! - `build` reads the events; `arena` contains the growing tree and clamps children to their parents.
-//! - [`requests`]: requests as sent on the wire, formatted and compared.
+//! - `nest`: adds the turns of subagents, which have separate sessions, to the tree.
+//! - `build`: reads the events. `arena`: contains the growing tree, and clamps children to their parents.
+//! - [`requests`]: formats and compares requests as sent to the server.
 
 mod arena;
 mod build;

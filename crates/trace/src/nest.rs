@@ -12,14 +12,14 @@ use crate::{
     span::{Span, SpanKind, SubagentSpan, TurnTrace},
 };
 
-/// Maximum number of subagent sessions read for one call to [`nest_all`].
+/// Maximum number of subagent sessions that one call to [`nest_all`] reads.
 const MAX_SESSIONS: usize = 500;
 
-/// Maximum number of nested turns, and their maximum depth: a damaged journal could contain a cycle.
+/// Maximum number and maximum depth of nested turns, because a damaged journal could contain a cycle.
 const MAX_TURNS: usize = 2000;
 const MAX_DEPTH: usize = 8;
 
-/// Subagent sessions that worked for these turns.
+/// Returns the subagent sessions that worked for these turns.
 pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
     turns.iter().flat_map(TurnTrace::walk).filter_map(subagent).map(|subagent| subagent.session_id).collect()
 }
@@ -28,7 +28,7 @@ pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
 /// session.
 ///
 /// # Errors
-/// If a session cannot be read.
+/// Returns an error if a session cannot be read.
 pub async fn nest_all<E, F>(trees: &mut [TurnTrace], read: impl Fn(SessionId) -> F) -> Result<(), E>
 where
     F: Future<Output = Result<Vec<TurnTrace>, E>>,
@@ -46,7 +46,7 @@ where
     Ok(())
 }
 
-/// Nests the turns of subagent sessions in `turns`. `known` has the turns of each such session.
+/// Nests the turns of subagent sessions in `turns`. `known` contains the turns of each such session.
 pub fn nest(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>) {
     nest_below(turns, known, &Cell::new(MAX_TURNS), MAX_DEPTH);
 }
@@ -59,8 +59,8 @@ fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace
     for work in turns.iter().flat_map(TurnTrace::walk).filter_map(subagent) {
         begins.entry(work.session_id).or_default().insert(work.after);
     }
-    // A later turn may have resumed the session and is not always in `turns`. Such a turn began after the spawning turn
-    // ended.
+    // A later turn may have resumed the session and may be missing in `turns`. Such a turn began after the spawning
+    // turn ended.
     let part = |work: &SubagentSpan, settled: Option<Timestamp>| -> Vec<TurnTrace> {
         let next =
             begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
@@ -95,7 +95,7 @@ fn fill(span: &mut Span, part: &impl Fn(&SubagentSpan) -> Vec<TurnTrace>) {
         .filter(|work| !work.turns.is_empty())
         .map(|work| work.session_id)
         .collect();
-    // The parent repeats its subagents' questions, which are shown where they were asked.
+    // The parent repeats the questions of its subagents. They are only shown where they were asked.
     span.children
         .retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if repeated.contains(&asked.session_id)));
 }

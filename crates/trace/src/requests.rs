@@ -6,7 +6,7 @@ use std::{fmt::Write as _, time::Duration};
 use serde_json::Value;
 use similar::{ChangeTag, TextDiffConfig};
 
-/// Columns per nesting level.
+/// Number of columns per nesting level.
 const INDENT: usize = 2;
 
 /// Delimiter of a multi-line string.
@@ -58,7 +58,7 @@ fn write_value(value: &Value, level: usize, out: &mut String) {
 fn write_text(text: &str, level: usize, out: &mut String) {
     out.push_str(BLOCK_DELIMITER);
     for line in text.split('\n') {
-        // No indent on empty lines: trailing spaces would be shown.
+        // Empty lines are not indented, because trailing spaces would be shown.
         new_line(if line.is_empty() { 0 } else { level }, out);
         out.push_str(line);
     }
@@ -71,19 +71,19 @@ fn new_line(level: usize, out: &mut String) {
     out.extend(std::iter::repeat_n(' ', level * INDENT));
 }
 
-/// Time limit for a comparison. Afterwards, the result is coarser.
+/// Time limit for a comparison. After the limit, the result is less precise.
 const DIFF_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A line of the compared text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkedLine {
-    /// True if the earlier text does not have this line here.
+    /// True if the earlier text does not contain this line at this position.
     pub is_new: bool,
     /// Text of the line, without its newline.
     pub text: String,
 }
 
-/// Returns the lines of `now`, marking lines that `before` does not have.
+/// Returns the lines of `now`, and marks lines that `before` does not contain.
 pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
     let mut config = TextDiffConfig::default();
     let compared = config.timeout(DIFF_TIMEOUT).diff_lines(before, now);
@@ -93,7 +93,7 @@ pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
     lines.map(|change| line(change.tag() == ChangeTag::Insert, change.value())).collect()
 }
 
-/// Returns a unified diff of two texts with the given names. Empty if they are equal.
+/// Returns a unified diff of two texts with the given names, or an empty string if the texts are equal.
 pub fn unified(names: (&str, &str), before: &str, now: &str) -> String {
     let mut config = TextDiffConfig::default();
     config.timeout(DIFF_TIMEOUT).diff_lines(before, now).unified_diff().header(names.0, names.1).to_string()
@@ -102,7 +102,7 @@ pub fn unified(names: (&str, &str), before: &str, now: &str) -> String {
 /// Maximum number of listed paths.
 const MAX_PATHS: usize = 1000;
 
-/// JSON pointers to new or changed values in `now`. List elements that only moved are not included.
+/// Returns JSON pointers to new or changed values in `now`. List elements that only moved are not included.
 pub fn new_pointers(before: &Value, now: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     compare(before, now, &mut String::new(), &mut paths);
@@ -129,7 +129,7 @@ fn compare(before: &Value, now: &Value, path: &mut String, paths: &mut Vec<Strin
             let (removed, new) = (&before[head..before.len() - tail], &now[head..now.len() - tail]);
             for (at, value) in new.iter().enumerate() {
                 within(path, &(head + at).to_string(), |path| match removed.get(at) {
-                    // After insertions, the old counterpart of an element is unknown.
+                    // After insertions, the previous value of an element is unknown.
                     Some(before) if new.len() == removed.len() => compare(before, value, path, paths),
                     _ => paths.push(path.clone()),
                 });

@@ -1,5 +1,5 @@
-//! The tree of a turn. A model call and the tool calls that it requested are siblings; everything within a span is
-//! below it.
+//! The tree of a turn. A model call and the tool calls that it requested are siblings; all other parts of a span are
+//! below that span.
 
 use agentd_core::{
     Timestamp,
@@ -14,7 +14,7 @@ use agentd_core::{
 };
 use serde::Serialize;
 
-/// The trace of one turn.
+/// Trace of one turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TurnTrace {
     /// Session of the turn.
@@ -66,7 +66,7 @@ pub struct TurnTrace {
 pub struct TurnEnd {
     /// Reason for the end.
     pub reason: StopReason,
-    /// The error, if the turn failed.
+    /// Error of a turn that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
     /// Number of steps taken.
@@ -75,7 +75,7 @@ pub struct TurnEnd {
     pub text: String,
     /// Duration measured by the turn itself, in milliseconds.
     pub duration_ms: u64,
-    /// Calls that were denied.
+    /// Tool calls that were denied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
     /// Files changed by the turn.
@@ -83,7 +83,7 @@ pub struct TurnEnd {
     pub files: Vec<FileChange>,
 }
 
-/// A part of a turn.
+/// Part of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Span {
     /// Name in the tree, unique within the session.
@@ -92,13 +92,13 @@ pub struct Span {
     pub at: Timestamp,
     /// End of the span, never before its start.
     pub end: Timestamp,
-    /// True if the end is unknown: the journal does not contain it, or a crash cut it off.
+    /// True if the end is unknown, because the journal does not contain it or a crash interrupted the span.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_open: bool,
     /// Content of the span.
     #[serde(flatten)]
     pub kind: SpanKind,
-    /// Child spans, whose times all lie inside this span's times.
+    /// Child spans, whose times are all within this span's times.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Span>,
 }
@@ -111,10 +111,10 @@ pub enum SpanKind {
     Input {
         /// Text of the message.
         text: String,
-        /// True if it was added while the turn ran.
+        /// True if the message was added while the turn ran.
         steered: bool,
     },
-    /// A call to a model.
+    /// A request to a model, with its answer.
     ModelCall(Box<ModelCallSpan>),
     /// Text from the model, within its call.
     Message {
@@ -126,11 +126,11 @@ pub enum SpanKind {
         /// Text of the reasoning.
         text: String,
     },
-    /// A call to a tool.
+    /// A call to a tool, with its result.
     Tool(Box<ToolSpan>),
     /// A question to the user.
     Interrupt(Box<InterruptSpan>),
-    /// A session that works for a tool call.
+    /// A session of a subagent that works for a tool call.
     Subagent(Box<SubagentSpan>),
     /// A compaction of the history.
     Compaction {
@@ -173,7 +173,7 @@ pub struct ModelCallSpan {
     pub slot: Option<Slot>,
     /// Name of the model.
     pub model: String,
-    /// Host and port of the server. Only known when reading the journal directly; clients do not receive it.
+    /// Host and port of the server. Only available when reading the journal directly; clients do not receive it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// Time to the first part of the answer, in milliseconds.
@@ -181,17 +181,17 @@ pub struct ModelCallSpan {
     pub first_token_ms: Option<u64>,
     /// True if the times are estimated from neighbouring events.
     pub is_estimated: bool,
-    /// Measured duration in milliseconds. Equals the span's duration unless a clock was set back.
+    /// Measured duration in milliseconds. Equals the span's duration unless the clock was set back.
     #[serde(skip)]
     pub took_ms: Option<u64>,
-    /// Kind of the error, if the turn continued with another model or failed with it.
+    /// Kind of the error, if the call failed and the turn continued with another model or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Number of retried requests.
     pub retries: u32,
     /// Tokens and cost of the call.
     pub usage: Usage,
-    /// Report on how much of the request repeats the previous one.
+    /// Report on the part of the request that repeats the previous request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptReport>,
 }
@@ -207,7 +207,7 @@ pub struct ToolSpan {
     pub name: String,
     /// Arguments as written by the model.
     pub arguments: String,
-    /// Arguments that the user substituted.
+    /// Arguments that the user substituted for the model's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran_with: Option<String>,
     /// True if the call began to run.
@@ -218,10 +218,10 @@ pub struct ToolSpan {
     /// Exit code of a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Duration of the tool call in milliseconds, without waiting for the user.
+    /// Duration of the tool call in milliseconds, without the time of waiting for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Result as the model reads it.
+    /// Text of the result, as shown to the model.
     pub text: String,
     /// Parts of the result as structured fields.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -242,7 +242,7 @@ pub struct ToolSpan {
 pub struct InterruptSpan {
     /// ID of the question.
     pub interrupt_id: InterruptId,
-    /// Session that asks; differs from the turn's session if a subagent asks.
+    /// Session that asks. Differs from the turn's session if a subagent asks.
     pub session_id: SessionId,
     /// Content of the question.
     pub ask: Ask,
@@ -259,7 +259,7 @@ pub struct InterruptSpan {
 pub struct SubagentSpan {
     /// ID of the session.
     pub session_id: SessionId,
-    /// Number of the last event of that session that belongs to earlier work.
+    /// Number of the last event that belongs to earlier work in that session.
     pub after: u64,
     /// Name of the agent.
     pub name: String,
@@ -270,7 +270,7 @@ pub struct SubagentSpan {
 }
 
 impl TurnTrace {
-    /// Duration from the first event to the last, in milliseconds.
+    /// Returns the duration from the first event to the last, in milliseconds.
     pub fn duration_ms(&self) -> u64 {
         between(self.at, self.end)
     }
@@ -287,12 +287,12 @@ impl TurnTrace {
 }
 
 impl Span {
-    /// Duration of the span in milliseconds.
+    /// Returns the duration of the span in milliseconds.
     pub fn duration_ms(&self) -> u64 {
         between(self.at, self.end)
     }
 
-    /// Usage of the span itself: of a model call, or of the subagents and model calls of a tool.
+    /// Returns the usage of the span itself: of a model call, or of the subagents and model calls of a tool.
     pub fn usage(&self) -> Usage {
         match &self.kind {
             SpanKind::ModelCall(call) => call.usage,
@@ -306,7 +306,7 @@ impl Span {
     }
 }
 
-/// Time between two moments in milliseconds; 0 if the clock was set back.
+/// Returns the time between two timestamps in milliseconds, or 0 if the clock was set back.
 pub fn between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
 }

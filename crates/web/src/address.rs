@@ -1,20 +1,20 @@
-//! Classifies addresses as public or not. Pure.
+//! Classifies addresses as public or not public. This module performs no I/O.
 //!
 //! IPv6 outside global unicast is rejected as a whole, so that ranges allocated in the future are also rejected. If an
 //! IPv6 address embeds an IPv4 address, the embedded address is checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IPv4 range: the network, its prefix length, and its description.
+/// IPv4 range: the network, its prefix length, and its description.
 type Range = (Ipv4Addr, u32, &'static str);
 
 /// IPv4 ranges that are not public.
 const NOT_PUBLIC: [Range; 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "this machine"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private network"),
-    (Ipv4Addr::new(100, 64, 0, 0), 10, "the network of a provider"),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, "a carrier network"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "this machine"),
-    (Ipv4Addr::new(169, 254, 0, 0), 16, "the local link, where clouds keep their metadata"),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local, used for cloud metadata"),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "a private network"),
     (Ipv4Addr::new(192, 0, 0, 0), 24, "reserved"),
     (Ipv4Addr::new(192, 0, 2, 0), 24, "for documentation"),
@@ -30,7 +30,7 @@ const NOT_PUBLIC: [Range; 15] = [
 /// Addresses that look public but are internal to a cloud.
 const OF_CLOUDS: [Ipv4Addr; 1] = [Ipv4Addr::new(168, 63, 129, 16)];
 
-/// Returns the kind of an address that is not public; `None` if the address is public.
+/// Returns the kind of an address that is not public, or `None` if the address is public.
 pub fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => v4(address),
@@ -38,7 +38,7 @@ pub fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address embedded in an IPv6 address, if packets are routed to it.
+/// Returns the IPv4 address embedded in an IPv6 address, if packets are routed to it.
 pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     match address.segments() {
@@ -64,7 +64,7 @@ fn v6(address: Ipv6Addr) -> Option<&'static str> {
         // IPv4-mapped and NAT64 addresses.
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(joined(high, low)),
         [0xfc00..=0xfdff, ..] => Some("a private network"),
-        [0xfe80..=0xfebf, ..] => Some("the local link"),
+        [0xfe80..=0xfebf, ..] => Some("link-local"),
         [0xff00..=0xffff, ..] => Some("multicast"),
         // 6to4: packets are routed to the IPv4 address.
         [0x2002, high, low, ..] => v4(joined(high, low)),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every IPv6 form of an IPv4 address is classified like the address itself.
+        /// Every IPv6 form of an IPv4 address is classified like the IPv4 address itself.
         #[test]
         fn embedded_ipv4_addresses_are_classified(bits: u32, tail: u64) {
             let inner = Ipv4Addr::from_bits(bits);

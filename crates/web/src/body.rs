@@ -1,6 +1,6 @@
 //! Receives, unpacks and decodes a response body. A small response can unpack to any size, so both the received and the
-//! unpacked bytes are limited. The text encoding comes from the byte order mark, the server, the page itself or a
-//! guess, in this order, skipping encodings that do not fit.
+//! unpacked bytes are limited. The text encoding is determined from the byte order mark, the server, the page itself or
+//! a guess, in this order. Encodings in which the bytes are invalid are skipped.
 
 use std::io::{self, Read};
 
@@ -15,10 +15,10 @@ use crate::failure;
 
 /// Content encodings that are requested.
 pub(crate) const ACCEPTED: &str = "gzip, deflate, br";
-/// Maximum number of content encodings of one response. More than one is rare, and more than two are an attack.
+/// Maximum number of content encodings of one response. More than one is rare, and more than two indicate an attack.
 const MAX_LAYERS: usize = 2;
 
-/// Bytes of a body; `cut` is true if there are more.
+/// Bytes of a body. `cut` is true if there are more bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BodyBytes {
     pub(crate) bytes: Vec<u8>,
@@ -33,14 +33,14 @@ enum Coding {
     Brotli,
 }
 
-/// Receives a body and unpacks it, at most `max_bytes` bytes each. There is no deadline here; callers set one.
+/// Receives a body and unpacks it, at most `max_bytes` bytes each. Has no time limit; callers have to set one.
 pub(crate) async fn receive(response: Response, max_bytes: usize) -> Result<BodyBytes, WebError> {
     let headers = response.headers().get_all(CONTENT_ENCODING);
     let layers = read(headers.iter().filter_map(|value| value.to_str().ok()))?;
     unpack(read_body(response, max_bytes).await?, layers, max_bytes).await
 }
 
-/// Parses the content encodings of a response, the innermost first.
+/// Parses the content encodings of a response, innermost first.
 fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Coding>, WebError> {
     let mut layers = Vec::new();
     for name in headers.flat_map(|header| header.split(',')) {
@@ -93,7 +93,7 @@ fn unpack_layer(body: &BodyBytes, coding: Coding, max_bytes: usize) -> Result<Bo
     let packed = body.bytes.as_slice();
     match coding {
         Coding::Gzip => read_limited(MultiGzDecoder::new(packed), body.cut, max_bytes),
-        // The standard specifies the zlib format, but some servers send raw deflate.
+        // The standard requires the zlib format, but some servers send raw deflate.
         Coding::Deflate if is_zlib(packed) => read_limited(ZlibDecoder::new(packed), body.cut, max_bytes),
         Coding::Deflate => read_limited(DeflateDecoder::new(packed), body.cut, max_bytes),
         Coding::Brotli => read_limited(Decompressor::new(packed, 8 * 1024), body.cut, max_bytes),
@@ -120,7 +120,7 @@ fn read_limited(unpacker: impl Read, is_cut: bool, max_bytes: usize) -> Result<B
     }
 }
 
-/// Number of bytes that are used for guesses.
+/// Number of bytes that are used to guess the encoding.
 const SAMPLE: usize = 64 * 1024;
 /// Number of bytes at the start of a page that are searched for an encoding declaration.
 const START: usize = 4096;
@@ -141,13 +141,13 @@ const TEXTS: [&str; 14] = [
     "application/x-yaml",
     "application/xml",
 ];
-/// Media types that servers send for unknown types.
+/// Media types that servers send for content of unknown type.
 const UNKNOWN_TYPES: [&str; 4] = ["", "application/octet-stream", "binary/octet-stream", "application/unknown"];
 
 /// Maximum length of a media type, in characters.
 const MAX_MEDIA_TYPE: usize = 100;
 
-/// Parses the media type and charset in a `Content-Type`. An invalid media type is treated as missing.
+/// Parses the media type and charset in a `Content-Type` header. An invalid media type is treated as missing.
 pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
     let mut parts = content_type.split(';');
     let media_type = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -167,7 +167,7 @@ fn is_media_type(media_type: &str) -> bool {
         && media_type.split_once('/').is_some_and(|(family, kind)| is_word(family) && is_word(kind))
 }
 
-/// Decodes the body; `None` if it is not text.
+/// Decodes the body. Returns `None` if the body is not text.
 pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Option<String> {
     let is_text_type = media_type.starts_with("text/")
         || media_type.ends_with("+json")
@@ -183,7 +183,7 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
         return None;
     }
     let (text, damaged) = encoding.decode_without_bom_handling(content);
-    // Without a text type from the server, the content must look like text.
+    // If the server did not declare a text type, the content must look like text.
     if !is_text_type
         && (damaged || text.chars().take(SAMPLE).any(|letter| letter.is_control() && !"\n\r\t\u{c}".contains(letter)))
     {
@@ -192,11 +192,11 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
     Some(text.into_owned())
 }
 
-/// The first candidate encoding in which all bytes are valid, or else the first candidate.
+/// Returns the first candidate encoding in which all bytes are valid, otherwise the first candidate.
 fn guess_encoding(bytes: &[u8], charset: Option<&str>) -> &'static Encoding {
     let by_name = |label: &str| Encoding::for_label(label.as_bytes());
     let own = own_charset(bytes);
-    // The declaration would not have been readable in UTF-16.
+    // A declaration that could be read means that the encoding is not UTF-16.
     let own = own.as_deref().and_then(by_name).map(Encoding::output_encoding);
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
     detector.feed(&bytes[..bytes.len().min(SAMPLE)], bytes.len() <= SAMPLE);
@@ -208,7 +208,7 @@ fn guess_encoding(bytes: &[u8], charset: Option<&str>) -> &'static Encoding {
     if is_valid(&first) { first } else { candidates.find(is_valid).unwrap_or(first) }
 }
 
-/// Finds `<meta charset="…">` and its older form, `<?xml encoding="…"?>` or `@charset "…"`.
+/// Finds the charset in `<meta charset="…">` and its older form, in `<?xml encoding="…"?>` or in `@charset "…"`.
 fn own_charset(bytes: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(START)]).to_ascii_lowercase();
     let after = |word: &str| start.find(word).map(|at| &start[at + word.len()..]);
@@ -253,7 +253,7 @@ mod tests {
         zlib.write_all(text).unwrap();
         let mut deflate = DeflateEncoder::new(Vec::new(), Compression::default());
         deflate.write_all(text).unwrap();
-        // Brotli's form for incompressible data.
+        // Encoded with Brotli's form for incompressible data.
         let brotli = b"\x0b\x02\x80hello\x03".to_vec();
         for (coding, packed, expected) in [
             (Coding::Gzip, gzip(text), text),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     proptest! {
-        /// Arbitrary bytes never unpack to more than the limit.
+        /// Unpacking arbitrary bytes never returns more bytes than the limit.
         #[test]
         fn unpacking_any_bytes_stays_within_the_limit(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut: bool, max_bytes in 0_usize..100) {
             for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli] {
@@ -335,7 +335,7 @@ mod tests {
             check(&encode(&plain), Some(label), &plain, "by the header");
             check(&encode(&page), None, &page, "by the page");
             check(&encode(&plain), None, &plain, "by a guess");
-            // A declaration that does not fit is ignored.
+            // A declaration that does not match the bytes is ignored.
             check(&encode(&plain), Some("utf-8"), &plain, "with a wrong header");
             check(&encode(&page), Some("nonsense"), &page, "with an invalid header");
             let wide: Vec<u8> = [0xfeff].into_iter().chain(plain.encode_utf16()).flat_map(u16::to_le_bytes).collect();

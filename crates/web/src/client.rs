@@ -1,7 +1,7 @@
 //! Resolves names and makes connections. A name is resolved once per connection, all its addresses are checked, and the
-//! connection goes to one of these addresses: no second lookup after the check could return something else. There are
-//! two clients, which differ in the addresses that they connect to, so that a connection to a host named by the user is
-//! never reused for anything else.
+//! connection uses one of these addresses, so that a second lookup cannot return other addresses after the check. There
+//! are two clients with different rules for addresses, so that a connection to a host that the user named is never
+//! reused for other requests.
 
 use std::{
     fmt, io,
@@ -24,7 +24,7 @@ use crate::{
 
 /// Resolver of host names.
 pub trait Lookup: fmt::Debug + Send + Sync {
-    /// The addresses of a host.
+    /// Returns the addresses of a host.
     fn addresses(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
@@ -38,7 +38,7 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// A name resolves to an address that may not be reached.
+/// Error for a name that resolves to an address that must not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is not public ({kind})")]
 pub(crate) struct RefusedAddress {
@@ -46,7 +46,7 @@ pub(crate) struct RefusedAddress {
     pub(crate) kind: &'static str,
 }
 
-/// Resolves names for a client, and returns only addresses that may be connected to.
+/// Resolver for a client, which only returns addresses that the client may connect to.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     pub(crate) lookup: Arc<dyn Lookup>,
@@ -56,8 +56,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Checks all addresses. A single address that must not be reached rejects all: a name that resolves to both kinds
-    /// is meant to deceive.
+    /// Checks all addresses. A single address that must not be reached causes an error, because a name that resolves to
+    /// both kinds of addresses is an attempt to bypass the check.
     fn check(&self, addresses: &[IpAddr]) -> Result<(), RefusedAddress> {
         if self.trust == Trust::Named {
             return Ok(());
@@ -84,8 +84,8 @@ impl Resolve for Guard {
     }
 }
 
-/// HTTP clients, created on first use: reading the system's certificates takes time, and many processes never use the
-/// web.
+/// HTTP clients, created on first use, because reading the system's certificates takes time and many processes never
+/// access the web.
 #[derive(Debug)]
 pub(crate) struct Clients {
     config: WebConfig,
@@ -109,14 +109,14 @@ impl Clients {
             return Ok(client.clone());
         }
         let guard = Arc::new(Guard { trust, ..self.guard.clone() });
-        // A proxy from the environment would resolve and connect itself, without a check of the address.
+        // A proxy from the environment would resolve names and connect without a check of the address.
         let client = agentd_http::client(true, None, |builder| {
             builder
                 .user_agent(self.config.agent())
                 .connect_timeout(self.config.connect_timeout)
                 .dns_resolver(Arc::clone(&guard))
                 .referer(false)
-                // Redirects are followed by `fetch`, which checks each of them.
+                // `fetch` follows redirects and checks each of them.
                 .redirect(redirect::Policy::none())
         });
         let client = client

@@ -1,5 +1,5 @@
-//! The user's settings for the web, including targets that are allowed although not public: hosts by name, optionally
-//! with a port, and address ranges. No tool call can change these settings.
+//! The user's settings for the web, including targets that are allowed although they are not public: hosts by name,
+//! optionally with a port, and address ranges. No tool call can change these settings.
 
 use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 
@@ -18,11 +18,11 @@ pub struct WebConfig {
     pub max_bytes: usize,
     /// Maximum number of redirects that are followed.
     pub max_redirects: usize,
-    /// Contact for server operators, a URL or a mail address. Sent in the user agent.
+    /// Contact for server operators: a URL or a mail address, sent in the user agent.
     pub contact: Option<String>,
     /// Targets that may be reached in addition to public addresses.
     pub allow: Vec<AllowedHost>,
-    /// The search engine. Without an engine, searches fail.
+    /// Search engine. Without one, searches fail.
     pub search: Option<SearchConfig>,
 }
 
@@ -41,7 +41,7 @@ impl Default for WebConfig {
 }
 
 impl WebConfig {
-    /// The user agent: name and version, with the contact if there is one.
+    /// Returns the user agent: name and version, with the contact if there is one.
     pub fn agent(&self) -> String {
         let name = agentd_http::AGENT;
         match self.contact.as_deref().map(str::trim).filter(|contact| !contact.is_empty()) {
@@ -51,7 +51,7 @@ impl WebConfig {
     }
 }
 
-/// A host or an address range that may be reached although not public.
+/// Host or address range that may be reached although it is not public.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedHost {
     /// A host, on one port or on any port.
@@ -104,7 +104,7 @@ impl fmt::Display for AllowedHost {
     }
 }
 
-/// Returns true if the list contains this host by name, on this port.
+/// Returns true if the list contains this host by name for this port.
 pub(crate) fn names(list: &[AllowedHost], host: &str, port: u16) -> bool {
     let host = host.trim_end_matches('.');
     list.iter().any(|allowed| match allowed {

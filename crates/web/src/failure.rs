@@ -1,4 +1,4 @@
-//! Errors of web requests, with hints on what to do.
+//! Errors of web requests, with hints on how to resolve them.
 
 use std::{error::Error as _, net::IpAddr};
 
@@ -7,7 +7,7 @@ use reqwest::Url;
 
 use crate::client::RefusedAddress;
 
-/// Error for an address that is not public and not allowed by the user.
+/// Returns the error for an address that is not public and that the user has not allowed.
 pub(crate) fn private(host: &str, address: IpAddr, kind: &str) -> WebError {
     let problem = if host.trim_matches(['[', ']']) == address.to_string() {
         format!("{address} is not public ({kind})")
@@ -15,10 +15,10 @@ pub(crate) fn private(host: &str, address: IpAddr, kind: &str) -> WebError {
         format!("{} leads to {address}, which is not public ({kind})", quoted(host))
     };
     WebError::new(ErrorKind::Configuration, format!("no request was sent: {problem}"))
-        .with_hint("only the user can allow this address, with fetch.allow in web.yaml; do not try another way")
+        .with_hint("only the user can allow this address, with fetch.allow in web.yaml; do not try to bypass this")
 }
 
-/// Quotes text for a message: shortened, and without anything that may be a password.
+/// Quotes text for a message. The text is shortened, and anything that may be a password is removed.
 pub(crate) fn quoted(text: &str) -> String {
     let text = match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
@@ -28,7 +28,7 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("{short:?}{}", if short.len() < text.len() { "…" } else { "" })
 }
 
-/// Error for a request that could not be sent or was not answered.
+/// Returns the error for a request that could not be sent or was not answered.
 pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     let host = url.host_str().unwrap_or_default().to_owned();
     let causes = || std::iter::successors(error.source(), |&cause| cause.source());
@@ -44,7 +44,7 @@ pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     WebError::new(kind, format!("{action} {host}: {reason}")).with_hint("check the address")
 }
 
-/// Error for a response that ended early.
+/// Returns the error for a response that ended early.
 pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
     let innermost = std::iter::successors(error.source(), |&cause| cause.source()).last();
     let reason = innermost.map(|cause| format!(" ({cause})")).unwrap_or_default();
@@ -52,7 +52,7 @@ pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
         .with_hint("retry; if it persists, the server is at fault")
 }
 
-/// Error for content that cannot be unpacked.
+/// Returns the error for content that cannot be unpacked.
 pub(crate) fn damaged(problem: &str) -> WebError {
     WebError::new(ErrorKind::Protocol, format!("the answer cannot be unpacked: {problem}"))
 }

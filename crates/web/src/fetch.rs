@@ -1,4 +1,4 @@
-//! Performs a request, redirect by redirect, checking each request before it is sent.
+//! Performs a request and follows its redirects. Each request is checked before it is sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     target::{self, OwnAddresses},
 };
 
-/// Response headers that are returned: headers about the content, or about what to do next.
+/// Response headers that are returned: headers that describe the content or the next steps.
 const REPORTED_HEADERS: [&str; 11] = [
     "allow",
     "cache-control",
@@ -49,7 +49,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Creates a fetcher that uses the system's resolver. Connections are made, and certificates read, on first use.
+    /// Creates a fetcher that uses the system's resolver. Clients are created and certificates are read on first use.
     pub fn new(config: WebConfig) -> Self {
         Self::with_lookup(config, Arc::new(SystemLookup))
     }
@@ -93,7 +93,7 @@ impl Fetcher {
 
     async fn send(&self, hop: &Hop) -> Result<Response, WebError> {
         let client = self.clients.of(target::check_url(&hop.url, &self.config.allow, &self.own)?)?;
-        // A part of compressed content cannot be unpacked.
+        // A range of compressed content cannot be unpacked.
         let encodings = if hop.headers.contains_key(RANGE) { "identity" } else { body::ACCEPTED };
         let mut headers = hop.headers.clone();
         for (name, default) in [

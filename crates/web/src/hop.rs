@@ -1,7 +1,7 @@
-//! A single request to one server, and its redirection to another. Pure.
+//! A single request to one server, and its redirection to another server. This module performs no I/O.
 //!
-//! The server decides where a redirect leads, so nothing meant for that server alone is sent to another server: neither
-//! headers that could be keys nor a method that does more than fetch.
+//! The server controls the target of a redirect, so a redirected request omits everything that is only meant for the
+//! original server: headers that could contain keys, and methods that do more than fetch.
 
 use agentd_core::{
     error::{ErrorKind, WebError},
@@ -14,7 +14,7 @@ use reqwest::{
 
 use crate::{failure, target};
 
-/// Headers of the connection or of the client's identity, which a request may not set.
+/// Headers of the connection or of the client's identity. Requests may not set them.
 const RESERVED: [&str; 14] = [
     "accept-encoding",
     "connection",
@@ -34,7 +34,7 @@ const RESERVED: [&str; 14] = [
 /// Maximum number of headers in one request.
 const MAX_HEADERS: usize = 32;
 
-/// A request to one server.
+/// Request to one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hop {
     pub(crate) method: WebMethod,
@@ -89,7 +89,7 @@ pub(crate) fn next_hop(hop: &Hop, status: u16, location: Option<&[u8]>) -> Resul
     };
     let hint = |url: &Url| format!("to follow the redirect, request {url} itself");
     let mut url = hop.url.join(location.trim()).map_err(|error| not_followed(&error.to_string()))?;
-    // A fragment is only meant for the reader of the page.
+    // A fragment is only meant for the client and is not sent.
     url.set_fragment(None);
     target::check_form(&url).map_err(not_followed)?;
     if hop.url.scheme() == "https" && url.scheme() == "http" {
@@ -146,7 +146,7 @@ mod tests {
         Hop { method, url: url.parse().unwrap(), headers, body }
     }
 
-    /// The next request as `METHOD url [headers] body`, or the error.
+    /// Returns the next request as `METHOD url [headers] body`, or the error.
     fn next_request(method: WebMethod, from: &str, status: u16, location: &str) -> String {
         match next_hop(&hop(method, from), status, Some(location.as_bytes())) {
             Ok(None) => "answer".to_owned(),

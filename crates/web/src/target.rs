@@ -1,5 +1,6 @@
-//! Checks URLs from models and pages by their form, and recognises the host's own addresses. Services that listen on
-//! all addresses are meant for this host, even if one address is public. Pure, except for recognising own addresses.
+//! Checks the form of URLs from models and pages, and recognises the host's own addresses. Services that listen on all
+//! addresses are only meant for this host, even if one of its addresses is public. Performs no I/O, except for
+//! recognising own addresses.
 
 use std::{
     fmt, io,
@@ -19,7 +20,7 @@ use crate::{
 /// Maximum length of a URL, in bytes.
 const MAX_URL: usize = 8 * 1024;
 
-/// The addresses that a connection may lead to.
+/// Addresses to which a connection may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// Public addresses, and ranges that the user allows.
@@ -45,7 +46,8 @@ pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
     Ok(url)
 }
 
-/// Checks for characters that make a URL look different from its parsed form: users and rules see it as written.
+/// Checks for characters that make a URL look different from its parsed form, because users and rules see the URL as
+/// written.
 fn check_spelling(text: &str) -> Result<(), &'static str> {
     if text.contains(char::is_control) {
         return Err("it has control characters");
@@ -64,7 +66,7 @@ fn check_spelling(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks the form of a URL, regardless of the server that it names.
+/// Checks the form of a URL, independent of its server.
 pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     if url.as_str().len() > MAX_URL {
         return Err("it is longer than 8 KB");
@@ -81,8 +83,8 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns which addresses may be connected to for a URL. Literal IP addresses are checked here, because they are never
-/// resolved.
+/// Returns the addresses that may be connected to for a URL. Literal IP addresses are checked here, because they are
+/// never resolved.
 pub(crate) fn check_url(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> Result<Trust, WebError> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     if config::names(list, host, port) {
@@ -95,26 +97,27 @@ pub(crate) fn check_url(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> 
     }
 }
 
-/// Address that belongs to no host (RFC 5737). If a socket can be bound to it, a socket can be bound to any address.
+/// Address that is not assigned to any host (RFC 5737). If a socket can be bound to it, a socket can be bound to any
+/// address.
 const UNASSIGNED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// Decides whether an address is one of the host's, if that can be determined. Checked again each time, because
-/// addresses change.
+/// Decides whether an address is one of the host's own addresses, if that can be determined. Results are not cached,
+/// because the host's addresses change.
 #[derive(Clone)]
 pub(crate) struct OwnAddresses(Arc<dyn Fn(IpAddr) -> Option<bool> + Send + Sync>);
 
 impl OwnAddresses {
-    /// Recognises addresses to which a socket on this host can be bound.
+    /// Creates a check for addresses to which a socket on this host can be bound.
     pub(crate) fn of_this_machine() -> Self {
         Self::from_fn(|address| if can_be_bound(UNASSIGNED.into())? { None } else { can_be_bound(address) })
     }
 
-    /// Uses this function to decide.
+    /// Creates a check that uses this function.
     pub(crate) fn from_fn(decide: impl Fn(IpAddr) -> Option<bool> + Send + Sync + 'static) -> Self {
         Self(Arc::new(decide))
     }
 
-    /// Finds the first of these addresses that must not be reached, with the reason. `is_allowed` returns true for
+    /// Returns the first of these addresses that must not be reached, with the reason. `is_allowed` returns true for
     /// addresses that the user allows.
     pub(crate) fn refused(
         &self,
@@ -133,7 +136,7 @@ impl OwnAddresses {
             match (self.0)(address) {
                 Some(true) => return Some("this machine"),
                 Some(false) => {}
-                None => return Some("perhaps this machine: its addresses are unknown"),
+                None => return Some("possibly this machine, whose addresses are unknown"),
             }
         }
         None
@@ -146,8 +149,8 @@ impl fmt::Debug for OwnAddresses {
     }
 }
 
-/// Returns true if a socket can be bound to an address, which the kernel allows for the host's own addresses. `None` if
-/// a resource limit prevents the attempt.
+/// Returns true if a socket can be bound to an address, which the kernel only allows for the host's own addresses.
+/// Returns `None` if a resource limit prevents the attempt.
 fn can_be_bound(address: IpAddr) -> Option<bool> {
     const TOO_MANY_OPEN: [i32; 2] = [23, 24]; // `ENFILE` and `EMFILE`
     match UdpSocket::bind((address, 0)) {
@@ -281,7 +284,7 @@ mod tests {
         for (address, expected) in [("127.0.0.1", Some(true)), ("192.0.2.1", Some(false)), ("8.8.8.8", Some(false))] {
             assert_eq!(can_be_bound(address.parse().unwrap()), expected, "{address}");
         }
-        // This host's address on its network, whatever it is.
+        // Determines this host's address on its network.
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("192.0.2.1:9").is_ok() {
             let own = socket.local_addr().unwrap().ip();

@@ -1,5 +1,5 @@
-//! Lists, reads and writes a session's files for the user. Paths, access checks and errors are those of the tools,
-//! without the limits that protect a model's context.
+//! Lists, reads and writes a session's files for the user. Paths, access checks and errors are the same as for the
+//! tools, without the limits that protect a model's context.
 
 use std::{
     io::{Read as _, Seek as _, SeekFrom},
@@ -36,7 +36,7 @@ pub(super) fn locate(files: &Files, path: &str) -> Result<ToolPath, Failure> {
     files.follow(&files.locate(path)?)
 }
 
-/// Lists a folder, or the file itself.
+/// Lists a folder. For a file, the listing contains only the file.
 pub fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
     let top = locate(&files, path)?;
@@ -89,10 +89,10 @@ pub fn read(tree: &SessionTree, path: &str, offset: u64, limit: usize) -> Result
     Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
 }
 
-/// Text of a file of fewer than `limit` bytes. `None` if it is larger or not text.
+/// Returns the text of a file of fewer than `limit` bytes, or `None` if the file is larger or not text.
 pub fn text(tree: &SessionTree, path: &str, limit: usize) -> Option<String> {
     let piece = read(tree, path, 0, limit).ok()?;
-    // A longer file fills the whole piece.
+    // A longer file fills the piece completely.
     let whole = piece.content.len() < limit && piece.content.len() as u64 == piece.size;
     let document = Document::read(piece.content).ok().filter(|_| whole)?;
     Some(document.text().to_owned())
@@ -106,7 +106,7 @@ pub fn write(tree: &SessionTree, path: &str, content: &[u8], now: Timestamp) -> 
     Ok(FileWritten { path: path.to_string(), state: files.state_changes().pop() })
 }
 
-/// Converts a failure to an error for the user. Its text after the first semicolon becomes the hint.
+/// Converts a failure to an error for the user. The text after the first semicolon becomes the hint.
 impl From<Failure> for WorkspaceError {
     fn from(failure: Failure) -> Self {
         let kind = match failure.code {

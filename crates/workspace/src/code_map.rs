@@ -1,4 +1,4 @@
-//! Map of a project's code. Small projects get none, so that no code reader is started for them.
+//! Map of a project's code. Small projects have no map, so that no code reader is started for them.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 const MIN_FILES: usize = 30;
 /// Maximum number of entries visited to count code files.
 const MAX_ENTRIES: usize = 5000;
-/// Extensions of files whose definitions can be found.
+/// Extensions of files whose definitions the code reader can find.
 const EXTENSIONS: [&str; 14] =
     ["c", "cjs", "cts", "go", "h", "java", "js", "jsx", "mjs", "mts", "py", "rs", "ts", "tsx"];
 
-/// Draws the map. Empty for a small project, `None` on failure.
+/// Draws the map. Returns an empty map for a small project, `None` on failure.
 pub async fn draw(code: &dyn CodeReader, project: &Path, max_tokens: usize) -> Option<Vec<MapFile>> {
     let folder = project.to_owned();
     if !tokio::task::spawn_blocking(move || has_enough_code(&folder)).await.ok()? {

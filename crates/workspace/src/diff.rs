@@ -1,7 +1,8 @@
-//! Previews of file changes for the user: a complete unified diff.
+//! Previews of file changes for the user, as complete unified diffs.
 //!
-//! New lines are never omitted or truncated, because a user cannot approve what is not shown. The caller decides which
-//! diffs are too large for an approval. Only removed text may be replaced by a version name, if it is large or binary.
+//! New lines are never omitted or truncated, because a user cannot approve text that is not shown. The caller decides
+//! which diffs are too large for an approval. Only removed text may be replaced by a version name, if it is large or
+//! binary.
 
 use std::{
     borrow::Cow,
@@ -29,14 +30,15 @@ const MAX_DETAILED: usize = 1024 * 1024;
 /// Number of unchanged lines shown around a change.
 const CONTEXT: usize = 3;
 
-/// Limit on the cost of a diff: number of lines, times number of lines without a counterpart. Above the limit, the old
-/// lines are shown as one block and the new lines as another, because such texts have little in common.
+/// Limit on the cost of a diff: number of lines, times number of lines without a counterpart. Above the limit, all
+/// old lines are shown as one block and all new lines as another, because such texts have little in common.
 const MAX_WORK: usize = 20_000_000;
 
-/// Time limit for comparing moved lines, whose cost cannot be computed beforehand. Afterwards, the diff is coarser.
+/// Time limit for comparing moved lines, whose cost is not known in advance. After it, the diff is coarser.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
-/// Result details with the diff. `None` if the texts are so large that comparing them would take noticeable time.
+/// Returns result details with the diff, or `None` if the texts are too large to be compared without a noticeable
+/// delay.
 pub fn of_change(
     before: Option<&[u8]>,
     after: &str,
@@ -46,7 +48,7 @@ pub fn of_change(
     (size <= MAX_DETAILED).then(|| Box::new(ToolDetails::of_diff(&diff(before))))
 }
 
-/// Diff from `old` to `new`; `old` is `None` for a new file. Both sides are decoded, whatever their encoding.
+/// Returns the diff from `old` to `new`; `old` is `None` for a new file. Both sides are decoded from their encodings.
 pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     let before = old.unwrap_or_default();
     if old.is_some() && before == new {
@@ -59,8 +61,8 @@ pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     of_texts(path, old.is_some().then_some(&*before), &after)
 }
 
-/// Diff to text given by the caller. The text is shown verbatim rather than in a guessed encoding, because it is
-/// written verbatim.
+/// Returns the diff to text given by the caller. The text is shown verbatim rather than in a guessed encoding, because
+/// it is written verbatim.
 pub fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
     match old.map(|old| (old, decode_text(old))) {
         None => of_texts(path, None, new),
@@ -71,13 +73,13 @@ pub fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
     }
 }
 
-/// Diff of a file whose old content is not shown; `description` describes that content.
+/// Returns the diff for a file whose old content is not shown; `description` describes that content.
 pub fn replaced(path: &str, description: &str, new: &str) -> String {
     let (new, ends) = line_ends(new);
     format!("{}({description})\n{ends}{}", header(path, true), hunks("", &new))
 }
 
-/// Diff of decoded texts.
+/// Returns the diff between decoded texts.
 pub fn of_texts(path: &str, old: Option<&str>, new: &str) -> String {
     let header = header(path, old.is_some());
     let (new, ends) = line_ends(new);
@@ -91,7 +93,7 @@ pub fn of_texts(path: &str, old: Option<&str>, new: &str) -> String {
     header + ends + &hunks(&before, &new)
 }
 
-/// Diff of a removed file.
+/// Returns the diff for a removed file.
 pub fn removed(path: &str, old: &[u8]) -> String {
     let header = format!("--- a/{}\n+++ /dev/null\n", path.trim_start_matches('/'));
     match decode_text(old) {
@@ -100,13 +102,13 @@ pub fn removed(path: &str, old: &[u8]) -> String {
     }
 }
 
-/// Name of a version: a hash of its content.
+/// Returns the name of a version: a hash of its content.
 pub(crate) fn version(content: &[u8]) -> String {
     text::hex(&Sha256::digest(content)[..VERSION_LENGTH])
 }
 
-/// Names the version of a file whose content is not shown in full. Different versions must give different texts, so
-/// that an approval for one version does not cover another.
+/// Returns a line that names the version of a file whose content is not shown in full. Different versions must produce
+/// different lines, so that an approval for one version does not cover another.
 fn of_version(before: &[u8]) -> String {
     if before.is_empty() { String::new() } else { format!("; version {} is replaced", version(before)) }
 }
@@ -117,8 +119,8 @@ fn header(path: &str, exists: bool) -> String {
     format!("--- {from}\n+++ b/{name}\n")
 }
 
-/// Converts CRLF line ends to `\n` and returns a note about them. Mixed line ends, or a `\r` within a line, are
-/// preserved, so that each remains visible.
+/// Converts CRLF line ends to `\n` and returns a note about the conversion. Mixed line ends, or a `\r` within a line,
+/// are preserved, so that each one remains visible.
 fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
     let crlf = text.matches("\r\n").count();
     if crlf == 0 || crlf < text.matches('\n').count() || crlf < text.matches('\r').count() {
@@ -127,7 +129,8 @@ fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
     (Cow::Owned(text.replace("\r\n", "\n")), "(CRLF line endings)\n")
 }
 
-/// Text of a file: verbatim if it is UTF-8, otherwise decoded with the detected encoding. `None` if it is not text.
+/// Returns the text of a file: verbatim if it is UTF-8, otherwise decoded with the detected encoding. `None` if it is
+/// not text.
 fn decode_text(content: &[u8]) -> Option<String> {
     match plain(content) {
         Some(text) => Some(text.to_owned()),
@@ -139,8 +142,8 @@ fn plain(content: &[u8]) -> Option<&str> {
     std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Decodes both sides. The new content uses the encoding of the old content if possible, because a few changed
-/// characters must not change the guess.
+/// Decodes both sides. The new content uses the encoding of the old content if possible, so that a few changed
+/// characters do not change the detected encoding.
 fn decode_both<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
     if let (Some(before), Some(after)) = (plain(before), plain(new)) {
         return Some((Cow::Borrowed(before), Cow::Borrowed(after)));
@@ -156,7 +159,7 @@ fn decode_both<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow
     Some((text(&before), text(if makes_sense { &redecoded } else { &after })))
 }
 
-/// Line-by-line changes between two texts.
+/// Formats the line-by-line changes between two texts as hunks.
 fn hunks(before: &str, after: &str) -> String {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
@@ -197,8 +200,8 @@ fn hunks(before: &str, after: &str) -> String {
     shown
 }
 
-/// Returns true if two texts can be compared line by line in a moment. Depends only on the texts, because a diff is
-/// computed again after the user's answer and must be the same.
+/// Returns true if two texts can be compared line by line quickly. Depends only on the texts, not on the time, because
+/// a diff is computed again after the user's answer and must be the same.
 fn is_cheap(removed: &[&str], added: &[&str]) -> bool {
     let mut lines: HashMap<&str, i64> = HashMap::with_capacity(removed.len());
     for line in removed {
@@ -212,7 +215,7 @@ fn is_cheap(removed: &[&str], added: &[&str]) -> bool {
     (removed.len() + added.len()).saturating_mul(unlike) <= MAX_WORK
 }
 
-/// Shows new lines in full, and only the count and version of the removed lines, of which there are too many.
+/// Shows the new lines in full, but only the count and version of the removed lines, because there are too many.
 fn block(before: &str, removed: &[&str], added: &[&str], from: usize, bytes: usize) -> String {
     let mut shown = head(from..from + removed.len(), from..from + added.len());
     let (lines, size) = (text::count(removed.len(), "line"), text::size(bytes as u64));
@@ -255,7 +258,7 @@ mod tests {
         assert_eq!(diff, "--- a/project/a\n+++ b/project/a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6\n");
     }
 
-    /// A user who reads to the end has seen all new text.
+    /// The diff shows all new text, however long.
     #[test]
     fn long_diff_shows_all_new_text() {
         let long = "a line\n".repeat(5000) + &"long ".repeat(5000) + "\nrm -rf ~/hidden";
@@ -276,7 +279,7 @@ mod tests {
         assert_eq!(unified("a", Some(b"x"), b"x"), "a already has this content");
     }
 
-    /// A small change to a large file gives a small diff.
+    /// A small change to a large file produces a small diff.
     #[test]
     fn diff_of_small_change_in_large_file_is_small() {
         let lines: Vec<String> = (0..300_000).map(|number| format!("line {number}\n")).collect();
@@ -319,7 +322,7 @@ mod tests {
     }
 
     proptest! {
-        /// Different contents never give the same diff, whatever the old content was.
+        /// Different new contents never produce the same diff, regardless of the old content.
         #[test]
         fn diff_determines_the_written_content(
             old in proptest::option::of("[ab\r\n+ -]{0,12}"), one in "[ab\r\n+ -]{0,12}", other in "[ab\r\n+ -]{0,12}",

@@ -1,5 +1,5 @@
-//! Finds and opens the documents among a session's files, and lists the files that a model's arguments may be
-//! restricted to.
+//! Finds and opens the documents among a session's files, and lists the files to which a model's arguments may be
+//! restricted.
 
 use std::{cmp::Reverse, ops::ControlFlow, time::SystemTime};
 
@@ -24,14 +24,14 @@ use crate::{
 /// Maximum number of documents open at once.
 pub const MAX_OPEN: usize = 300;
 
-/// Returns true if a file was uploaded, or is in a user's folder.
+/// Returns true if a file was uploaded, or is in one of the user's folders.
 pub fn is_attached(path: &str) -> bool {
     ["uploads/", "project/", "folders/"].iter().any(|area| path.trim_start_matches('/').starts_with(area))
 }
 
-/// Reason why a search over all documents skips a file of this name, or `None` if the file is searched. Images require
-/// slow text recognition, and there is far too much code. Image and code files in folders are only searched if a call
-/// names them.
+/// Returns the reason why a search over all documents skips a file of this name, or `None` if the file is searched.
+/// Images require slow text recognition, and there are too many code files. Image and code files in folders are only
+/// searched if a call names them.
 pub fn left_out(path: &str) -> Option<&'static str> {
     const TEXTS: [&str; 13] =
         ["adoc", "csv", "htm", "html", "log", "markdown", "mbox", "md", "org", "rst", "tex", "tsv", "txt"];
@@ -52,7 +52,7 @@ pub fn left_out(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Range of the documents in a folder.
+/// Range of documents in a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
     /// Number of documents skipped at the beginning.
@@ -127,8 +127,8 @@ fn document(files: &Files, path: &ToolPath) -> Result<OpenDocument, Failure> {
 }
 
 /// Lists at most `limit` files: the session's own, newest first, then the project's, from the top of its tree to the
-/// bottom. Users talk about recent uploads, and about files that they see when they open a folder. `has_own` is false
-/// for a session without a folder, which may still have a project.
+/// bottom. Users mostly refer to recent uploads, and to files at the top of a folder. `has_own` is false for a session
+/// without a folder, which may still have a project.
 pub fn paths(job: &Job, has_own: bool, limit: usize) -> Result<Vec<String>, Failure> {
     let mut files = Vec::new();
     let mut left = UnreadEntries::default();

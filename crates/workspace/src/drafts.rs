@@ -20,7 +20,7 @@ use super::{exact, failure::if_there};
 const START: &str = ".agentd-";
 const END: &str = ".tmp";
 
-/// Name of a draft, recorded until this value is dropped.
+/// Name of a draft; the draft's record exists until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Draft {
     name: String,
@@ -28,7 +28,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Records a draft in an open folder. `session` is the path of the session's own tree.
+    /// Creates the record of a draft in an open folder. `session` is the path of the session's own tree.
     pub(super) fn new(session: &Path, folder: impl AsFd) -> Self {
         let name = format!("{START}{}{END}", uuid::Uuid::new_v4().simple());
         let record = session.with_file_name(&name);
@@ -50,7 +50,7 @@ impl Drop for Draft {
     }
 }
 
-/// Removes the drafts left by previous runs. If a draft cannot be removed now, its record is retained.
+/// Removes the drafts left by previous runs. The record of a draft that cannot be removed is retained.
 pub fn sweep(base: &Path) -> io::Result<()> {
     for record in if_there(fs::read_dir(base))?.into_iter().flatten() {
         let record = record?;

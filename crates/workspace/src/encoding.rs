@@ -63,7 +63,7 @@ pub struct RevisedText {
 }
 
 impl Document {
-    /// Decodes a file. The error is the kind of a file that is not text.
+    /// Decodes a file. If the file is not text, returns its detected type as the error.
     pub fn read(bytes: Vec<u8>) -> Result<Self, &'static str> {
         let charset = detect(&bytes, true)?;
         Ok(Self::decode(bytes, charset))
@@ -85,12 +85,12 @@ impl Document {
         Self { bytes, charset, text, runs, cr_ends }
     }
 
-    /// Decoded text of the file.
+    /// Returns the decoded text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Encoding of the file.
+    /// Returns the encoding of the file.
     pub fn charset(&self) -> Charset {
         self.charset
     }
@@ -101,7 +101,7 @@ impl Document {
         if self.cr_ends { text.replace('\r', "\n") } else { text }
     }
 
-    /// Line end that all lines share. `None` if there are no lines or their line ends differ.
+    /// Returns the line end that all lines share, or `None` if there are no lines or their line ends differ.
     pub fn line_end(&self) -> Option<&'static str> {
         let mut ends = self.text.match_indices('\n').map(|(at, _)| self.line_end_at(at));
         let first = ends.next()?;
@@ -124,7 +124,7 @@ impl Document {
         }
         bytes.extend_from_slice(&self.bytes[from_byte..]);
         text.push_str(&self.text[from_text..]);
-        // New text can combine with adjacent invalid bytes to form other characters.
+        // New text can combine with adjacent invalid bytes into other characters.
         let again = Self::decode_as(bytes, self.charset, self.cr_ends);
         if again.text != text {
             return Err(Unwritable::Joined);
@@ -132,8 +132,8 @@ impl Document {
         Ok(RevisedText { bytes: again.bytes, text })
     }
 
-    /// Range that really changes, or `None` if nothing does. The common prefix and suffix of the old and new text keep
-    /// their bytes.
+    /// Returns the range that an edit changes, or `None` if nothing changes. The common prefix and suffix of the old
+    /// and new text keep their bytes.
     fn place<'n>(&self, edit: &Edit<'n>) -> Option<EditPlace<'n>> {
         let Range { mut start, mut end } = edit.range;
         let (old, mut new) = (&self.text[start..end], edit.new);
@@ -143,7 +143,7 @@ impl Document {
         let mut head: usize =
             old.chars().zip(new.chars()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
         while self.byte_at(start + head).is_none() {
-            // The previous character boundary.
+            // Moves to the previous character boundary.
             head = old.floor_char_boundary(head.saturating_sub(1));
         }
         let (old, rest) = (&old[head..], &new[head..]);
@@ -168,7 +168,7 @@ impl Document {
         if !self.charset.encoding.is_ascii_compatible() && !self.charset.is_utf16() {
             return Err(Unwritable::Switching { encoding });
         }
-        // If the guess is wrong, a byte after a non-ASCII byte may be the second half of a character.
+        // If the detected encoding is wrong, a byte after a non-ASCII byte may be the second half of a character.
         let within = replaced.start > 0 && !self.bytes[replaced.start - 1].is_ascii();
         if !self.charset.sure && (within || !old.is_ascii() || !new.is_ascii()) {
             return Err(Unwritable::Unsure { encoding });
@@ -176,8 +176,8 @@ impl Document {
         Ok(())
     }
 
-    /// Converts the line ends of new text to those of the replaced text, one by one. Surplus lines get the last line
-    /// end of the replaced text. If the replaced text has no line end, they get the next line end nearby, or the
+    /// Converts the line ends of new text to those of the replaced text, one by one. Additional lines get the last line
+    /// end of the replaced text. If the replaced text has no line end, they get the next line end nearby, or else the
     /// previous one.
     fn with_line_ends(&self, range: &Range<usize>, new: &str) -> String {
         /// Search distance for a nearby line end, in bytes of text.
@@ -209,7 +209,7 @@ impl Document {
         written
     }
 
-    /// Line end in the file for the `\n` at this text offset.
+    /// Returns the line end in the file for the `\n` at this text offset.
     fn line_end_at(&self, at: usize) -> &'static str {
         let (Some(from), Some(to)) = (self.byte_at(at), self.byte_at(at + 1)) else { return "\n" };
         let unit = if self.charset.is_utf16() { 2 } else { 1 };
@@ -220,7 +220,7 @@ impl Document {
         }
     }
 
-    /// Maps a text offset to a byte offset. `None` if it is inside bytes that encode two characters together.
+    /// Maps a text offset to a byte offset. Returns `None` if it is inside bytes that encode two characters together.
     fn byte_at(&self, at: usize) -> Option<usize> {
         let Some(run) = self.runs.partition_point(|run| run.text <= at).checked_sub(1).map(|index| self.runs[index])
         else {
@@ -253,7 +253,7 @@ impl Map {
         if piece.len() != length || piece.len() == 1 {
             return self.character(piece, length);
         }
-        // Long pieces with the same bytes in the text and in the file: only line ends change.
+        // Handles long pieces that have the same bytes in the text and in the file: only line ends are converted.
         let mut rest = piece;
         while !rest.is_empty() {
             let plain = if self.cr.is_some() { 0 } else { rest.find('\r').unwrap_or(rest.len()) };
@@ -304,7 +304,7 @@ pub enum Unwritable {
         /// Name of the encoding.
         encoding: &'static str,
     },
-    /// The encoding is only a guess.
+    /// The encoding was guessed with low confidence.
     Unsure {
         /// Name of the encoding.
         encoding: &'static str,
@@ -322,7 +322,7 @@ pub enum Unwritable {
 }
 
 impl Unwritable {
-    /// Failure message for the model.
+    /// Returns the failure message for the model.
     pub fn failure(self, path: &ToolPath) -> Failure {
         Failure::tool(match self {
             Self::Missing { character, encoding } => format!(
@@ -350,7 +350,7 @@ impl Unwritable {
     }
 }
 
-/// Encodes `text`, without a byte order mark.
+/// Encodes `text` without a byte order mark.
 pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     let encoding = charset.encoding;
     if encoding == UTF_8 {
@@ -389,7 +389,7 @@ pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     }
 }
 
-/// Size of the sample that decides the kind of a large file, in bytes.
+/// Size of the sample from which the type of a large file is detected, in bytes.
 const SAMPLE: usize = 64 * 1024;
 
 /// Minimum number of bytes before the first NUL that are accepted as the beginning of text.
@@ -399,19 +399,19 @@ const BEGINNING: usize = 64;
 pub struct TextReader<'a> {
     /// Encoding of the file.
     pub charset: Charset,
-    /// True if only the beginning of the file was checked, so that the rest may be anything.
+    /// True if only the beginning of the file was checked, so that the remainder may be binary.
     pub is_sampled: bool,
     cr_ends: bool,
     decoded: Box<dyn Read + 'a>,
 }
 
 impl<'a> TextReader<'a> {
-    /// Opens the text of a file of about `size` bytes. Files of up to `limit` bytes are checked as a whole, so that
-    /// reads, searches and edits agree on their kind. `buffer` is scratch space. With `or_begins`, a file whose
-    /// beginning alone is text is also opened.
+    /// Opens the text of a file of about `size` bytes. Files of up to `limit` bytes are checked completely, so that
+    /// reads, searches and edits agree on their type. `buffer` is scratch space. With `or_begins`, a file of which only
+    /// the beginning is text is also opened.
     ///
     /// # Errors
-    /// The inner error is the kind of a file that is not text; the outer error is a failed read.
+    /// The inner error is the detected type of a file that is not text; the outer error is a failed read.
     pub fn open(
         mut content: impl Read + 'a,
         size: u64,
@@ -425,7 +425,7 @@ impl<'a> TextReader<'a> {
         (&mut content).take(limit).read_to_end(buffer)?;
         let sample: &'a [u8] = buffer;
         let whole = (sample.len() as u64) < limit;
-        // A NUL far from the beginning makes a log unsafe to edit, but not unreadable.
+        // A file with a NUL far from the beginning, such as a log, is unsafe to edit but still readable.
         let (mut is_sampled, mut detected) = (!whole, detect(sample, whole));
         if detected.is_err() && sample.len() > SAMPLE {
             (is_sampled, detected) = (true, detect(&sample[..SAMPLE], false));

@@ -1,9 +1,9 @@
-//! Opens paths without following links. For paths that may go through links, [`follow`] resolves the links first, and
-//! the result is then opened by name.
+//! Opens paths without following links. For paths that may contain links, [`follow`] resolves the links first, and the
+//! result is then opened by name.
 //!
-//! The paths of workspaces and projects were resolved when they were created or given. If such a path goes through a
+//! The paths of workspaces and projects were resolved when they were created or configured. If such a path contains a
 //! link now, the link was created since then, perhaps by a command of another session whose project contains this one.
-//! Below these roots, the opened file must be the named one, because the rules have judged that name.
+//! Below these roots, the opened file must be the named one, because the rules were applied to that name.
 
 use std::{
     ffi::OsString,
@@ -27,7 +27,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// Opens an absolute path.
 ///
 /// # Errors
-/// If the path goes through a link or cannot be opened.
+/// If the path contains a link or cannot be opened.
 pub fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match open_at_once(CWD, path, flags, false) {
@@ -41,10 +41,10 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     open(path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// Opens a path below an open folder. `.` is the folder itself.
+/// Opens a path below an open folder. `.` refers to the folder itself.
 ///
 /// # Errors
-/// If the path climbs, goes through a link or cannot be opened.
+/// If the path contains `..` or a link, or cannot be opened.
 pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match open_at_once(folder.as_fd(), path, flags, true) {
@@ -53,10 +53,10 @@ pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> io::R
     }
 }
 
-/// Opens a folder in an open folder and creates missing folders on the way.
+/// Opens a folder below an open folder and creates missing folders on the way.
 ///
 /// # Errors
-/// If something other than a folder is on the way, including a link, or a folder cannot be created or opened.
+/// If an entry on the way is not a folder (a link, for example), or a folder cannot be created or opened.
 pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let mut folder = openat(folder, ".", FOLDER, Mode::empty())?;
     for name in names(path) {
@@ -64,8 +64,7 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
         folder = match openat(&folder, name, FOLDER, Mode::empty()) {
             Err(Errno::NOENT) => {
                 match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                    // The folder was created concurrently. If it is something other than a folder, the next open
-                    // detects that.
+                    // The folder was created concurrently. If the entry is not a folder, the next open fails.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -77,7 +76,8 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
     Ok(folder)
 }
 
-/// Restores the mode of one of the daemon's folders, unless its owner can already use the folder. Follows no link.
+/// Restores the mode of one of the daemon's folders, unless its owner can already use the folder. Does not follow
+/// links.
 ///
 /// # Errors
 /// If the path is not a folder, or the folder belongs to another user.
@@ -96,7 +96,7 @@ fn open_at_once(start: BorrowedFd<'_>, path: &Path, flags: OFlags, beneath: bool
     openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | within)
 }
 
-/// Fallback for kernels without `openat2`.
+/// Opens a path step by step, on kernels without `openat2`.
 fn step_by_step(start: OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let mut folder = start;
     let mut names = names(path).peekable();
@@ -110,7 +110,7 @@ fn step_by_step(start: OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedF
     Ok(folder)
 }
 
-/// Names in a path, with an error for `..`.
+/// Returns the names in a path, with an error for `..`.
 fn names(path: &Path) -> impl Iterator<Item = io::Result<&std::ffi::OsStr>> {
     let parts = path.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
     parts.map(|part| match part {
@@ -119,7 +119,7 @@ fn names(path: &Path) -> impl Iterator<Item = io::Result<&std::ffi::OsStr>> {
     })
 }
 
-/// Returns true if the path, or a folder on the way, does not exist.
+/// Returns true if the error means that the path, or a folder on the way, does not exist.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
@@ -133,14 +133,14 @@ pub(crate) fn split(below: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Maximum number of links in a path, as in the kernel.
+/// Maximum number of links in a path, the same as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Resolves the links in a path below `root`. Missing parts are not links, so a path without links is returned
+/// Resolves the links in a path below `root`. Missing parts are retained, so a path without links is returned
 /// unchanged.
 ///
 /// # Errors
-/// If a link leads out of the folder, links form a circle, or a link cannot be read.
+/// If a link leads out of the folder, links form a cycle, or a link cannot be read.
 pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
     let mut real = PathBuf::new();
     let mut left = Vec::new();
@@ -178,7 +178,7 @@ fn prepend_parts(left: &mut Vec<Option<OsString>>, path: &Path) {
     left.extend(path.components().rev().filter_map(part));
 }
 
-/// Target of a link, or `None` if the path is not a link.
+/// Returns the target of a link, or `None` if the path is not a link.
 fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     match root.read_link_contents(path) {
         Ok(target) => Ok(Some(target)),
@@ -189,7 +189,7 @@ fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Error for a path that leads outside. Unlike other errors, it has no OS error code.
+/// Creates the error for a path that leads outside. Unlike other errors, it has no OS error code.
 fn leads_out() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the path leads outside its folder")
 }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn created_folders_never_go_through_links() {
         let folder = tempfile::tempdir().unwrap();
-        // Uses a subfolder, so that nothing else is created next to it.
+        // Uses a subfolder, so that nothing else is created next to `base`.
         let base = folder.path().canonicalize().unwrap().join("base");
         fs::create_dir_all(base.join("real")).unwrap();
         symlink("real", base.join("link")).unwrap();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     proptest! {
-        /// With any links, the result is the path that the kernel finds, and goes through no link.
+        /// For all combinations of links, the result is the path that the kernel resolves to, and contains no link.
         #[test]
         fn resolution_matches_the_kernel(
             links in proptest::collection::vec((0_usize..12, 0_usize..12, 0_usize..3), 0..8),
@@ -345,7 +345,7 @@ mod tests {
             let path: PathBuf = steps.into_iter().map(name).collect();
             let folder = opened(&root);
             if let (Ok(found), Ok(real)) = (root.join(&path).canonicalize(), follow(&folder, &path)) {
-                // Chained by components, because an empty path adds none.
+                // Chained by components, because an empty path has none.
                 let named: PathBuf = root.canonicalize().unwrap().components().chain(real.components()).collect();
                 prop_assert_eq!(named, found);
                 let exact = open_below(&folder, if real.as_os_str().is_empty() { Path::new(".") } else { &real }, OFlags::RDONLY);

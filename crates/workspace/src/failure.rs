@@ -1,5 +1,5 @@
-//! Failures of calls, returned to the model as a stable code and a sentence with a hint, and workspace folder errors
-//! with a hint for the user.
+//! Failures of calls, returned to the model as a stable code and a sentence with a hint, and errors about workspace
+//! folders, with a hint for the user.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use agentd_core::{
     tool::{ToolErrorCode, ToolOutput},
 };
 
-/// Failed call. The failure is data for the model, so it has no source chain.
+/// Failed call. The failure is sent to the model as data, so it has no source chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
@@ -25,27 +25,27 @@ impl Failure {
         Self { code, text: text.into() }
     }
 
-    /// Failure for invalid arguments.
+    /// Creates a failure for invalid arguments.
     pub fn arguments(text: impl Into<String>) -> Self {
         Self::new(ToolErrorCode::InvalidArgs, text)
     }
 
-    /// Failure for an unusable path.
+    /// Creates a failure for an unusable path.
     pub fn path(text: impl Into<String>) -> Self {
         Self::new(ToolErrorCode::Path, text)
     }
 
-    /// Failure of the tool itself.
+    /// Creates a failure of the tool itself.
     pub fn tool(text: impl Into<String>) -> Self {
         Self::new(ToolErrorCode::Tool, text)
     }
 
-    /// Failure for a call that was cancelled with its turn.
+    /// Creates the failure for a call that was cancelled with its turn.
     pub fn cancelled() -> Self {
         Self::new(ToolErrorCode::Cancelled, "the turn ended while the tool ran")
     }
 
-    /// File system failure. `doing` completes the sentence "could not …", such as `read uploads/a.txt`.
+    /// Creates a file system failure. `doing` completes the sentence "could not …", such as `read uploads/a.txt`.
     pub fn io(doing: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -69,7 +69,7 @@ impl From<LanguageError> for Failure {
     }
 }
 
-/// Result of a disk operation; `None` if the file or folder does not exist.
+/// Converts the error for a missing file or folder to `None`.
 pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -77,7 +77,7 @@ pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Disk error. `doing` completes the sentence "could not …".
+/// Creates a disk error. `doing` completes the sentence "could not …".
 pub fn storage(doing: &str, error: io::Error) -> WorkspaceError {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; free some space",
@@ -89,7 +89,7 @@ pub fn storage(doing: &str, error: io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
 }
 
-/// Error for an invalid request.
+/// Creates an error for an invalid request.
 pub fn refused(message: String, hint: impl Into<String>) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint)
 }

@@ -1,13 +1,13 @@
 //! Protects files outside a writable project that also have names in the project: hard links, as created by package
 //! managers and `git clone`. A command that writes to such a file in place, or changes its mode, would change the file
-//! outside, which undo does not cover. Each such file is therefore replaced by a copy before a command that may write
-//! runs.
+//! outside, and undo does not cover that change. Each such file is therefore replaced by a copy before a command with
+//! write access runs.
 //!
 //! The link count shows whether all names of a file are in the project. No property of a folder reveals hard links, so
-//! every file is checked each time. Neither its mode nor its folder exempts a file: a command runs as the owner of the
+//! every file is checked each time. No file is exempt because of its mode or folder: a command runs as the owner of the
 //! files, and can change the mode of files that git and package managers made read-only.
 //!
-//! If another process creates a link while a command runs, the link is only noticed before the next command.
+//! A link that another process creates while a command runs is only noticed before the next command.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,29 +36,29 @@ const MAX_FILES: usize = 100_000;
 const MAX_BYTES: u64 = 1 << 30;
 /// Maximum number of folders named in an error.
 const MAX_NAMED: usize = 3;
-/// Attempts to copy a file that other programs are changing.
+/// Maximum number of attempts to copy a file that other programs are changing.
 const MAX_ATTEMPTS: usize = 3;
-/// Buffer size for the names of extended attributes, and for one value: the Linux maximum for each.
+/// Buffer size for the names of extended attributes, and for one value: the Linux limit for each.
 const XATTR_BYTES: usize = 64 * 1024;
 
 /// Treatment of files with hard links outside a writable project, before a command that may write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HardLinks {
-    /// Replaces the files by copies. Rejects the command if there are too many files or they are too large.
+    /// Replaces the files by copies. Rejects the command if there are too many files or the files are too large.
     #[default]
     Split,
     /// Rejects the command. Nothing runs.
     Refuse,
-    /// Leaves the files alone. The command may change files outside the project.
+    /// Leaves the files unchanged. The command may change files outside the project.
     Allow,
 }
 
 /// Serialises checks: two concurrent checks would both copy the same files.
 static CHECKS: Mutex<()> = Mutex::new(());
 
-/// Ensures that a command can change no file outside a user's folder through a hard link in it. May take a while.
-/// `shown` is the folder's path for tools, `session` the path of the session's own tree.
+/// Ensures that a command cannot change a file outside a user's folder through a hard link in the folder. May take a
+/// while. `shown` is the folder's path for tools, `session` the path of the session's own tree.
 ///
 /// # Errors
 /// If a file cannot be protected, with a hint for the user.
@@ -94,7 +94,7 @@ pub fn isolate(project: &Path, shown: &str, session: &Path, treatment: HardLinks
     Ok(())
 }
 
-/// File with several names, including those in the project.
+/// File with several names, and its names in the project.
 #[derive(Debug)]
 struct LinkedFile {
     device: u64,
@@ -115,7 +115,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// Finds files in a folder that have names elsewhere and that a command could change, sorted by name.
+/// Finds files in a folder that have names outside it and that a command could change, sorted by name.
 fn find_links(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
     let mut found: HashMap<(u64, u64), LinkedFile> = HashMap::new();
     let mut folders = vec![Vec::new()];
@@ -123,7 +123,7 @@ fn find_links(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
         let listed = open_folder(top, &path).and_then(|folder| list(&folder, &path, &mut folders, &mut found));
         match listed {
             Ok(()) => {}
-            // The folder may have been removed or replaced meanwhile.
+            // The folder may have been removed or replaced in the meantime.
             Err(error) if exact::is_missing(&error) => {}
             // If the daemon cannot open another user's folder, a command cannot either.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_own(top, &path) => {}
@@ -222,7 +222,7 @@ fn detach(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> i
     result
 }
 
-/// Renames a draft over a name of the file. If the name belongs to another file by now, only removes the draft.
+/// Renames a draft over a name of the file. If the name belongs to a different file by now, only removes the draft.
 fn rename_draft(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Result<()> {
     let is_it = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is_same_file(&stat));
     let renamed = if is_it { renameat(folder, draft, folder, name) } else { unlinkat(folder, draft, AtFlags::empty()) };
@@ -233,7 +233,7 @@ fn rename_draft(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) 
 }
 
 /// Copies a file with its mode, times and, where possible, extended attributes. The copy is not synced, because the
-/// other names still have the content.
+/// content remains available under the other names.
 fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy: bool) -> io::Result<()> {
     let reading = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let writing = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -245,7 +245,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
             break;
         }
         let mut to = File::from(openat(folder, draft, writing, Mode::RUSR | Mode::WUSR)?);
-        // Shares the content copy-on-write if the file system can.
+        // Shares the content copy-on-write if the file system supports it.
         if ioctl_ficlone(&to, &from).is_err() {
             if !may_copy {
                 return Err(io::ErrorKind::FileTooLarge.into());
@@ -253,7 +253,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
             io::copy(&mut from, &mut to)?;
         }
         copy_attributes(from.as_fd(), to.as_fd());
-        // The copy belongs to the daemon's user, so it must not have the set-user-id bit of another owner's program.
+        // The copy belongs to the daemon's user, so it must not have the set-user-ID bit of another owner's program.
         let mode_mask = if is_mine(&before) { 0o7777 } else { 0o0777 };
         fchmod(&to, Mode::from_raw_mode(before.st_mode & mode_mask))?;
         to.set_times(FileTimes::new().set_accessed(read.accessed()?).set_modified(read.modified()?))?;
@@ -266,7 +266,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
 
 /// Copies the attributes that the user may set; the other attributes belong to the system.
 fn copy_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
-    // Few files have attributes.
+    // Most files have no attributes.
     if !flistxattr_query(from).is_ok_and(|length| length > 0) {
         return;
     }
@@ -296,7 +296,7 @@ fn text_of(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Error with the affected files and a hint for the user.
+/// Creates an error with the affected files and a hint for the user.
 fn links_failure(files: &[LinkedFile], shown: &str, treatment: HardLinks) -> Failure {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
     for name in files.iter().filter_map(|file| file.names.first()) {

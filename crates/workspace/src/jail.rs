@@ -1,14 +1,14 @@
-//! Opens the file or folder that a path names, and nothing else.
+//! Opens exactly the file or folder that a path names.
 //!
 //! Each call opens the workspace root again. The kernel resolves the whole path beneath it in one step and follows no
-//! link, so the opened file is the one that the rules have judged, and neither a link nor a concurrent rename can lead
-//! outside. [`Jail::follow`] resolves links beforehand; the resolved path is then opened by name. Checks apply to the
-//! opened file, not to its name: only regular files and folders pass.
+//! link, so the opened file is the one to which the rules were applied, and neither a link nor a concurrent rename can
+//! lead outside. [`Jail::follow`] resolves links beforehand; the resolved path is then opened by name. Checks apply to
+//! the opened file, not to its name: only regular files and folders pass.
 //!
-//! Hard links cannot be distinguished from the file that they share. The session's own tree needs none, so they are
-//! rejected there. In a folder of the user they can be read, because package managers create them, but never written.
-//! The link count is the only evidence, so a link that is removed between the opening and the check passes as an
-//! ordinary file. Only a command is fast enough for that, and the access of commands is limited by their sandbox.
+//! Hard links cannot be distinguished from the original file. The session's own tree needs none, so they are rejected
+//! there. In a user's folder they can be read, because package managers create them, but never written. The link count
+//! is the only evidence, so a file whose other link is removed between the open and the check passes as an ordinary
+//! file. Only a command is fast enough to do that, and the access of commands is limited by their sandbox.
 
 use std::{
     fs, io,
@@ -48,12 +48,12 @@ pub struct Jail {
 }
 
 impl Jail {
-    /// Creates access to a workspace.
+    /// Creates a jail for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
         Self { workspace }
     }
 
-    /// Folders of the workspace.
+    /// Returns the folders of the workspace.
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
     }
@@ -77,7 +77,7 @@ impl Jail {
         }
     }
 
-    /// The user's folders, with their real paths.
+    /// Returns the user's folders, with their real paths.
     fn mounts(&self) -> impl Iterator<Item = (PathPlace, &Path)> {
         let project = self.workspace.project.iter().map(|mount| (PathPlace::Project, mount.path.as_path()));
         let folder = |folder: &'_ AddedFolder| FolderName::new(folder.name()).map(PathPlace::Folder);
@@ -95,7 +95,7 @@ impl Jail {
     pub fn resolve_path(&self, written: &str, purpose: OpenPurpose) -> Result<ToolPath, Failure> {
         let Ok(project) = self.project() else { return self.locate(written) };
         if written.is_empty() || written.starts_with('/') {
-            // A rejected absolute path may mean a project file.
+            // A rejected absolute path may be meant as a project file.
             return self.locate(written).map_err(|failure| {
                 let in_project = ToolPath::parse(&format!("/project/{written}")).ok();
                 match in_project.filter(|path| !path.is_root() && self.exists(path)) {
@@ -105,7 +105,7 @@ impl Jail {
             });
         }
         let named = self.locate(written)?;
-        // Diffs put `a/` and `b/` before names, so a path in an added folder has lost its slash.
+        // Diffs put `a/` and `b/` before names, which removes the leading slash of a path in an added folder.
         let in_folder = ToolPath::parse(&format!("/{written}")).ok().filter(|path| match path.place() {
             PathPlace::Folder(name) => self.workspace.folder(name.as_str()).is_some(),
             _ => false,
@@ -135,8 +135,8 @@ impl Jail {
         self.root(path.place()).is_ok_and(|root| root.symlink_metadata(path.below_place()).is_ok())
     }
 
-    /// Roots of a search from `start`. The root of the workspace includes the user's folders. They come first, so that
-    /// clutter in the workspace does not use up the result limit.
+    /// Returns the roots of a search from `start`. The root of the workspace includes the user's folders. These folders
+    /// come first, so that clutter in the workspace does not use up the result limit.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
         let is_top = *start == ToolPath::root(PathPlace::Own);
         let mounts = self.mounts().filter(|_| is_top).map(|(place, _)| ToolPath::root(place));
@@ -147,7 +147,7 @@ impl Jail {
     /// unchanged. The path may change afterwards: opening the result opens that name and follows no link.
     ///
     /// # Errors
-    /// `E_PATH` for a link that leads outside, in a circle, or to a name that a call cannot express.
+    /// `E_PATH` for a link that leads outside, forms a cycle, or leads to a name that a call cannot express.
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         let root = self.root(path.place())?;
         let real = exact::follow(&root, path.below_place()).map_err(|error| self.failure(path, &error))?;
@@ -210,7 +210,7 @@ impl Jail {
         }
     }
 
-    /// Folder beneath which a path is resolved for reading.
+    /// Returns the folder beneath which a path is resolved for reading.
     pub(crate) fn root(&self, place: PathPlace) -> Result<Dir, Failure> {
         let (folder, name) = match place {
             PathPlace::Own => {
@@ -234,9 +234,9 @@ impl Jail {
         own_root(folder).map_err(|error| Failure::path(format!("{name} cannot be opened: {error}")))
     }
 
-    /// Folder beneath which a path is resolved for writing, and the rest of the path. The folder is one of the writable
-    /// areas, the project, an added folder or the memories, so that no link leads from a writable folder into a
-    /// read-only one.
+    /// Returns the folder beneath which a path is resolved for writing, and the path below it. The folder is one of the
+    /// writable areas, the project, an added folder or the memories, so that no link leads from a writable folder into
+    /// a read-only one.
     pub(super) fn writable_root<'p>(&self, path: &'p ToolPath) -> Result<(Dir, &'p Path), Failure> {
         if path.place() == PathPlace::Project && !self.project()?.writable {
             return Err(Failure::path(format!(
@@ -292,7 +292,7 @@ impl Jail {
             .ok_or_else(|| self.no_folder(&format!("there is no folder {}", PathPlace::Folder(name))))
     }
 
-    /// Error for a missing folder, listing the existing ones.
+    /// Creates an error for a missing folder that lists the existing folders.
     fn no_folder(&self, problem: &str) -> Failure {
         let names: Vec<&str> = self.workspace.folders.iter().map(|folder| folder.at.as_str()).collect();
         Failure::path(if names.is_empty() {
@@ -302,7 +302,7 @@ impl Jail {
         })
     }
 
-    /// Explains to the model why a path could not be opened. For a path through a link, `instead` suggests an
+    /// Explains to the model why a path could not be opened. For a path that contains a link, `instead` suggests an
     /// alternative that uses the link's target.
     pub(super) fn refused(&self, path: &ToolPath, error: &io::Error, instead: impl Fn(&ToolPath) -> String) -> Failure {
         if !is_link(error) {
@@ -348,8 +348,8 @@ impl Jail {
     }
 }
 
-/// Returns true if the path may contain a link that was not followed. A link within the path gives `ENOTDIR` if the
-/// path is walked step by step.
+/// Returns true if the error may be due to a link that was not followed. A link within the path fails with `ENOTDIR` if
+/// the path is walked step by step.
 fn is_link(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ELOOP | Errno::ENOTDIR))
 }
@@ -377,7 +377,7 @@ pub fn open_exact(folder: &Dir, path: &Path) -> io::Result<fs::File> {
     Ok(exact::open_below(folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.into())
 }
 
-/// Opens the root of a workspace or project. Rejects links in the whole path.
+/// Opens the root of a workspace or project. Rejects links anywhere in the path.
 pub fn own_root(root: &Path) -> io::Result<Dir> {
     Ok(Dir::from_std_file(exact::open_folder(root)?.into()))
 }
@@ -385,7 +385,7 @@ pub fn own_root(root: &Path) -> io::Result<Dir> {
 /// Opens a session's own folder like [`own_root`], after restoring the daemon's access to the folder. Otherwise a
 /// command that removed the permissions would make the session permanently unusable.
 pub fn session_root(root: &Path) -> io::Result<Dir> {
-    // Also needed if the daemon runs as root: the daemon has access anyway, but the session's commands do not.
+    // Also needed if the daemon runs as root: root has access anyway, but the session's commands do not.
     exact::restore_access(root)?;
     own_root(root)
 }

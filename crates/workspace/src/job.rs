@@ -12,7 +12,7 @@ use crate::{
     path::{ToolPath, within_project},
 };
 
-/// Placeholder for text that an error must not quote.
+/// Placeholder for file content that an error must not quote.
 pub const UNQUOTED: &str = "reading the file requires approval, so its content is not shown";
 
 /// Context of a running file tool.
@@ -24,7 +24,7 @@ pub struct Job {
     pub limits: Limits,
     /// Deadline for searches and long reads.
     pub(crate) deadline: Instant,
-    /// Rules for files that the call did not name.
+    /// Rules for reading files that the call did not name.
     pub reading: ReadRules,
     /// The client's folder, if it is in the project.
     pub client_folder: Option<ToolPath>,
@@ -32,7 +32,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Creates a job without rules on reading.
+    /// Creates a job without rules for reading.
     pub fn new(files: Files, limits: Limits, cancel: CancellationToken) -> Self {
         let deadline = Instant::now() + limits.search_time;
         Self { files, limits, deadline, reading: ReadRules::default(), client_folder: None, cancel }
@@ -51,8 +51,8 @@ impl Job {
         if self.cancel.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }
     }
 
-    /// Returns true if an error may quote the file or name a position in it. A failing call must not reveal a file
-    /// whose reading requires approval, since the user was not asked.
+    /// Returns true if an error may quote the file or name a position in it. A failed call must not reveal the content
+    /// of a file whose reading requires approval, since the user was not asked.
     pub fn may_quote(&self, path: &ToolPath) -> bool {
         self.reading.allow(&path.to_string())
     }

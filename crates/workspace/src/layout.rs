@@ -31,13 +31,13 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     for area in AREAS {
         match private::folder_in(&folder, area) {
             Ok(()) => {}
-            // If the path is no longer a folder, opening it fails later with a proper error.
+            // If the path is not a folder, opening it fails later with a proper error.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::restore_access(&root.join(area))),
             Err(error) => return Err(error),
         }
     }
     let mut metadata = serde_json::json!({ "session_id": session });
-    // The session id is a time-based UUID from the session's creation.
+    // The session ID is a time-based UUID from the session's creation.
     if let Some((seconds, nanos)) = session.as_uuid().get_timestamp().map(|timestamp| timestamp.to_unix())
         && let Ok(born) = jiff::Timestamp::try_from(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos))
     {
@@ -51,7 +51,8 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
 }
 
 /// Creates a folder shared by all sessions and returns its real path, because commands print that path and the jail
-/// recognises it. Does not create the parent: a missing parent was moved, and files written in its place would be lost.
+/// recognises it. Does not create the parent: a missing parent was probably moved, and files written to a new one would
+/// be lost.
 pub fn make_shared(path: &Path) -> io::Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -59,15 +60,15 @@ pub fn make_shared(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Number of locks above which unused ones are dropped.
+/// Number of locks above which unused locks are dropped.
 const SWEEP_AT: usize = 64;
 
-/// Locks of the sessions in use, by folder name.
+/// Locks of sessions in use, by folder name.
 #[derive(Debug, Clone, Default)]
 pub struct SessionLocks(Arc<Mutex<HashMap<OsString, Weak<RwLock<()>>>>>);
 
 impl SessionLocks {
-    /// Wraps work on a session's files so that it runs under the session's lock. With `exclusive` the lock is
+    /// Wraps work on a session's files so that it runs while the session's lock is held. With `exclusive` the lock is
     /// exclusive, as removals require.
     pub fn with_lock<T, W>(
         &self,

@@ -3,17 +3,17 @@
 //!
 //! - `backend`: storage interface for the file tools, backed by the disk or by the session's state in the journal. Its
 //!   `client` module reads and writes project files through a client of the turn, such as an editor with unsaved text.
-//! - `browse`: lists, reads and writes the same files for the user, by the same paths.
-//! - `documents`: documents among a session's files, and the files that a model's arguments may be restricted to.
+//! - `backend`: storage interface for the file tools, backed by the disk or by the session's state in the journal. Its
+//!   `client` module reads and writes project files through a client of the turn, such as an editor with unsaved text.
 //! - `layout`: on-disk layout of a session, and its locks. Uploads wait while a session is being cleaned.
-//! - `path`: parses paths from a model without touching the disk, and names a session's folders.
+//! - `documents`: documents among a session's files, and the files to which a model's arguments may be restricted.
 //! - `exact`: opens a path as written, without following links, and resolves paths that go through links.
 //! - `jail`: opens paths. Every check is made at open time by the kernel (`openat2` beneath a folder) or on the opened
 //!   file, never on a name beforehand.
 //! - `suggestions`: suggestions for paths that do not exist.
 //! - `hard_links`: protects files outside a project that have hard links in the project from commands.
 //! - `target`: atomic replacement of a file. `drafts`: temporary files for such replacements.
-//! - `walk`: bounded walk of a folder through the jail.
+//! - `hard_links`: protects files outside a project from commands that could change them through hard links.
 //! - `stored_files`: uploads, and files that the daemon writes into a session's tree for tools to read.
 //! - `transport`: export, import and copying of a session's files.
 //! - `remove`: removal of unused files, and of whole folders regardless of their contents.

@@ -2,8 +2,8 @@
 //!
 //! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, the folders that the daemon writes, `/memories`,
 //! `/state` and, if folders are mounted, `/project` and `/folders/NAME`. The tree has its own root, so a leading slash
-//! is optional: `/uploads/a.txt` is `uploads/a.txt`. All other absolute paths are rejected, as is anything ambiguous:
-//! `..`, `~`, backslashes and control characters. A name with such a character is written and shown escaped
+//! is optional: `/uploads/a.txt` is `uploads/a.txt`. All other absolute paths are rejected, as is any ambiguous path:
+//! with `..`, `~`, backslashes or control characters. A name with such a character is written and shown escaped
 //! ([`agentd_core::path`]).
 
 use std::{
@@ -22,7 +22,7 @@ use crate::{failure::Failure, text};
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// Path of a workspace entry, present or missing. Has no `..`, empty or `.` parts.
+/// Path of a workspace entry, existing or missing. Has no `..`, `.` or empty parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ToolPath {
     place: PathPlace,
@@ -72,7 +72,7 @@ impl ToolPath {
         }
     }
 
-    /// Path of a link's target. `None` if no call could name it, because the name is not plain text.
+    /// Returns the path of a link's target, or `None` if a call cannot express it, because the name is not plain text.
     pub(super) fn found(place: PathPlace, below: &Path) -> Option<Self> {
         let found = Self { place, rest: below.to_str()?.to_owned() };
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
@@ -83,13 +83,13 @@ impl ToolPath {
         AREAS.contains(&first) || PathPlace::of(&[first], false).is_some()
     }
 
-    /// Returns true if a path begins with a name in the tree and no slash.
+    /// Returns true if a path begins with a name in the tree, without a leading slash.
     pub fn begins_with_name(written: &str) -> bool {
         let first = written.split('/').find(|part| !part.is_empty() && *part != ".");
         !written.starts_with('/') && first.is_some_and(Self::is_name)
     }
 
-    /// Unambiguous form of the path, for use in a call.
+    /// Returns the unambiguous form of the path, for use in a call.
     pub fn written(&self) -> String {
         let shown = self.to_string();
         if self.place == PathPlace::Own && AREAS.contains(&shown.split('/').next().unwrap_or_default()) {
@@ -98,18 +98,18 @@ impl ToolPath {
         if shown.starts_with('~') { format!("./{shown}") } else { shown }
     }
 
-    /// Root path of a `PathPlace`.
+    /// Returns the root path of a `PathPlace`.
     pub fn root(place: PathPlace) -> Self {
         Self { place, rest: String::new() }
     }
 
-    /// Path of an entry in this folder. The name comes from the file system, not from a model.
+    /// Returns the path of an entry in this folder. The name comes from the file system, not from a model.
     pub fn entry(&self, name: &str) -> Self {
         let rest = if self.rest.is_empty() { name.to_owned() } else { format!("{}/{name}", self.rest) };
         Self { place: self.place, rest }
     }
 
-    /// Real folder that contains the path.
+    /// Returns the real folder that contains the path.
     pub fn place(&self) -> PathPlace {
         self.place
     }
@@ -124,17 +124,17 @@ impl ToolPath {
         self.place == PathPlace::Own && DAEMON_AREAS.contains(&self.rest.as_str())
     }
 
-    /// Path relative to the root, `.` for the root itself.
+    /// Returns the path relative to the root, `.` for the root itself.
     pub(crate) fn below_place(&self) -> &Path {
         Path::new(if self.rest.is_empty() { "." } else { &self.rest })
     }
 
-    /// Path relative to the root as text, empty for the root itself.
+    /// Returns the path relative to the root as text, empty for the root itself.
     pub fn rest(&self) -> &str {
         &self.rest
     }
 
-    /// Parent folder, or `None` for a root.
+    /// Returns the parent folder, or `None` for a root.
     pub(crate) fn parent(&self) -> Option<Self> {
         if self.rest.is_empty() {
             return None;
@@ -143,17 +143,17 @@ impl ToolPath {
         Some(Self { place: self.place, rest })
     }
 
-    /// Last part, empty for a root.
+    /// Returns the last part, empty for a root.
     pub fn name(&self) -> &str {
         self.rest.rsplit('/').next().unwrap_or("")
     }
 
-    /// Path without a leading slash, so that globs match own and project files alike.
+    /// Returns the path without a leading slash, so that globs match session and project files alike.
     pub fn flat(&self) -> String {
         self.whole().trim_start_matches('/').to_owned()
     }
 
-    /// Unescaped path, with the names as in the file system.
+    /// Returns the unescaped path, with the names as in the file system.
     pub(super) fn whole(&self) -> String {
         match (self.place, self.rest.is_empty()) {
             (PathPlace::Own, true) => ".".to_owned(),
@@ -164,14 +164,14 @@ impl ToolPath {
     }
 }
 
-/// Shows the path to models, escaped.
+/// Formats the path for models, escaped.
 impl std::fmt::Display for ToolPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&path::shown(&self.whole()))
     }
 }
 
-/// Path of a real folder as tools write it, or `None` if it is outside the project.
+/// Returns the path of a real folder as tools write it, or `None` if it is outside the project.
 pub fn within_project(workspace: &Workspace, folder: &Path) -> Option<ToolPath> {
     let below = folder.strip_prefix(&workspace.project.as_ref()?.path).ok()?;
     let names = below.components().map(|part| match part {
@@ -216,7 +216,7 @@ pub const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
 pub(crate) const DAEMON_AREAS: [&str; 2] =
     [ArtifactDir::LargeToolResults.as_str(), ArtifactDir::ConversationHistory.as_str()];
 
-/// Folders that a session may read but neither its tools nor its commands may change.
+/// Returns the folders that a session may read but neither its tools nor its commands may change.
 pub fn read_only() -> impl Iterator<Item = &'static str> {
     AREAS.into_iter().filter(|area| !WRITABLE.contains(area))
 }
@@ -245,14 +245,14 @@ pub struct FolderName {
 }
 
 impl FolderName {
-    /// Returns `None` if an added folder cannot have this name.
+    /// Creates the name, or returns `None` if an added folder cannot have it.
     pub(crate) fn new(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_FOLDER_NAME];
         bytes.get_mut(..name.len()).filter(|_| AddedFolder::is_name(name))?.copy_from_slice(name.as_bytes());
         Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
     }
 
-    /// Name of the folder as text.
+    /// Returns the name of the folder as text.
     pub fn as_str(&self) -> &str {
         // Always valid UTF-8: the bytes were copied from a `str`.
         self.bytes.get(..usize::from(self.length)).and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()
@@ -279,10 +279,10 @@ impl fmt::Display for PathPlace {
 }
 
 impl PathPlace {
-    /// Root of a path with these parts, and the remaining parts. `None` for the session's own tree.
+    /// Returns the root of a path with these parts, and the remaining parts. `None` for the session's own tree.
     ///
     /// `state` and `folders` require the leading slash, because many projects have folders of these names. A relative
-    /// path meant for a project folder must not silently write here instead.
+    /// path meant for a project folder must not silently write to the session's folder instead.
     pub(super) fn of<'a, 'p>(parts: &'a [&'p str], absolute: bool) -> Option<(Self, &'a [&'p str])> {
         match parts {
             ["project", below @ ..] => Some((Self::Project, below)),
@@ -293,7 +293,7 @@ impl PathPlace {
         }
     }
 
-    /// Returns true for the user's folders, which other programs change as well.
+    /// Returns true for the user's folders, which other programs can change as well.
     pub(crate) fn is_mounted(self) -> bool {
         matches!(self, Self::Project | Self::Folder(_))
     }
@@ -359,11 +359,11 @@ mod tests {
             let found = ToolPath::found(PathPlace::Project, Path::new(OsStr::from_bytes(below)));
             assert_eq!(found.is_some(), named, "{below:?}");
         }
-        // In the session's own tree this name means the mounted project.
+        // In the session's own tree, this name refers to the mounted project.
         assert_eq!(ToolPath::found(PathPlace::Own, Path::new("project/a")), None);
     }
 
-    /// Text made of the relevant pieces, so that the generator produces them often.
+    /// Generates text from the relevant pieces, so that special cases are frequent.
     fn hostile() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             Just("..".to_owned()),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     proptest! {
-        /// Reference model: a stack machine that follows the path from its root, as the kernel does.
+        /// Compares with a reference model: a stack machine that follows the path from its root, as the kernel does.
         #[test]
         fn accepted_paths_never_leave_their_root(written in hostile()) {
             if let Ok(path) = ToolPath::parse(&written) {

@@ -20,7 +20,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// Stores a record in its folder. The write is atomic, and durable once this returns.
+/// Stores a record in a folder. The write is atomic, and durable once this function returns.
 ///
 /// # Errors
 /// If writing fails.
@@ -31,7 +31,7 @@ pub fn store(folder: &Path, name: &str, record: &impl Serialize) -> io::Result<(
         .and_then(|()| fs::rename(&draft, folder.join(name)))
         .and_then(|()| fs::File::open(folder)?.sync_all());
     if written.is_err() {
-        // Leftover drafts are never read.
+        // Leftover drafts are not read.
         let _ = fs::remove_file(&draft);
     }
     written

@@ -1,5 +1,5 @@
-//! Removes unused files from a workspace, and whole folders. An area is cleaned only if everything in it is old.
-//! Removal handles folders without permissions, trees deeper than any stack, and links to other folders.
+//! Removes unused files from a workspace, and whole folders. An area is cleaned only if all of its entries are old.
+//! Handles folders without permissions, deeply nested trees, and links to other folders.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,8 +16,8 @@ use crate::{failure::if_there, jail, path::AREAS};
 /// Name prefix of folders that are being removed.
 pub(crate) const REMOVED: &str = ".removed-";
 
-/// Cleans a session's folders and reports the removed content of each folder. No files may be added meanwhile. With
-/// `trial`, only reports what would be removed.
+/// Cleans a session's folders and reports the removed content of each folder. The caller must prevent concurrent
+/// additions. With `trial`, only reports what would be removed.
 pub fn clean(
     base: &Path,
     session: SessionId,
@@ -79,7 +79,7 @@ struct Content {
 }
 
 impl Content {
-    /// Measures a folder. `None` if it is empty or not a folder.
+    /// Measures a folder. Returns `None` if the folder is empty, or the path is not a folder.
     fn of(folder: &Path) -> io::Result<Option<Self>> {
         if !fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir()) {
             return Ok(None);
@@ -118,10 +118,10 @@ fn is_empty(root: &Dir) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Removes all entries of a folder, following no link.
+/// Removes all entries of a folder without following links.
 ///
-/// Each subfolder is first moved to the top, so that depth costs neither stack nor open files, and a command that is
-/// still running cannot redirect the removal.
+/// Each subfolder is first moved to the top level, so that the depth of a tree uses neither stack nor open files, and a
+/// command that is still running cannot redirect the removal.
 pub fn empty(top: &Dir) -> io::Result<()> {
     let mut folders: Vec<OsString> = Vec::new();
     for entry in top.entries()? {
@@ -177,7 +177,7 @@ fn make_writable(parent: &Dir, name: &OsStr) -> io::Result<()> {
     parent.set_permissions(name, Permissions::from_mode(0o700))
 }
 
-/// Accepts the error for an entry that was already removed.
+/// Ignores the error for an entry that was already removed.
 pub fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     if_there(result).map(drop)
 }

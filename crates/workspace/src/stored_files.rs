@@ -1,9 +1,9 @@
 //! Files added to a session's tree: the user's uploads, stored under plain names that are not in use, and large results
 //! and history that the daemon stores for tools to read.
 //!
-//! Tools cannot write to the daemon's areas, and the sandbox blocks commands from writing there. Without a sandbox a
-//! command could, so existing entries are not trusted: links are not followed, and a file with another name is not
-//! appended to.
+//! Tools cannot write to the daemon's areas, and the sandbox prevents commands from doing so. Without a sandbox a
+//! command could, so existing entries are not trusted: links are not followed, and a file with another name (hard link)
+//! is not appended to.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -25,7 +25,7 @@ pub fn keep(base: &Path, session: SessionId, area: ArtifactDir, name: &str, cont
     target::sync(&folder)
 }
 
-/// Appends to text stored by the daemon, after truncating it to `from` bytes. Returns the new length.
+/// Appends to text stored by the daemon, after truncating the text to `from` bytes. Returns the new length.
 pub fn append_artifact(
     base: &Path,
     session: SessionId,
@@ -40,7 +40,8 @@ pub fn append_artifact(
     Ok(bytes)
 }
 
-/// Opens the folder of an area. Any other entry at its path is removed, since nothing else belongs there.
+/// Opens the folder of an area. Any entry at its path that is not a folder is removed, since nothing else belongs
+/// there.
 fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     match jail::open_real_folder(root, area.as_str()) {
         Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) => {
@@ -53,7 +54,7 @@ fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     jail::open_real_folder(root, area.as_str())
 }
 
-/// Replaces a file atomically: readers find either the old or the new text.
+/// Replaces a file atomically: readers see either the old or the new text.
 fn replace(session: &Path, folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     let draft = Draft::new(session, folder);
     let written = private::file_in(folder, draft.name(), 0o600).and_then(|mut file| {
@@ -89,7 +90,7 @@ fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Re
 
 const MAX_UPLOAD_NAME: usize = 200;
 
-/// Last part of the name, as a visible file name of limited length.
+/// Returns the last part of the name, as a visible file name of limited length.
 pub fn upload_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("");
     let clean: String = last.chars().filter(|character| !path::is_escaped(*character)).collect();
@@ -103,7 +104,8 @@ pub fn upload_name(name: &str) -> String {
     format!("{}{extension}", &stem[..end])
 }
 
-/// Splits into `("report", ".pdf")`. An extension of more than 20 bytes belongs to the name.
+/// Splits a name into stem and extension, such as `("report", ".pdf")`. An extension of more than 20 bytes is part of
+/// the stem.
 fn split_extension(name: &str) -> (&str, &str) {
     match name.rfind('.') {
         Some(dot) if dot > 0 && name.len() - dot <= 20 => name.split_at(dot),
@@ -116,7 +118,7 @@ fn uploads(base: &Path, session: SessionId) -> io::Result<Dir> {
     jail::open_real_folder(&jail::own_root(&make(base, session)?)?, "uploads")
 }
 
-/// Removes an upload. A missing one is not an error.
+/// Removes an upload. A missing upload is not an error.
 pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<()> {
     let name = path.strip_prefix("uploads/").unwrap_or_default();
     if matches!(name, "" | "." | "..") || name.contains('/') {
@@ -125,8 +127,8 @@ pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<
     ignore_missing(uploads(base, session)?.remove_file(name))
 }
 
-/// Stores a new upload under the first free name, and returns its path. With `once`, an existing file with the same
-/// bytes under that name, or under a numbered variant of the name, is returned as the upload.
+/// Stores a new upload under the first free name, and returns its path. With `once`, if a file with the same bytes
+/// already exists under that name, or under a numbered variant of the name, returns its path instead.
 pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], once: bool) -> io::Result<String> {
     const MAX_TRIES: usize = 10_000;
     let folder = uploads(base, session)?;
@@ -154,7 +156,7 @@ pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], o
     Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many uploads are named {name}")))
 }
 
-/// Returns true if a regular file has this content, after syncing it to the disk.
+/// Returns true if a regular file has this content. In that case the file has been synced to disk.
 fn has_content(folder: &Dir, name: &str, content: &[u8]) -> io::Result<bool> {
     // An unreadable file cannot be the same upload.
     let Ok(file) = jail::open_exact(folder, name.as_ref()) else { return Ok(false) };

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Jail {
-    /// Error for a missing path, with a suggestion.
+    /// Creates an error for a missing path, with a suggestion.
     pub(super) fn missing(&self, path: &ToolPath) -> Failure {
         let lookalikes = self.lookalikes(path);
         let hint = match &*lookalikes {
@@ -28,7 +28,7 @@ impl Jail {
         Failure::path(format!("{path} does not exist; {hint}"))
     }
 
-    /// Entries whose paths look the same as this one.
+    /// Returns entries whose paths look the same as this one.
     fn lookalikes(&self, path: &ToolPath) -> Vec<ToolPath> {
         const MAX_FOUND: usize = 8;
         let Ok(root) = self.root(path.place()) else { return Vec::new() };
@@ -41,8 +41,8 @@ impl Jail {
         })
     }
 
-    /// Entry with a similar name in the same folder, in the project's root, or among the session's own files. Otherwise
-    /// the only file of that name in the project.
+    /// Finds an entry with a similar name in the same folder, in the project's root, or among the session's own files,
+    /// or else the only file of that name in the project.
     fn near(&self, path: &ToolPath) -> Option<ToolPath> {
         let project = self.project().ok().map(|_| ToolPath::root(PathPlace::Project));
         let areas = crate::path::WRITABLE.iter().map(|area| ToolPath::root(PathPlace::Own).entry(area));
@@ -57,7 +57,8 @@ impl Jail {
         beside.or_else(|| self.only_one(&project?, path.name()))
     }
 
-    /// Only file of this name below a folder. `None` if there are several, or too many entries.
+    /// Finds the only file of this name below a folder. Returns `None` if there are several such files, or too many
+    /// entries.
     fn only_one(&self, folder: &ToolPath, name: &str) -> Option<ToolPath> {
         const MAX_ENTRIES: usize = 5000;
         let root = self.root(folder.place()).ok()?;
@@ -80,13 +81,13 @@ impl Jail {
     }
 }
 
-/// Path with unusual white space characters spelled out.
+/// Formats a path with unusual white space characters spelled out.
 fn spelled_out(path: &ToolPath) -> String {
     let spelled = spelled(&path.whole()).map(|spelled| format!(" (also read as {spelled})"));
     format!("{path}{}", spelled.unwrap_or_default())
 }
 
-/// First names in a folder; empty if the folder cannot be read.
+/// Returns the first names in a folder; empty if the folder cannot be read.
 fn names(root: &Dir, folder: &ToolPath) -> Vec<String> {
     const MAX_NAMES: usize = 2000;
     let entries = root.read_dir(folder.below_place()).into_iter().flatten().take(MAX_NAMES);

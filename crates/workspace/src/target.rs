@@ -3,9 +3,9 @@
 //! On disk the new content is written to a hidden file in the same folder, synced, and renamed over the target. The
 //! mode is preserved; owner, access lists and extended attributes are those of a new file.
 //!
-//! Links are never followed, neither at the end of the path nor on the way: the rules have judged the given name, and a
-//! link would redirect the write to another file. Links are checked when the file and its folder are opened, so a link
-//! created since the rules were applied is also found.
+//! Links are never followed, neither at the end of the path nor on the way: the rules were applied to the given name,
+//! and a link would redirect the write to another file. Links are checked when the file and its folder are opened, so a
+//! link created after the rules were applied is also detected.
 
 use std::{
     ffi::OsStr,
@@ -38,24 +38,24 @@ pub struct ExistingFile {
     pub size: u64,
     /// Time of the last change of the content, if known.
     pub changed: Option<Timestamp>,
-    /// Device and inode, by which two names of one file are recognised.
+    /// Device and inode, used to recognise two names of one file.
     pub(super) identity: Option<(u64, u64)>,
     /// Permissions, if the backend has any.
     pub(super) mode: Option<u32>,
 }
 
-/// File about to be written.
+/// File that is about to be written.
 #[derive(Debug)]
 pub struct Target {
     path: ToolPath,
     /// Permissions of the new file; `None` for the default ones.
     mode: Option<u32>,
     pub(super) slot: Box<dyn WriteSlot>,
-    /// File about to be replaced.
+    /// Existing file that will be replaced.
     pub existing: Option<ExistingFile>,
 }
 
-/// Backend's side of a [`Target`].
+/// Backend-specific part of a [`Target`].
 pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// Writes `content` atomically with these permissions, if any, and creates missing folders.
     ///
@@ -63,13 +63,13 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// If the file was changed since it was opened, or cannot be written.
     fn replace(&self, content: &[u8], mode: Option<u32>) -> Result<(), Failure>;
 
-    /// Removes the file. The removal is atomic, and durable once this returns.
+    /// Removes the file. The removal is atomic, and durable once this function returns.
     ///
     /// # Errors
     /// If the file was changed since it was opened, or cannot be removed.
     fn remove(&self) -> Result<(), Failure>;
 
-    /// Error for reading a missing file.
+    /// Creates the error for reading a missing file.
     fn missing(&self) -> Failure;
 
     /// Checks that the file was not changed since it was opened.
@@ -80,7 +80,7 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
         Ok(())
     }
 
-    /// Missing folders above the file, outermost first. Empty for backends without real folders.
+    /// Returns the missing folders above the file, outermost first. Empty for backends without real folders.
     fn missing_folders(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -95,7 +95,7 @@ impl Target {
         Self { path, mode, slot, existing }
     }
 
-    /// Current text of the file. `limit` is the size limit that was requested for its content.
+    /// Returns the current text of the file. `limit` is the size limit that was requested for its content.
     pub fn document(&self, limit: u64) -> Result<Document, Failure> {
         let path = &self.path;
         let Some(existing) = &self.existing else { return Err(self.slot.missing()) };
@@ -111,7 +111,7 @@ impl Target {
         })
     }
 
-    /// Returns true if both are the same file, under one name or two.
+    /// Returns true if both targets refer to the same file, under one name or two.
     pub fn is_file_of(&self, other: &Self) -> bool {
         let identity = |target: &Self| target.existing.as_ref().and_then(|existing| existing.identity);
         match (identity(self), identity(other)) {
@@ -120,7 +120,7 @@ impl Target {
         }
     }
 
-    /// Gives a new file the permissions of another one, as for a moved file.
+    /// Sets the permissions of a new file to those of another file, as for a moved file.
     pub fn with_mode_of(mut self, other: &Self) -> Self {
         self.mode = other.existing.as_ref().and_then(|existing| existing.mode);
         self
@@ -136,7 +136,7 @@ impl Target {
         self.slot.remove()
     }
 
-    /// Missing folders above the file, outermost first.
+    /// Returns the missing folders above the file, outermost first.
     pub fn missing_folders(&self) -> Vec<PathBuf> {
         self.slot.missing_folders()
     }
@@ -182,7 +182,7 @@ impl WriteSlot for DiskSlot {
     fn missing(&self) -> Failure {
         // The jail suggests similar paths.
         self.jail.open_regular(&self.path).err().unwrap_or_else(|| {
-            Failure::tool(format!("{} was just created by something else; read it and retry the call", self.path))
+            Failure::tool(format!("{} was created in the meantime; read it and retry the call", self.path))
         })
     }
 
@@ -226,7 +226,7 @@ impl WriteSlot for DiskSlot {
         for folder in created.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            // Fails for folders that are in use by now. They stay.
+            // Fails for folders that are no longer empty. They stay.
             let _ = self.open_parent(parent).map(|parent| parent.remove_dir(name));
         }
     }
@@ -269,7 +269,7 @@ impl DiskSlot {
     }
 
     /// Checks that no change made by another program would be lost, and that the folder was not moved away while the
-    /// draft was written. The draft would otherwise be renamed in the moved folder.
+    /// draft was written: the draft would otherwise be renamed in the moved folder.
     fn check_unchanged(&self, parent: &Path, folder: &Dir, name: &Path) -> Result<(), Failure> {
         let identity = |folder: &Dir| {
             folder.dir_metadata().map(|metadata| {
@@ -291,8 +291,7 @@ impl DiskSlot {
             return Ok(());
         }
         Err(Failure::tool(format!(
-            "{} was changed by something else while it was being written, so it was not replaced; read it again and \
-             retry the call",
+            "{} was changed in the meantime, so it was not replaced; read it again and retry the call",
             self.path
         )))
     }
@@ -330,7 +329,7 @@ fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp,
         size,
         changed,
         identity: Some(identity),
-        // Set-user-id and similar bits are dropped: the content that was trusted with these bits is replaced.
+        // Drops the set-user-ID and similar bits: the content that was trusted with these bits is replaced.
         mode: Some(metadata.permissions().mode() & 0o777),
     };
     Ok((stamp, existing))

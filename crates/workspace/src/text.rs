@@ -1,11 +1,11 @@
-//! Text for models: bounded, without NUL, with readable sizes and counts.
+//! Text for models: bounded in length, without NUL, with readable sizes and counts.
 
 use std::fmt::Write as _;
 
-/// Known name most similar to `wanted`, if one is similar enough.
+/// Returns the candidate most similar to `wanted`, if one is similar enough.
 pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const NEAR_ENOUGH: f64 = 0.75;
-    // Longer names are not typing errors, and the cost of comparing grows with the length.
+    // Longer names are not typos, and the cost of the comparison grows with the length.
     if wanted.len() > 300 {
         return None;
     }
@@ -43,7 +43,7 @@ pub fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// First `max` characters, and true if there were more.
+/// Returns the first `max` characters, and true if there were more.
 pub fn first_chars(text: &str, max: usize) -> (&str, bool) {
     match text.char_indices().nth(max) {
         Some((end, _)) => (&text[..end], true),
@@ -62,7 +62,7 @@ pub fn without_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
         // Writing to a string cannot fail.

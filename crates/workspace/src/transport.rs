@@ -1,10 +1,10 @@
 //! Exports, imports and copies session files.
 //!
-//! The session's commands may run meanwhile and change files, so nothing is trusted: every folder and file is opened
-//! without following links, and checked once it is open. Files with several names are skipped, since the jail would not
-//! open them either. The kernel makes the copies, sharing the data if the file system can. An import is written into a
-//! staging folder, which is renamed when the import is complete. A mark next to the staging folder stays until the
-//! session is in the journal, so that the next start knows what to remove.
+//! The session's commands may run at the same time and change files, so nothing is trusted: every folder and file is
+//! opened without following links, and checked once it is open. Files with several names are skipped, since the jail
+//! would not open them either. The kernel makes the copies, sharing the data if the file system supports it. An import
+//! is written into a staging folder, which is renamed when the import is complete. A marker file next to the staging
+//! folder exists until the session is in the journal, so that the next start can remove an incomplete import.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -32,12 +32,12 @@ use crate::{
     private, remove,
 };
 
-/// Name prefix of staging folders and their marks.
+/// Name prefix of staging folders and their marker files.
 const STAGED: &str = ".import-";
-/// Name suffix of marks.
+/// Name suffix of marker files.
 const MARK: &str = ".mark";
 
-/// Receives an exported file.
+/// Callback that receives an exported file.
 type TakeFile<'a> = dyn FnMut(TreeFile, &mut dyn Read) -> io::Result<()> + Send + 'a;
 
 /// Files of all sessions, below one folder.
@@ -187,9 +187,9 @@ struct CopyIn {
     destination: PathBuf,
     root: Dir,
     done: FilesCopied,
-    /// Number of created folders, limited like the number of files.
+    /// Number of folders created so far, subject to the same limit as files.
     folders: u64,
-    /// Tree to remove on drop, unless it was revealed.
+    /// Tree to remove on drop, unless the import was completed.
     left: Option<PathBuf>,
 }
 
@@ -227,7 +227,7 @@ impl StagedTree for CopyIn {
     fn reveal(mut self: Box<Self>) -> Result<(), WorkspaceError> {
         self.left = None;
         remove::ignore_missing(fs::remove_file(mark(&self.base, self.session)))
-            .map_err(|error| storage("remove the mark of an import", error))
+            .map_err(|error| storage("remove the marker file of an import", error))
     }
 }
 
@@ -258,7 +258,7 @@ fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> i
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than declared"));
     }
     let modified = file.modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
-    // An invalid time is no reason to reject the file.
+    // An invalid time is not a reason to reject the file.
     modified.map_or(Ok(()), |modified| target.set_modified(modified).or(Ok(())))
 }
 
@@ -294,7 +294,7 @@ pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<F
             copy_state.folder(&from, &to, 0)?;
         }
     }
-    // A single sync, regardless of the number of files.
+    // Syncs once, regardless of the number of files.
     rustix::fs::syncfs(to)?;
     Ok(copy_state.done)
 }
@@ -307,7 +307,7 @@ fn open_in_both(from: &Dir, to: &Dir, name: impl AsRef<Path>) -> io::Result<Opti
 
 struct CopyState {
     done: FilesCopied,
-    /// Number of created folders, limited like the number of files.
+    /// Number of folders created so far, subject to the same limit as files.
     folders: u64,
 }
 
@@ -321,7 +321,7 @@ impl CopyState {
             if name.to_string_lossy().starts_with(DRAFT) {
                 continue;
             }
-            // The entry may change in between, so the type of the opened file decides.
+            // The entry may change in the meantime, so the type of the opened file decides.
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && depth < MAX_TREE_DEPTH && self.folders < MAX_TREE_FILES => {
                     self.folders += 1;

@@ -1,7 +1,7 @@
 //! Walks a folder through the jail, sorted by name. Skips hidden entries and does not follow links.
 //!
-//! Every folder is opened beneath the root again, so that a concurrent swap cannot lead outside. Ignore files are also
-//! read through the jail, since a pipe of that name would block a reader forever.
+//! Every folder is opened beneath the root again, so that a concurrent rename cannot lead outside. Ignore files are
+//! also read through the jail, since a pipe of that name would block a reader forever.
 
 use std::{io::Read as _, ops::ControlFlow, rc::Rc, time::SystemTime};
 
@@ -45,10 +45,10 @@ pub struct Walk {
     pub include_daemon_areas: bool,
 }
 
-/// Entries skipped by a walk.
+/// Statistics about the entries skipped by a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnreadEntries {
-    /// Reason why the walk ended early.
+    /// Reason why the walk was stopped early.
     pub cut: Option<&'static str>,
     /// Number of entries excluded by ignore files.
     pub ignored: usize,
@@ -63,7 +63,7 @@ pub struct UnreadEntries {
 impl UnreadEntries {
     fn add_hidden(&mut self, path: &ToolPath) {
         const NAMED: usize = 3;
-        // Only the daemon has hidden files in the session's own tree.
+        // In the session's own tree, only the daemon creates hidden files.
         if !path.place().is_mounted() || path.name() == ".git" || IGNORE_FILES.contains(&path.name()) {
             return;
         }
@@ -75,7 +75,7 @@ impl UnreadEntries {
 }
 
 impl Walk {
-    /// A walk with the maximum depth.
+    /// Creates options for a walk without a depth limit.
     pub fn whole(include_ignored: bool) -> Self {
         Self { max_depth: MAX_DEPTH, include_ignored, include_daemon_areas: false }
     }
@@ -105,7 +105,7 @@ impl Walk {
             if found.kind == Kind::Folder && found.depth < self.max_depth && !aside {
                 match job.files.entries(&found.path) {
                     Ok(folder) => stack.extend(walker.children(&found.path, folder, found.depth + 1, &ignores)),
-                    // Folders that are unreadable or were removed meanwhile do not end the walk.
+                    // Folders that are unreadable or were removed in the meantime do not end the walk.
                     Err(_) => walker.left.unreadable += 1,
                 }
             }
@@ -124,12 +124,12 @@ struct Walker<'a> {
     walk: Walk,
     job: &'a Job,
     left: &'a mut UnreadEntries,
-    /// Number of entries that may still be read.
+    /// Remaining number of entries that may be read.
     budget: usize,
 }
 
 impl Walker<'_> {
-    /// Entries of a folder in reverse order, for the stack.
+    /// Returns the entries of a folder in reverse order, for the stack.
     fn children(
         &mut self,
         folder: &ToolPath,
@@ -169,7 +169,7 @@ impl Walker<'_> {
     }
 }
 
-/// Absolute path for ignore files, relative to the root of the tree.
+/// Returns the absolute path for matching ignore files; the root of the tree is `/`.
 fn absolute(path: &ToolPath) -> String {
     format!("/{}", path.rest())
 }

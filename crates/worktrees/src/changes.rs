@@ -1,6 +1,6 @@
-//! Changes in a worktree: its commits, and uncommitted and new files. They are found with the daemon's own index, so
-//! that flags in the session's index cannot hide a change. The folders of a worktree are scanned before git walks them,
-//! and the repository's loose objects, which commands in worktrees can write, are verified.
+//! Changes in a worktree: its commits, and uncommitted and new files. Changes are detected with the daemon's own index,
+//! so that flags in the session's index cannot hide a change. The folders of a worktree are scanned before git walks
+//! them, and the repository's loose objects, to which commands in worktrees can write, are verified.
 
 use std::{
     ffi::OsStr,
@@ -30,9 +30,9 @@ const MAX_PATCH: usize = 8 << 20;
 /// State of a worktree's files and branch.
 #[derive(Debug)]
 pub(super) struct WorktreeState {
-    /// Location in which `tree` can be read.
+    /// Location from which `tree` can be read.
     pub(super) place: GitPlace,
-    /// Commit that is checked out.
+    /// Commit to which `HEAD` points.
     pub(super) head: String,
     /// Full name of the branch that is checked out; empty for a detached `HEAD`.
     pub(super) checked_out: String,
@@ -48,7 +48,7 @@ pub(super) struct WorktreeState {
     pub(super) base: String,
 }
 
-/// Destination of new objects.
+/// Destination for new objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Objects {
     /// The repository, for a commit.
@@ -58,7 +58,7 @@ pub(super) enum Objects {
 }
 
 impl Inner {
-    /// Record of a worktree without a pending operation.
+    /// Returns the record of a worktree without a pending operation.
     pub(super) fn ready(&self, name: &str) -> Result<WorktreeRecord> {
         let record = self.records.get(name)?;
         if record.stage == Stage::Ready {
@@ -68,7 +68,7 @@ impl Inner {
         Err(conflict(message, "see the daemon's log for what blocks it"))
     }
 
-    /// Real path of a worktree's top folder.
+    /// Returns the real path of a worktree's top folder.
     pub(super) fn real_top(&self, record: &WorktreeRecord) -> Result<PathBuf> {
         let top = self.records.real_base()?.join(&record.name);
         if top.symlink_metadata().is_ok_and(|found| found.is_dir()) && record.repository.common.is_dir() {
@@ -83,9 +83,9 @@ impl Inner {
     pub(super) async fn state_of(&self, record: &WorktreeRecord, objects: Objects) -> Result<WorktreeState> {
         let top = self.real_top(record)?;
         let index = self.git.scratch_file(&index_name(&record.name))?;
-        // Only the daemon uses this index, so the lock is a leftover.
+        // Only the daemon uses this index, so an existing lock is a leftover.
         let _ = fs::remove_file(self.git.scratch_file(&(index_name(&record.name) + ".lock"))?);
-        // A command may have replaced `HEAD` with a pipe, on which git would block.
+        // A command may have replaced `HEAD` with a pipe, which would block git.
         if repository::pointer(&record.admin()?.join("HEAD")).is_none() {
             let message = format!("the worktree {} has no valid commit: its HEAD is damaged", record.name);
             return Err(refused(message, "copy what you need, then remove the worktree with --force"));
@@ -109,7 +109,7 @@ impl Inner {
         })?;
         let tip = git.commit(&place, &record.reference()).await?;
         let checked_out = git.run(&place, &["symbolic-ref", "--quiet", "HEAD"]).await?.line();
-        // The index knows unchanged files. A damaged index is recreated.
+        // The index has the state of unchanged files. A damaged index is recreated.
         let read = ["read-tree", "-m", &head];
         if git.run(&place, &read).await?.code != 0 {
             let _ = fs::remove_file(&index);
@@ -124,7 +124,7 @@ impl Inner {
         Ok(WorktreeState { place, head, checked_out, tip, tree, is_dirty, inner, base })
     }
 
-    /// Folders that the index has as repositories, and not as ignored files.
+    /// Returns the folders that the index tracks as repositories. Ignored folders are omitted.
     async fn tracked_repositories(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
         let mut tracked_repositories = Vec::new();
         for some in folders.chunks(FILES_AT_ONCE) {
@@ -139,8 +139,8 @@ impl Inner {
         Ok(tracked_repositories)
     }
 
-    /// Newest common commit of a worktree and its main worktree, unless the commit from which the worktree started is
-    /// newer.
+    /// Returns the newest common commit of a worktree and its main worktree, unless the commit from which the worktree
+    /// started is newer.
     async fn common_base(&self, record: &WorktreeRecord, place: &GitPlace, head: &str) -> Result<String> {
         let repository = &record.repository;
         if !repository.tree_exists() {
@@ -160,13 +160,13 @@ impl Inner {
         }
     }
 
-    /// Files that differ between two trees or commits.
+    /// Returns the files that differ between two trees or commits.
     pub(super) async fn files_between(&self, place: &GitPlace, from: &str, to: &str) -> Result<Vec<PathBuf>> {
         let args = ["diff-tree", "-r", "--name-only", "-z", "--no-renames", "--end-of-options", from, to];
         self.git.succeeds(place, &args, "compare files").await?.paths()
     }
 
-    /// Files in a worktree that differ from its base, and repositories inside it.
+    /// Returns the files in a worktree that differ from its base, and the repositories inside the worktree.
     async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>> {
         let mut files = self.files_between(&state.place, &state.base, &state.tree).await?;
         files.extend(state.inner.iter().cloned());
@@ -175,7 +175,7 @@ impl Inner {
         Ok(files)
     }
 
-    /// Uncommitted and new files in the main worktree.
+    /// Returns the uncommitted and new files in the main worktree.
     pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>> {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
@@ -183,7 +183,7 @@ impl Inner {
         Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(git::path)).collect())
     }
 
-    /// Returns true if removing the worktree and its branch loses nothing.
+    /// Returns true if no changes are lost by removing the worktree and its branch.
     pub(super) async fn is_merged(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<bool> {
         if state.is_dirty || !state.inner.is_empty() {
             return Ok(false);
@@ -196,8 +196,9 @@ impl Inner {
         Ok(true)
     }
 
-    /// Returns true if a commit is in the checked-out branch of the main worktree, or in another branch. A detached
-    /// commit would soon be lost. Symbolic names are ignored, and branches of worktrees belong to sessions.
+    /// Returns true if the checked-out branch of the main worktree, or another branch, contains a commit. A detached
+    /// `HEAD` does not count, because its commit could soon be lost. Symbolic names are ignored, as are branches of
+    /// worktrees, which belong to sessions.
     async fn is_in_a_branch(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
         let repository = &record.repository;
         if repository.tree_exists() {
@@ -217,7 +218,7 @@ impl Inner {
         Ok(holders.bytes.split(|byte| *byte == b'\n').any(|holder| !holder.is_empty() && !holder.starts_with(&own)))
     }
 
-    /// Number of commits since the base of a worktree.
+    /// Counts the commits since the base of a worktree.
     async fn ahead(&self, state: &WorktreeState) -> Result<u64> {
         let range = format!("{}..{}", state.base, state.head);
         let args = ["rev-list", "--count", "--end-of-options", &range];
@@ -290,13 +291,13 @@ pub(super) fn overlap(left: &Path, right: &Path) -> bool {
     left.starts_with(right) || right.starts_with(left)
 }
 
-/// Files that git opens in any folder; git would block forever on a pipe.
+/// Files that git opens in any folder; a pipe with such a name would block git forever.
 const OPENED_FILES: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 
-/// Finds the folders in a top folder that contain a repository, without following links.
+/// Finds the folders below a top folder that contain a repository, without following links.
 ///
 /// # Errors
-/// If git would block on one of the files in these folders.
+/// If one of the files that git opens in these folders would block git.
 fn find_repositories(top: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = open.pop() {
@@ -324,7 +325,8 @@ fn find_repositories(top: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Rejects a repository in which the user has an unfinished operation that ends with another commit.
+/// Rejects a repository in which the user has an unfinished operation, such as a rebase or a merge, that ends with
+/// another commit.
 pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     const UNFINISHED: [(&str, &str); 6] = [
         ("rebase-merge", "rebase"),
@@ -341,14 +343,14 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     Err(conflict(message, hint))
 }
 
-/// Git's messages for an object whose content does not match its name.
+/// Messages from git for an object whose content does not match its name.
 const REPLACED_MESSAGES: [&str; 2] = ["hash-path mismatch", "object corrupt"];
 
 impl Inner {
     /// Rejects a repository in which a loose object was replaced. Git trusts an object's name, so no diff shows the
     /// change, but later checkouts contain the replacement.
     pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<()> {
-        // Skips packed objects, and only walks over loose objects.
+        // Checks loose objects only and skips packed ones.
         let args =
             ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];
         let checked = self.git.run(&GitPlace::branches(&record.repository), &args).await?;

@@ -20,7 +20,7 @@ use crate::{
     record::{GitPlace, Result, Stage, WorktreeRecord, conflict, storage},
 };
 
-/// Number of characters of a session's ID that name its worktree, shortest first.
+/// Numbers of leading characters of a session's ID to try as the worktree's name, shortest first.
 const OF_SESSION: [usize; 3] = [8, 12, 32];
 
 impl Inner {
@@ -66,7 +66,7 @@ impl Inner {
             stage: Stage::Making,
         };
         {
-            // Another repository may have created a worktree of this name meanwhile.
+            // A worktree of this name may have been created for another repository in the meantime.
             let _naming = lock(&self.naming);
             if self.records.find(&name)?.is_some() {
                 return Err(conflict(format!("the name {name} was just taken"), "try again"));
@@ -101,9 +101,9 @@ impl Inner {
             WorkspaceError::new(ErrorKind::Internal, "git created a worktree in an unexpected place")
                 .with_hint("check `git worktree list` in the repository")
         })?;
-        // The index is trusted at this point; later the session can change it.
+        // The index can be trusted at this point; later the session can change it.
         let _ = fs::copy(admin.join("index"), self.git.scratch_file(&index_name(&record.name))?);
-        // Creates the worktree's own settings, since a command could create a missing file.
+        // Creates the worktree's own settings file, because otherwise a command could create it.
         let settings = fs::OpenOptions::new().append(true).create(true).open(admin.join("config.worktree"));
         settings.map_err(|error| storage("create the settings of a worktree", error))?;
         record.admin = Some(admin);
@@ -119,7 +119,7 @@ impl Inner {
         Ok(folder)
     }
 
-    /// Requested name, or a free name derived from the session's ID.
+    /// Returns the requested name, or a free name derived from the session's ID.
     async fn free_name(&self, new: &NewWorktree, main: &GitPlace) -> Result<String> {
         let id = new.session.to_string().replace('-', "");
         let of_session = || OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned());
@@ -146,7 +146,7 @@ impl Inner {
             return Ok(Some(format!("there is a folder {}", self.records.top(name).display())));
         }
         let branch = format!("{BRANCH_PREFIX}{name}");
-        // Branches above or below this name conflict as well.
+        // Branches whose names are a prefix or an extension of this name conflict as well.
         let above = BRANCH_PREFIX.trim_end_matches('/');
         let found =
             self.git.run(main, &["show-ref", "--verify", "--quiet", "--", &format!("refs/heads/{above}")]).await?;
@@ -159,13 +159,13 @@ impl Inner {
     }
 }
 
-/// Name of the daemon's own index for a worktree.
+/// Returns the name of the daemon's own index for a worktree.
 pub(super) fn index_name(name: &str) -> String {
     format!("{name}.index")
 }
 
 /// Rejects a repository that borrows objects, as after a clone with `--shared` or `--reference`, because git cannot
-/// access other folders here.
+/// access other folders in this sandbox.
 fn refuse_borrowed(repository: &Repository) -> Result<()> {
     let alternates = repository.common.join("objects/info/alternates");
     if !fs::metadata(&alternates).is_ok_and(|found| found.len() > 0) {

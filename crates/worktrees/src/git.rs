@@ -1,4 +1,4 @@
-//! Runs git in the command sandbox. Git only uses the repository's own settings, without those that name a program, and
+//! Runs git in the command sandbox. Git only uses the repository's own settings, except those that name a program, and
 //! can only access the folders that a call needs. Settings that name programs are detected and overridden. Output is
 //! treated as bytes.
 
@@ -41,8 +41,8 @@ const START: &str = "/usr";
 /// Subfolder for git's temporary files.
 const TEMP: &str = "temp";
 
-/// Settings that override those of the repository. All settings that name a program are disabled. Settings with free
-/// names, such as filters, are detected by [`Git::override_programs`].
+/// Settings that override those of the repository. All settings that name a program are disabled. Settings with
+/// variable names, such as filters, are detected by [`Git::override_programs`].
 const SETTINGS: [&str; 24] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -77,7 +77,7 @@ pub(super) struct Git {
     pub(super) sandbox: Option<Arc<Sandbox>>,
     /// Folders with programs, as in `PATH`.
     pub(super) path: OsString,
-    /// User's own settings, of which only name and mail address are read.
+    /// The user's own settings; only the name and the mail address are read.
     pub(super) config: Option<PathBuf>,
 }
 
@@ -111,17 +111,17 @@ impl Git {
         }
     }
 
-    /// Path of a temporary file.
+    /// Returns the path of a temporary file.
     pub(super) fn scratch_file(&self, name: &str) -> Result<PathBuf> {
         Ok(self.scratch_folder().map_err(broken)?.join(TEMP).join(name))
     }
 
-    /// Folder for the files of a merge from the named worktree.
+    /// Returns the folder for the files of a merge from the named worktree.
     pub(super) fn merge_folder(&self, name: &str) -> Result<PathBuf> {
         self.fresh_folder(&format!("{name}.merge"), broken)
     }
 
-    /// Folder for temporary objects of the named worktree.
+    /// Returns the folder for temporary objects of the named worktree.
     pub(super) fn objects_folder(&self, name: &str) -> Result<PathBuf> {
         self.fresh_folder(&format!("{name}.objects"), |error| storage("create a folder for git", error))
     }
@@ -138,7 +138,7 @@ impl Git {
         self.scratch.canonicalize()
     }
 
-    /// Runs git, and fails if git does.
+    /// Runs git. Returns an error if the exit code is not zero.
     pub(super) async fn succeeds<A: AsRef<OsStr> + Sync>(
         &self,
         place: &GitPlace,
@@ -153,7 +153,7 @@ impl Git {
         Err(conflict(message, "check `git status` in the repository, and try again"))
     }
 
-    /// Commit that a name refers to, or `None` if there is none.
+    /// Resolves a name to a commit. Returns `None` if the name does not exist.
     pub(super) async fn commit(&self, place: &GitPlace, name: &str) -> Result<Option<String>> {
         let found = self.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
         Ok(Some(found.line()).filter(|_| found.code == 0))
@@ -163,7 +163,7 @@ impl Git {
         Ok(self.run(main, &["merge-base", "--is-ancestor", of, commit]).await?.code == 0)
     }
 
-    /// Runs git, with any exit code.
+    /// Runs git. Any exit code is accepted.
     pub(super) async fn run<A: AsRef<OsStr> + Sync>(&self, place: &GitPlace, args: &[A]) -> Result<GitOutput> {
         self.check()?;
         let scratch = self.scratch_folder().map_err(broken)?;
@@ -255,7 +255,7 @@ impl Git {
         all
     }
 
-    /// Author for commits: from the repository, the user's settings, or the daemon's default.
+    /// Returns the author for commits: from the repository, the user's settings, or the daemon's default.
     pub(super) async fn author(&self, place: &GitPlace) -> Result<(String, String)> {
         let mut found = Vec::new();
         for (key, otherwise) in [("user.name", "agentd"), ("user.email", "agentd@localhost")] {
@@ -280,16 +280,16 @@ fn broken(error: io::Error) -> WorkspaceError {
         .with_source(error)
 }
 
-/// Settings with a variable part in their names that name or require a program, and their replacements.
+/// Settings with a variable part in their names that name or require a program, with their replacements.
 const OVERRIDES: [(&str, &[&str], &str); 7] = [
     ("filter.", &[".clean", ".smudge", ".process"], ""),
     ("filter.", &[REQUIRED], "false"),
-    // A driver without a command is an error, so the default merge takes its place.
+    // A driver without a command is an error, so it is replaced by the default merge.
     ("merge.", &[".driver"], "git merge-file --quiet %A %O %B"),
     ("diff.", &[".command", ".textconv"], ""),
     ("remote.", &[".uploadpack", ".receivepack", ".promisor", ".vcs"], ""),
     ("hook.", &[".command", ".event"], "false"),
-    // These options name no programs, but would change the kind of merge.
+    // These options do not name programs, but would change the merge strategy.
     ("branch.", &[".mergeoptions"], ""),
 ];
 pub(super) const REQUIRED: &str = ".required";
@@ -304,7 +304,7 @@ impl Git {
         let mut settings = BTreeSet::new();
         for name in listed.parts()? {
             let shown = String::from_utf8_lossy(name);
-            // Such settings depend on the branch and folder, which may change before the next call.
+            // Conditional settings depend on the branch and folder, which may change before the next call.
             if shown.starts_with("includeif.") {
                 return Err(unsafe_settings(&place, &shown));
             }
@@ -318,7 +318,7 @@ impl Git {
     }
 }
 
-/// Override for a setting of this name, if it names a program.
+/// Returns the override for a setting of this name, if the setting names a program.
 fn override_for(name: &str) -> Option<(String, &'static str)> {
     let is_meant = |(start, ends, _): &&(&str, &[&str], &str)| {
         name.starts_with(start) && ends.iter().any(|end| name.ends_with(end)) && name.matches('.').count() > 1
@@ -333,7 +333,7 @@ fn override_for(name: &str) -> Option<(String, &'static str)> {
 
 fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
     let message = format!("the settings of the repository {} contain {name:?}", place.common.display());
-    refused(message, "remove this setting from .git/config: worktrees allow none that can run programs")
+    refused(message, "remove this setting from .git/config: worktrees do not allow settings that run programs")
 }
 
 /// Maximum number of lines from git's messages in an error.
@@ -350,7 +350,7 @@ pub(super) struct GitOutput {
 }
 
 impl GitOutput {
-    /// Output as a single line.
+    /// Returns the output as a single line.
     pub(super) fn line(&self) -> String {
         String::from_utf8_lossy(&self.bytes).trim().to_owned()
     }
@@ -367,18 +367,18 @@ impl GitOutput {
         Ok(self.bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).collect())
     }
 
-    /// Parts of the output as paths.
+    /// Returns the parts of the output as paths.
     pub(super) fn paths(&self) -> Result<Vec<PathBuf>> {
         Ok(self.parts()?.into_iter().map(path).collect())
     }
 
-    /// First lines of git's messages that match one of the patterns.
+    /// Returns the first lines of git's messages that match one of the patterns.
     pub(super) fn matching_messages(&self, patterns: &[&str]) -> String {
         let lines = self.stderr.lines().filter(|line| patterns.iter().any(|pattern| line.contains(pattern)));
         lines.take(MAX_LINES).collect::<Vec<_>>().join("; ")
     }
 
-    /// Last lines of git's messages.
+    /// Returns the last lines of git's messages.
     pub(super) fn last_lines(&self) -> String {
         let lines: Vec<&str> = self.stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let last_lines = lines[lines.len().saturating_sub(MAX_LINES)..].join("; ");
@@ -386,7 +386,7 @@ impl GitOutput {
     }
 }
 
-/// Path in git's output, in any encoding.
+/// Converts a path in git's output, in any encoding.
 pub(super) fn path(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
 }
@@ -407,7 +407,7 @@ pub(super) struct TreeEntry {
 }
 
 impl TreeEntry {
-    /// Returns true if the tree has no such file.
+    /// Returns true if the file does not exist in the tree.
     pub(super) fn is_none(&self) -> bool {
         self.mode == "000000"
     }

@@ -1,14 +1,15 @@
 //! Git worktrees of sessions: created, shown, merged into the main worktree, and removed.
 //!
-//! - `record`: record of each worktree, on disk before the worktree itself; and the folders that git can access.
+//! - `record`: record of each worktree, written to disk before the worktree is created; and the folders that git can
+//!   access.
 //! - `git`: runs git in the command sandbox, without external settings and without programs named by a repository;
 //!   parses its output.
-//! - `create`, `changes`, `merge`, `remove`: one operation each. `changes` also detects obstacles for git, and `remove`
-//!   finishes operations interrupted by a stop of the daemon.
+//! - `create`, `changes`, `merge`, `remove`: one operation each. `changes` also detects files that would block git, and
+//!   `remove` finishes operations interrupted by a stop of the daemon.
 //!
-//! Models write the files in worktrees, and their commands may write to a part of the repository. None of these files
-//! decide which folders are used or what is run: the folders come from the record, the index is the daemon's own,
-//! hooks, filters and merge drivers are never run, and git can only access the folders that an operation needs.
+//! Models write the files in worktrees, and their commands may write to a part of the repository. These files never
+//! decide which folders are used or which programs run: the folders come from the record, the index is the daemon's
+//! own, hooks, filters and merge drivers are never run, and git can only access the folders that an operation needs.
 
 mod changes;
 mod create;
@@ -56,13 +57,13 @@ struct Inner {
     repositories: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
     /// Serialises the choice of new names, across repositories.
     naming: Mutex<()>,
-    /// Start of this process. Leftovers of previous runs are older.
+    /// Start time of this process. Leftovers of previous runs are older.
     began: SystemTime,
 }
 
 impl WorktreeFolders {
     /// Creates the store for worktrees below `base`, which is created with the first worktree. Git runs in this sandbox
-    /// with the `PATH` of this environment, and takes the author of commits from the file `config`.
+    /// with the `PATH` of this environment, and reads the author of commits from the file `config`.
     pub fn new(
         base: PathBuf,
         sandbox: Option<Arc<Sandbox>>,
@@ -80,12 +81,12 @@ impl WorktreeFolders {
         }))
     }
 
-    /// Folder of all worktrees.
+    /// Returns the folder of all worktrees.
     pub fn base(&self) -> &Path {
         &self.0.records.base
     }
 
-    /// Worktree that contains a folder, by real paths. Reads a record.
+    /// Returns the worktree that contains a folder, by real paths. Reads a record from disk.
     pub fn of_folder(&self, folder: &Path) -> Option<WorktreeAccess> {
         self.0.records.of_folder(folder)
     }
@@ -138,8 +139,8 @@ impl Worktrees for WorktreeFolders {
                 inner.records.all()?.into_iter().map(|record| record.repository.common).collect();
             repositories.sort();
             repositories.dedup();
-            // Every operation first settles its repository. The lock is released at once, so that the next operation in
-            // a repository is not blocked by the others.
+            // Every operation first finishes interrupted operations in its repository. The lock is released
+            // immediately, so that the next operation in a repository is not blocked by the others.
             let settled = |repository: PathBuf| async move { inner.lock_repository(&repository).await.map(drop) };
             join_all(repositories.into_iter().map(settled)).await.into_iter().collect()
         }
@@ -174,7 +175,7 @@ impl Inner {
     }
 }
 
-/// First names of some files, and the number of further ones.
+/// Formats the first names of some files, and the number of further ones.
 fn first_names(files: &[PathBuf]) -> String {
     const NAMED: usize = 10;
     let shown = files.iter().take(NAMED).map(|file| file.to_string_lossy()).collect::<Vec<_>>().join(", ");

@@ -1,8 +1,8 @@
 //! Merges the changes in a worktree into the main worktree, all or nothing.
 //!
-//! Uncommitted changes are committed to the worktree's branch. The merge is computed without touching a file. The main
-//! worktree is fast-forwarded to the merge only if the merge is complete and touches no file with uncommitted changes
-//! in the main worktree.
+//! Uncommitted changes are committed to the worktree's branch. The merge is computed without changing any file. The
+//! main worktree is fast-forwarded to the merge only if the merge has no conflicts and changes no file that has
+//! uncommitted changes in the main worktree.
 
 use std::{
     collections::BTreeSet,
@@ -49,8 +49,8 @@ impl Inner {
         self.merge_into_main(record, &tip, message).await
     }
 
-    /// Rejects repositories inside the worktree. They would be merged as mere references to commits that are removed
-    /// with the worktree. A submodule is allowed if the main worktree has its commit.
+    /// Rejects repositories inside the worktree. They would be merged as references to commits that are removed with
+    /// the worktree. A submodule is allowed if the main worktree has its commit.
     async fn refuse_inner_repositories(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];
         let args: Vec<&str> = args.into_iter().chain([state.base.as_str(), &state.tree]).collect();
@@ -80,7 +80,7 @@ impl Inner {
     /// Rejects files with required filters, such as encryption. Filters are not run here, so such files must not be
     /// committed.
     async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
-        // The repository requires these filters for committing.
+        // The repository requires these filters for commits.
         let names = state.place.settings.iter().map(|(name, _)| name);
         let required: Vec<&str> =
             names.filter_map(|name| name.strip_prefix("filter.")?.strip_suffix(git::REQUIRED)).collect();
@@ -126,7 +126,7 @@ impl Inner {
         let commit = git.succeeds(&place, &args, "commit the changes").await?.line();
         // No command of the session is running, so this lock is a leftover.
         let _ = fs::remove_file(record.admin()?.join("index.lock"));
-        // Git may only write the worktree's own branch and index, wherever links in them lead.
+        // Git may only write to the worktree's own branch and index, regardless of links in their paths.
         let common = &record.repository.common;
         create_branch_folders(common).map_err(|error| storage("create the folders of branches", error))?;
         let top = self.real_top(&record)?;
@@ -134,14 +134,14 @@ impl Inner {
         let [branches, logs] = own_branches(common);
         let place = place.writing(&[record.admin()?, &branches, &logs]);
         let moved = async {
-            // The index is written first: until the branch follows, the index correctly lists the commit's files as
+            // The index is written first: until the branch is updated, the index correctly lists the commit's files as
             // staged.
             git.succeeds(&place, &["read-tree", "--end-of-options", &commit], "write the index of the worktree")
                 .await?;
             let args = ["update-ref", "--no-deref", "-m", "agentd: apply", &record.reference(), &commit, &state.head];
             git.succeeds(&place, &args, "move the branch of the worktree").await
         };
-        // An interruption from here on leaves locks behind.
+        // An interruption from this point on leaves locks behind.
         self.records.store(&WorktreeRecord { stage: Stage::Committing { at: now() }, ..record.clone() })?;
         let moved = moved.await;
         record.stage = Stage::Ready;
@@ -210,8 +210,8 @@ impl Inner {
         Err(conflict(message, "check `git status` there, and settings that affect `git merge`"))
     }
 
-    /// Main worktree with write access. If the main worktree is itself the worktree of a session, a model may have
-    /// redirected its index and branch, so other branches and the settings stay read-only.
+    /// Returns the main worktree with write access. If the main worktree is itself the worktree of a session, a model
+    /// may have redirected its index and branch, so other branches and the settings remain read-only.
     pub(super) fn writable_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
         let Repository { top, git_dir, common } = repository;
         let is_of_session = self.records.real_base().is_ok_and(|base| top.starts_with(base));
@@ -222,7 +222,7 @@ impl Inner {
         main.clone().writing(&[top, git_dir, &common.join("objects"), &branches, &logs])
     }
 
-    /// Creates a merge commit that is not visible anywhere yet.
+    /// Creates a merge commit to which no branch points yet.
     async fn merge_commit(
         &self,
         record: &WorktreeRecord,
@@ -265,12 +265,12 @@ impl Inner {
     }
 }
 
-/// Current time for records, in seconds since the epoch.
+/// Returns the current time for records, in seconds since the epoch.
 pub(super) fn now() -> i64 {
     Timestamp::now().as_second()
 }
 
-/// Folders for the branches of worktrees, and for their logs.
+/// Returns the folders for the branches of worktrees, and for their logs.
 fn own_branches(common: &Path) -> [PathBuf; 2] {
     ["refs/heads", "logs/refs/heads"].map(|folder| common.join(folder).join(BRANCH_PREFIX.trim_end_matches('/')))
 }

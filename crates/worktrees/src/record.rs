@@ -1,5 +1,5 @@
-//! Records of worktrees, one file each, written before a worktree is created and removed after it. Also the locations
-//! in which git works. They are explicit, and git can access no other folders.
+//! Records of worktrees, one file each, written before a worktree is created and removed after the worktree. Also the
+//! locations in which git works: all of them are explicit, and git can access no other folders.
 
 use std::{
     fs, io,
@@ -75,12 +75,12 @@ impl WorktreeRecord {
         format!("{BRANCH_PREFIX}{}", self.name)
     }
 
-    /// Full name of the branch.
+    /// Returns the full name of the branch.
     pub(super) fn reference(&self) -> String {
         format!("refs/heads/{}", self.branch())
     }
 
-    /// Administrative folder in the repository.
+    /// Returns the administrative folder in the repository.
     pub(super) fn admin(&self) -> Result<&Path> {
         self.admin
             .as_deref()
@@ -88,14 +88,14 @@ impl WorktreeRecord {
     }
 }
 
-/// All records of worktrees on disk.
+/// Records of all worktrees on disk.
 #[derive(Debug)]
 pub(super) struct Records {
     pub(super) base: PathBuf,
 }
 
 impl Records {
-    /// Top folder of a worktree.
+    /// Returns the top folder of a worktree.
     pub(super) fn top(&self, name: &str) -> PathBuf {
         self.base.join(name)
     }
@@ -107,7 +107,7 @@ impl Records {
             .map_err(|error| storage("create the worktrees folder", error))
     }
 
-    /// All records, sorted by name. Damaged records are logged and left on disk.
+    /// Returns all records, sorted by name. Damaged records are logged and left on disk.
     pub(super) fn all(&self) -> Result<Vec<WorktreeRecord>> {
         let folder = self.base.join(RECORDS);
         let entries = if_there(fs::read_dir(&folder)).map_err(|error| storage("list the worktrees", error))?;
@@ -136,13 +136,13 @@ impl Records {
         self.base.join(RECORDS).join(format!("{name}.json"))
     }
 
-    /// Record of a worktree, or `None` if there is no such worktree.
+    /// Returns the record of a worktree, or `None` if there is no such worktree.
     pub(super) fn find(&self, name: &str) -> Result<Option<WorktreeRecord>> {
         check_name(name)?;
         self.read(name).map_err(|error| storage(&format!("read the record of the worktree {name}"), error))
     }
 
-    /// Record of an existing worktree.
+    /// Returns the record of an existing worktree.
     pub(super) fn get(&self, name: &str) -> Result<WorktreeRecord> {
         self.find(name)?
             .ok_or_else(|| missing(format!("no such worktree: {name}"), "`agentctl worktree list` shows all"))
@@ -164,7 +164,7 @@ impl Records {
             .map_err(|error| storage(&format!("remove the record of the worktree {name}"), error))
     }
 
-    /// Worktree that contains a folder.
+    /// Returns the worktree that contains a folder.
     pub(super) fn of_folder(&self, folder: &Path) -> Option<WorktreeAccess> {
         let base = self.base.canonicalize().ok()?;
         let name = folder.strip_prefix(&base).ok()?.components().next()?.as_os_str().to_str()?;
@@ -188,7 +188,7 @@ pub(super) fn missing(message: impl Into<String>, hint: impl Into<String>) -> Wo
     WorkspaceError::new(ErrorKind::NotFound, message).with_hint(hint)
 }
 
-/// Disk error. `doing` completes the sentence "could not …".
+/// Creates a disk error. `doing` completes the sentence "could not …".
 pub(super) fn storage(doing: &str, error: std::io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("check the folder `worktrees` in the daemon's data folder")
@@ -213,19 +213,19 @@ pub(super) struct GitPlace {
 }
 
 impl GitPlace {
-    /// Location of the main worktree, read-only.
+    /// Creates the read-only location of the main worktree.
     pub(super) fn main(repository: &Repository) -> Self {
         let Repository { top: work_tree, git_dir, common } = repository.clone();
         Self { git_dir, common, work_tree, ..Self::default() }
     }
 
-    /// Branches and commits only, independent of any work tree.
+    /// Creates a location with branches and commits only, independent of any work tree.
     pub(super) fn branches(repository: &Repository) -> Self {
         let common = repository.common.clone();
         Self { git_dir: common.clone(), work_tree: common, ..Self::main(repository) }
     }
 
-    /// Location of a worktree, read-only.
+    /// Creates the read-only location of a worktree.
     pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self> {
         let (git_dir, work_tree) = (record.admin()?.to_owned(), top.to_owned());
         Ok(Self { git_dir, work_tree, ..Self::main(&record.repository) })
@@ -246,7 +246,7 @@ impl GitPlace {
     }
 }
 
-/// Folders that a call can access, in the form of a workspace.
+/// Converts the folders that a call can access to a workspace, for the sandbox.
 pub(super) fn accessible(place: &GitPlace, scratch: PathBuf) -> Workspace {
     let mut folders: Vec<(PathBuf, bool)> = Vec::new();
     for folder in [&place.work_tree, &place.common, &place.git_dir].into_iter().chain(&place.writes) {

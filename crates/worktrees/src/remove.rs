@@ -1,5 +1,5 @@
 //! Removes worktrees: the folder, git's data about it, its branch, and finally the record, so that an interrupted
-//! removal is continued. Operations interrupted by a stop of the daemon are finished or cleared before the next
+//! removal can be continued. Operations interrupted by a stop of the daemon are finished or discarded before the next
 //! operation starts.
 
 use std::{
@@ -43,7 +43,7 @@ impl Inner {
         self.remove_completely(record).await
     }
 
-    /// Removes a worktree if nothing is lost. Returns true if the worktree was removed.
+    /// Removes a worktree if no changes would be lost. Returns true if the worktree was removed.
     pub(super) async fn remove_if_merged(&self, name: &str) -> Result<bool> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
         if !self.children(&record)?.is_empty() || !self.can_be_removed(&record).await? {
@@ -52,14 +52,14 @@ impl Inner {
         self.remove_completely(record).await.map(|()| true)
     }
 
-    /// Names of the worktrees that have this worktree as their main worktree.
+    /// Returns the names of the worktrees whose main worktree is this one.
     fn children(&self, record: &WorktreeRecord) -> Result<Vec<String>> {
         let top = self.records.real_base()?.join(&record.name);
         let is_child = |other: &WorktreeRecord| other.name != record.name && other.repository.top == top;
         Ok(self.records.all()?.into_iter().filter(is_child).map(|other| other.name).collect())
     }
 
-    /// Returns true if removing a worktree loses nothing.
+    /// Returns true if no changes are lost by removing a worktree.
     async fn can_be_removed(&self, record: &WorktreeRecord) -> Result<bool> {
         let record = self.ready(&record.name)?;
         let found = async {
@@ -82,7 +82,7 @@ impl Inner {
         self.finish_removal(&record).await
     }
 
-    /// Removes what is left of a worktree.
+    /// Removes the remaining parts of a worktree.
     pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<()> {
         let Stage::Removing { tip, .. } = &record.stage else { return Ok(()) };
         self.remove_files(record)?;
@@ -96,7 +96,7 @@ impl Inner {
         self.records.forget(&record.name)
     }
 
-    /// Removes an incomplete worktree, which users have not seen.
+    /// Removes an incomplete worktree, which was never shown to users.
     pub(super) async fn clear(&self, name: &str) -> Result<()> {
         let Some(mut record) = self.records.find(name)? else { return Ok(()) };
         record.stage = Stage::Removing { tip: Some(record.base.clone()), at: record.at.as_second() };
@@ -108,7 +108,7 @@ impl Inner {
         let (base, common) = (self.records.real_base()?, &record.repository.common);
         let top = base.join(&record.name);
         let failed = |error| storage(&format!("remove the worktree {}", record.name), error);
-        // Searched before the folder that it refers to is removed.
+        // Determined before the folder that it refers to is removed.
         let admin = record.admin.clone().or_else(|| repository::admin_for(&top, common));
         folder_at(&base, record.name.as_ref()).map_err(failed)?;
         let all = common.join("worktrees");
@@ -126,7 +126,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the branch, unless it was moved.
+    /// Removes the branch, unless it points to another commit by now.
     async fn remove_branch(&self, record: &WorktreeRecord, tip: &str) {
         let removed = async {
             let place = self.git.override_programs(GitPlace::branches(&record.repository)).await?;
@@ -143,7 +143,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Finishes or clears all interrupted operations in a repository. Failures are logged, and retried later.
+    /// Finishes or discards all interrupted operations in a repository. Failures are logged, and the operations are
+    /// retried later.
     pub(super) async fn finish_all(&self, common: &Path) -> Result<()> {
         let all = self.records.all()?;
         for record in all.into_iter().filter(|record| record.repository.common == common) {
@@ -170,8 +171,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Continues moving the main worktree to its target. Files that are complete are added to the index first, so that
-    /// git recognises them. Partial files are checked out again.
+    /// Continues moving the main worktree to its target commit. Files that are complete are added to the index first,
+    /// so that git recognises them. Partial files are checked out again.
     async fn finish_applying(&self, record: &WorktreeRecord, from: &str, to: &str, at: i64) -> Result<()> {
         let ready = || self.records.change(&record.name, |record| record.stage = Stage::Ready);
         let repository = &record.repository;
@@ -197,7 +198,7 @@ impl Inner {
                 Some(FileProgress::CutOff) => incomplete.push(change.path.into_os_string()),
                 None if self.is_beginning(&main, &path, &change.wanted.object).await? => {
                     if change.initial.is_none() {
-                        // A partial file written by git.
+                        // The file was only partially written by git.
                         let _ = fs::remove_file(path);
                     } else {
                         incomplete.push(change.path.into_os_string());
@@ -214,7 +215,7 @@ impl Inner {
         ready()
     }
 
-    /// Object ID of each changed file in the main worktree. `None` if the file does not exist.
+    /// Returns the object ID of each changed file in the main worktree, `None` for a file that does not exist.
     async fn objects_on_disk(
         &self,
         record: &WorktreeRecord,
@@ -243,7 +244,7 @@ impl Inner {
             }
         }
         for some in files.chunks(FILES_AT_ONCE) {
-            // Hashed as it would be committed, with normalised line ends.
+            // Hashed as git would commit the file, with normalised line ends.
             let mut args: Vec<&OsStr> = ["hash-object", "--"].map(OsStr::new).into();
             args.extend(some.iter().map(|change| change.path.as_os_str()));
             let objects = self.git.succeeds(main, &args, "read the files of a merge").await?.line();
@@ -253,7 +254,8 @@ impl Inner {
         Ok(found)
     }
 
-    /// Returns true if a file is a prefix of an object. A file longer than the output limit is treated as the user's.
+    /// Returns true if a file is a prefix of an object. A file longer than the output limit is assumed to be the
+    /// user's.
     async fn is_beginning(&self, main: &GitPlace, path: &Path, object: &str) -> Result<bool> {
         let wanted = self.git.run(main, &["cat-file", "blob", object]).await?;
         let is_file =
@@ -271,7 +273,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes locks left by git at the end of a previous run: those created between the start of the operation and the
+    /// Removes locks that git left when a previous run ended: locks created between the start of the operation and the
     /// start of this process. Other locks belong to other processes.
     fn remove_stale(&self, locks: Vec<PathBuf>, at: i64) {
         const SLACK: Duration = Duration::from_secs(2);
@@ -288,18 +290,18 @@ impl Inner {
     }
 }
 
-/// State of a file during an interrupted move.
+/// State of a file in an interrupted fast-forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileProgress {
     /// The file is in its target state.
     Wanted,
-    /// Git began to write the file. Overwriting it loses nothing.
+    /// Git began to write the file. Overwriting the file loses no changes of the user.
     CutOff,
     /// The file is in its initial state, or was changed by the user.
     Other,
 }
 
-/// State of a file according to its object. `None` if its content has to be checked.
+/// Returns the state of a file according to its object, or `None` if its content must be checked.
 fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
     let FileChange { initial, wanted, .. } = change;
     match object {
@@ -314,12 +316,12 @@ fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
     }
 }
 
-/// Locks left by an interrupted merge into the main worktree.
+/// Returns the locks left by an interrupted merge into the main worktree.
 fn main_locks(record: &WorktreeRecord) -> Vec<PathBuf> {
     let repository = &record.repository;
     let mut locks: Vec<PathBuf> = LOCKS.map(|lock| repository.git_dir.join(lock)).into();
     locks.push(repository.common.join("packed-refs.lock"));
-    // If the main worktree is another worktree, a session may have written `HEAD`.
+    // If the main worktree is the worktree of another session, that session may have written `HEAD`.
     let head = repository::pointer(&repository.git_dir.join("HEAD"));
     let is_plain = |branch: &&str| !branch.starts_with('/') && !branch.contains("//") && !branch.contains("..");
     if let Some(branch) = head.as_deref().and_then(|head| head.strip_prefix("ref: refs/heads/")).filter(is_plain) {

@@ -68,7 +68,7 @@ impl ExportStream {
             let Some(part) = piece.part else { continue };
             let is_event = matches!(part, export_piece::Part::Event(_));
             match ExportPart::try_from(part) {
-                // An event kind from a newer daemon. No other part may be skipped.
+                // The event kind was added by a newer daemon. Other parts must not be skipped.
                 Err(error) if is_event && error.is_unknown_kind() => {}
                 known => return Ok(Some(known?)),
             }
@@ -78,7 +78,7 @@ impl ExportStream {
 }
 
 calls! {
-    /// Lists a session's documents with their states, only those under `path` unless it is empty.
+    /// Lists a session's documents with their states. If `path` is not empty, lists only documents under `path`.
     ///
     /// # Errors
     /// As for [`Self::index_documents`].
@@ -131,7 +131,7 @@ impl Client {
     /// Imports a session from an archive, or from the history of the program named in `from`.
     ///
     /// # Errors
-    /// If the file is rejected or cannot be read, or the connection fails. Nothing is imported then.
+    /// If the file is rejected or cannot be read, or the connection fails. In these cases nothing is imported.
     pub async fn import(
         &self,
         content: impl AsyncRead + Send,
@@ -160,7 +160,7 @@ impl Client {
     }
 }
 
-/// A part of a file that is sent to the daemon.
+/// A piece of a file that is sent to the daemon.
 pub(super) enum Piece {
     /// Next bytes of the file.
     Data(Vec<u8>),
@@ -168,7 +168,7 @@ pub(super) enum Piece {
     Abort,
 }
 
-/// Error in sending a file to the daemon.
+/// Error while sending a file to the daemon.
 pub(super) enum SendError {
     /// The file cannot be read.
     Unreadable(io::Error),
@@ -176,8 +176,8 @@ pub(super) enum SendError {
     TooLarge,
 }
 
-/// Reads a file piece by piece into the queue. A failure is sent to the daemon before the queue ends, so that half a
-/// file is not mistaken for a whole one.
+/// Reads a file into the queue, piece by piece. A read error is reported to the daemon before the queue ends, so that
+/// an incomplete file is not mistaken for a complete one.
 pub(super) async fn send_pieces<M>(
     content: impl AsyncRead,
     limit: Option<usize>,
@@ -201,43 +201,43 @@ pub(super) async fn send_pieces<M>(
             let _ended = pieces.send(message(Piece::Abort)).await;
             return Err(error);
         }
-        // If the daemon hangs up early, its answer has the reason.
+        // If the daemon closes the stream early, its response contains the reason.
         if pieces.send(message(Piece::Data(piece))).await.is_err() {
             return Ok(());
         }
     }
 }
 
-/// Size of a recording's pieces, in bytes per message.
+/// Size of the pieces of a recording, in bytes per message.
 const RECORDING_PIECE_BYTES: usize = 256 << 10;
 
-/// A recording, and how to replay it.
+/// A recording, with the options for its replay.
 #[derive(Debug, Clone, Default)]
 pub struct PlayRequest {
     /// Text of the recording.
     pub text: Vec<u8>,
-    /// Parts that run for real.
+    /// Parts that run live instead of from the recording.
     pub mode: PlayMode,
     /// Absolute path of the project, if the session has one.
     pub project: Option<PathBuf>,
     /// True if tools may change the project.
     pub writable: bool,
-    /// True if tool calls that need an approval run without one.
+    /// True if tool calls that require approval run without it.
     pub approve: bool,
-    /// True if the recording should be returned with the current requests, which are then not compared.
+    /// True if the recording is to be returned with the current requests instead of being compared with them.
     pub update: bool,
 }
 
-/// Parts of a replay that run for real.
+/// Parts of a replay that run live instead of from the recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlayMode {
-    /// Nothing. Each request must equal the recorded one.
+    /// Nothing runs live. Each request must match the recorded one.
     #[default]
     Strict,
-    /// Tools run for real.
+    /// Tools run live; answers of models are recorded.
     LiveTools,
-    /// The model answers for real.
+    /// The model runs live; results of tools are recorded.
     LiveModel,
 }
 
@@ -342,7 +342,7 @@ impl Client {
 }
 
 impl Client {
-    /// Indexes documents of a session, or all of them if `paths` is empty, and reports the progress to `show`.
+    /// Indexes documents of a session, or all documents if `paths` is empty, and reports the progress to `show`.
     ///
     /// # Errors
     /// If there is no such session or file, the index is unavailable, or the connection fails.
@@ -359,14 +359,14 @@ impl Client {
             match step.part {
                 Some(index_documents_response::Part::Progress(step)) => show(step.try_into()?),
                 Some(index_documents_response::Part::Done(done)) => return Ok(done.try_into()?),
-                // A step kind from a newer daemon.
+                // The step kind was added by a newer daemon.
                 None => {}
             }
         }
         Err(WireError::Missing("the result of indexing").into())
     }
 
-    /// Searches documents of a session, or all of them if `paths` is empty. Documents that are not indexed yet are
+    /// Searches documents of a session, or all documents if `paths` is empty. Documents that are not indexed yet are
     /// indexed first; their progress is reported to `show`.
     ///
     /// # Errors
@@ -387,7 +387,7 @@ impl Client {
             neighbours: query.neighbours,
         };
         let mut steps = match self.documents().search_with_progress(request.clone()).await {
-            // An older daemon without this method.
+            // The daemon is too old for this method.
             Err(status) if status.code() == Code::Unimplemented => {
                 return Ok(self.documents().search(request).await?.into_inner().try_into()?);
             }
@@ -397,7 +397,7 @@ impl Client {
             match step.part {
                 Some(search_documents_step::Part::Progress(step)) => show(step.try_into()?),
                 Some(search_documents_step::Part::Done(done)) => return Ok(done.try_into()?),
-                // A step kind from a newer daemon.
+                // The step kind was added by a newer daemon.
                 None => {}
             }
         }

@@ -41,11 +41,11 @@ calls! {
     /// Reloads the configuration.
     ///
     /// # Errors
-    /// If the configuration is invalid, so that the old one stays in force, or if the connection fails.
+    /// If the configuration is invalid (the old configuration remains active), or if the connection fails.
     fn reload() -> ReloadOutcome = daemon.reload(v1::ReloadRequest {}) whole;
 
-    /// Requests a shutdown, and returns the daemon's process id at once. Running turns have until the deadline or the
-    /// configured time to end. After that they are suspended.
+    /// Requests a shutdown, and immediately returns the daemon's process ID. Running turns may continue until the
+    /// deadline or for the configured time, and are then suspended.
     ///
     /// # Errors
     /// If the connection fails.
@@ -57,14 +57,14 @@ calls! {
     /// If the connection fails.
     fn models() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest::default()) all slots;
 
-    /// Same as [`Self::models`], after querying the servers for model properties that are not configured. Takes at most
-    /// two seconds.
+    /// Returns the models like [`Self::models`], after querying the servers for model properties that are not
+    /// configured. Takes at most two seconds.
     ///
     /// # Errors
     /// If the connection fails.
     fn models_looked_up() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest { look_up: true }) all slots;
 
-    /// Checks all stored data, about a second per 100 MB, and returns the problems.
+    /// Checks all stored data and returns the problems. Takes about one second per 100 MB.
     ///
     /// # Errors
     /// If the connection fails, or the daemon is too old for this method.
@@ -73,12 +73,12 @@ calls! {
     /// Returns the models that the server of a slot lists.
     ///
     /// # Errors
-    /// If the slot has no server, the server is unreachable or lists none, or the connection fails.
+    /// If the slot has no server, the server is unreachable or lists no models, or the connection fails.
     fn listed_models(slot: Slot) -> Vec<ListedModel> =
         daemon.list_models(v1::ListModelsRequest { slot: slot.to_wire() }) all models;
 
-    /// Returns all tools, sorted by name, with the reason why the next turn of the session would show each or not. An
-    /// empty session means a new one.
+    /// Returns all tools, sorted by name, each with the reason why the next turn of the session would offer it or not.
+    /// If `session` is empty, a new session is assumed.
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
@@ -110,7 +110,7 @@ calls! {
     fn session_servers(session: &str) -> Vec<McpServerView> =
         mcp.list(v1::ListMcpServersRequest { session: session.to_owned() }) all servers;
 
-    /// Stops a server. It has ended when this returns.
+    /// Stops a server, and returns once the server has exited.
     ///
     /// # Errors
     /// If there is no server with that name, or the connection fails.
@@ -123,14 +123,14 @@ calls! {
     fn mcp_server_logs(name: &str, lines: u32) -> Vec<String> =
         mcp.logs(v1::McpServerLogsRequest { name: name.to_owned(), lines }) only lines;
 
-    /// Begins a login to a server with a URL. Returns the URL that the user has to open.
+    /// Starts a login to a server with a URL. Returns the URL that the user must open.
     ///
     /// # Errors
-    /// If there is no server with that name, it does not support logins, or the connection fails.
+    /// If there is no server with that name, the server does not support logins, or the connection fails.
     fn begin_mcp_login(name: &str, redirect: &str) -> String =
         mcp.begin_login(v1::BeginMcpLoginRequest { name: name.to_owned(), redirect: redirect.to_owned() }) only address;
 
-    /// Completes a login with the whole URL to which the browser was redirected.
+    /// Completes a login with the full URL to which the browser was redirected.
     ///
     /// # Errors
     /// If no login was begun, the token is rejected, or the connection fails.
@@ -139,22 +139,22 @@ calls! {
             name: name.to_owned(), came_back_to: came_back_to.to_owned(),
         }) nothing;
 
-    /// Starts a server now, for a project in this folder. An empty folder means the project of the last session.
+    /// Starts a server now, for a project in `folder`. If `folder` is empty, the project of the last session is used.
     ///
     /// # Errors
-    /// If there is no server with that name, it cannot be started, or the connection fails.
+    /// If there is no server with that name, the server cannot be started, or the connection fails.
     fn start_mcp_server(name: &str, folder: &str) -> McpServerView = mcp.start(v1::StartMcpServerRequest {
         name: name.to_owned(), folder: folder.to_owned(),
     }) needed server "the server";
 
-    /// Checks `text` as the content of the user's `mcp_servers.yaml`.
+    /// Validates `text` as the content of the user's `mcp_servers.yaml`.
     ///
     /// # Errors
     /// If the text is invalid, or the connection fails.
     fn check_mcp_servers(text: &str, path: &str) -> () =
         mcp.check(v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() }) nothing;
 
-    /// Returns the sizes of everything in the data folder.
+    /// Returns the disk usage of each part of the data folder.
     ///
     /// # Errors
     /// If the folder cannot be read, or the connection fails.
@@ -197,7 +197,7 @@ calls! {
 }
 
 impl Client {
-    /// Tests the model of a slot. Reports the plan and each completed check, and returns all checks.
+    /// Tests the model of a slot. Reports the plan and each completed check to the callback, and returns all checks.
     ///
     /// # Errors
     /// If the connection fails, or the daemon is too old for this method.
@@ -217,7 +217,7 @@ impl Client {
                     show(&check);
                     checks.push(check);
                 }
-                // A step kind from a newer daemon.
+                // The step kind was added by a newer daemon.
                 None => {}
             }
         }
@@ -238,12 +238,12 @@ impl Client {
     }
 }
 
-/// Maximum size of exchanges read at once, in bytes.
+/// Maximum total size of exchanges in one read, in bytes.
 const MAX_TRACE_BYTES: usize = 256 << 20;
 
 impl Client {
-    /// Reads recorded exchanges of a session: those with these numbers, or all without their bodies if `numbers` is
-    /// empty.
+    /// Reads recorded exchanges of a session: the exchanges in `numbers`, or all exchanges without their bodies if
+    /// `numbers` is empty.
     ///
     /// # Errors
     /// If nothing is recorded for the session, a number does not exist, or the connection fails.
@@ -280,9 +280,9 @@ fn unreadable(reason: &str) -> ClientError {
 /// An event of any session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
-    /// The state at the beginning.
+    /// The current state, sent first.
     Snapshot {
-        /// Sessions, last used first.
+        /// Sessions, most recently used first.
         sessions: Vec<SessionSummary>,
         /// Pending interrupts, oldest first.
         interrupts: Vec<Interrupt>,
@@ -299,16 +299,16 @@ pub enum WatchEvent {
     TurnStarted {
         /// Session of the turn.
         session: SessionId,
-        /// Id of the turn.
+        /// ID of the turn.
         turn: TurnId,
-        /// Id of the model.
+        /// ID of the model.
         model: String,
     },
     /// A turn has ended.
     TurnEnded {
         /// Session of the turn.
         session: SessionId,
-        /// Id of the turn.
+        /// ID of the turn.
         turn: TurnId,
         /// Reason why the turn ended.
         stop_reason: StopReason,
@@ -319,16 +319,16 @@ pub enum WatchEvent {
     InterruptRaised(Box<Interrupt>),
     /// An interrupt was answered.
     InterruptResolved {
-        /// Session that reports the interrupt.
+        /// Session in which the interrupt was raised.
         session: SessionId,
-        /// Id of the interrupt.
+        /// ID of the interrupt.
         interrupt: InterruptId,
         /// Answer to the question.
         answer: Answer,
     },
     /// The configuration was reloaded.
     ConfigReloaded,
-    /// This client read too slowly, and has missed about this many events.
+    /// This client read too slowly and has missed approximately this many events.
     Lagged(u64),
 }
 
@@ -383,7 +383,7 @@ impl WatchStream {
 }
 
 impl Client {
-    /// Watches all sessions. With `snapshot`, the current state comes first. With `children`, sessions of subagents are
+    /// Watches all sessions. With `snapshot`, the current state is sent first. With `children`, subagent sessions are
     /// included.
     ///
     /// # Errors

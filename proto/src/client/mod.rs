@@ -1,10 +1,10 @@
-//! Client of the daemon. Its interface has domain types only, no wire messages.
+//! Client of the daemon. Its interface uses domain types only, no wire messages.
 //!
 //! [`Client::connect`] performs the handshake and distinguishes its possible failures. A [`Client`] is cheap to clone,
-//! and reconnects by itself after a daemon restart. Open streams end with [`ClientErrorKind::Lost`].
+//! and reconnects automatically after a daemon restart. Open streams end with [`ClientErrorKind::Lost`].
 //!
-//! This file has the handshake, the errors and the macro for calls; `sessions`, `archives`, `turns`, `policy` and
-//! `daemon` have the calls.
+//! This file contains the handshake, the errors and the macro for calls; `sessions`, `archives`, `turns`, `policy` and
+//! `daemon` contain the calls.
 
 pub use crate::client::daemon::{WatchEvent, WatchStream};
 pub use crate::view::{
@@ -41,9 +41,9 @@ use crate::{
     v1::{self, daemon_client::DaemonClient},
 };
 
-/// Defines calls with one request and one answer, one row each. The keyword after the request selects the returned part
-/// of the answer: the `whole` answer, `nothing`, `all` values of a list, `only` one field, or a `needed` field, which
-/// is converted and named in errors.
+/// Defines calls with one request and one response, one row each. The keyword after the request selects the returned
+/// part of the response: the `whole` response, `nothing`, `all` values of a list, `only` one field, or a `needed`
+/// field, which is converted and named in errors.
 macro_rules! calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $kind:ty),*) -> $value:ty
         = $stub:ident.$method:ident($request:expr) $what:ident $($part:ident $($called:literal)?)?;)*) => {
@@ -94,16 +94,16 @@ mod policy;
 mod sessions;
 mod turns;
 
-/// Time limit for the handshake. A daemon answers in well under a millisecond.
+/// Time limit for the handshake. A daemon normally responds in less than a millisecond.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit for a daemon that hung up during the handshake to release its socket.
+/// Time limit for a daemon that closed the connection during the handshake to release its socket.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(300);
 
-/// Flow-control window of a stream, in bytes. The sender waits for the reader beyond it.
+/// Flow-control window of a stream, in bytes. When it is full, the sender waits for the reader.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
-/// A connection to the daemon. Clones share it.
+/// A connection to the daemon. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     channel: Channel,
@@ -142,7 +142,7 @@ stubs! {
 }
 
 impl Client {
-    /// Connects to the daemon at this socket, and checks that both use the same protocol version.
+    /// Connects to the daemon at this socket, and checks that client and daemon use the same protocol version.
     ///
     /// # Errors
     /// [`ClientErrorKind::NotRunning`], [`ClientErrorKind::Refused`] or [`ClientErrorKind::OtherVersion`].
@@ -153,7 +153,7 @@ impl Client {
     /// Returns the client if its daemon uses the same protocol version.
     ///
     /// # Errors
-    /// [`ClientErrorKind::OtherVersion`], with the socket's path in it.
+    /// [`ClientErrorKind::OtherVersion`], with the path of the socket in the message.
     pub fn of_our_version(self, path: &Path) -> Result<Self, ClientError> {
         let theirs = self.hello.protocol_version;
         if theirs == PROTOCOL_VERSION {
@@ -172,7 +172,7 @@ impl Client {
         .with_hint("stop the daemon with `agentctl stop`; the next command starts a matching one"))
     }
 
-    /// Same as [`Client::connect`], but accepts a daemon of any version, so that it can be stopped.
+    /// Connects like [`Client::connect`], but accepts a daemon of any version, so that it can be stopped.
     ///
     /// # Errors
     /// [`ClientErrorKind::NotRunning`] or [`ClientErrorKind::Refused`], and [`ClientErrorKind::OtherVersion`] for a
@@ -195,14 +195,14 @@ impl Client {
         }
     }
 
-    /// Returns the daemon's greeting.
+    /// Returns the daemon's response to the handshake.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 }
 
 async fn open_channel(path: PathBuf, first: Io) -> Result<Channel, String> {
-    // Uses the connection that was already opened, and opens new ones only for reconnects.
+    // Uses the connection that is already open; new connections are opened only to reconnect.
     let first = Arc::new(Mutex::new(Some(first)));
     let connector = service_fn(move |_| {
         let opened = first.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -242,8 +242,8 @@ async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
     })
 }
 
-/// Determines the error after a hang-up. A daemon that is shutting down accepts connections but does not answer. Unlike
-/// another program, it stops listening a moment later.
+/// Determines the error after the connection was closed during the handshake. A daemon that is shutting down accepts
+/// connections but does not respond. Unlike other programs, it stops listening shortly afterwards.
 async fn hung_up(path: &Path, problem: &str) -> ClientError {
     let begun = tokio::time::Instant::now();
     while begun.elapsed() < SHUTDOWN_GRACE {
@@ -283,7 +283,7 @@ pub enum ClientErrorKind {
     OtherVersion,
     /// The connection was lost. Turns continue without the connection.
     Lost,
-    /// The daemon answered with an error of this kind.
+    /// The daemon responded with an error of this kind.
     Answered(ErrorKind),
 }
 
@@ -310,7 +310,7 @@ impl ClientError {
         !matches!(self.kind, ClientErrorKind::Answered(_))
     }
 
-    /// Returns the kind of the daemon's error, if the daemon answered.
+    /// Returns the kind of the daemon's error, if the daemon responded.
     pub fn answered(&self) -> Option<ErrorKind> {
         match self.kind {
             ClientErrorKind::Answered(kind) => Some(kind),

@@ -1,7 +1,7 @@
 //! Calls for policy rules, grants, and questions to the user.
 //!
 //! Also calls for projects and their trust, plugins, skills, and git worktrees of sessions. A worktree is identified by
-//! its name, or by a session that works in it.
+//! its name, or by a session that uses it.
 
 use agentd_core::{
     Timestamp,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 calls! {
-    /// Explains the verdict of the current rules on a call: in the session with this id or unique prefix, or in a new
+    /// Explains the verdict of the current rules on a call, in the session with this ID or unique prefix, or in a new
     /// session.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ calls! {
         call: Some(call.into()), session: session.unwrap_or_default().to_owned(),
     }) whole;
 
-    /// Compares the verdicts of a rule file on calls with those of the current rules.
+    /// Compares the verdicts of a rule file on some calls with those of the current rules.
     ///
     /// # Errors
     /// If the file is invalid, there is no such tool or session, or the connection fails.
@@ -49,15 +49,15 @@ calls! {
     fn test_rules_on_audit(rules: &RuleText, since: Option<Timestamp>) -> AuditComparison =
         policy.test_audit(v1::TestAuditRequest { rules: Some(rules.into()), since: since.to_wire() }) whole;
 
-    /// Returns the grants that apply in the session with this id or unique prefix, or those of all sessions. Permanent
-    /// ones come first.
+    /// Returns the grants that apply in the session with this ID or unique prefix, or the grants of all sessions.
+    /// Permanent grants come first.
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
     fn grants(session: Option<&str>) -> Vec<ScopedGrant> =
         grants_client.list(v1::ListGrantsRequest { session: session.unwrap_or_default().to_owned() }) all grants;
 
-    /// Adds a grant for a session, or a permanent one, in the name of this client.
+    /// Adds a grant for a session, or a permanent grant. `client` is the name of this client.
     ///
     /// # Errors
     /// `InvalidInput` for a rule that could never match, or if the connection fails.
@@ -66,7 +66,7 @@ calls! {
             rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
         }) nothing;
 
-    /// Revokes a grant of a session, or a permanent one, in the name of this client.
+    /// Revokes a grant of a session, or a permanent grant. `client` is the name of this client.
     ///
     /// # Errors
     /// `NotFound` if there is no such grant, or if the connection fails.
@@ -75,24 +75,24 @@ calls! {
             rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
         }) nothing;
 
-    /// Answers an interrupt in the name of this client.
+    /// Answers an interrupt. `client` is the name of this client.
     ///
     /// # Errors
-    /// `NotFound` for an unknown interrupt, `Conflict` for one that is already answered, `InvalidInput` for an answer
-    /// that does not fit, or if the connection fails.
+    /// `NotFound` for an unknown interrupt, `Conflict` for an interrupt that is already answered, `InvalidInput` for an
+    /// answer that does not fit the question, or if the connection fails.
     fn answer(id: InterruptId, answer: &Answer, client: &str) -> () =
         interrupts_client.answer(v1::AnswerRequest {
             interrupt_id: id.to_string(), answer: Some(answer.into()), client: client.to_owned(),
         }) nothing;
 
-    /// Returns the details of a project at an absolute path.
+    /// Describes the project in a folder, given by its absolute path.
     ///
     /// # Errors
     /// If there is no such folder, or the connection fails.
     fn project(folder: &str) -> ProjectReport =
         projects_service.show(v1::ShowProjectRequest { folder: folder.to_owned() }) whole;
 
-    /// Trusts the version of a project with this hash, in the name of this client.
+    /// Trusts the version of a project with this hash. `client` is the name of this client.
     ///
     /// # Errors
     /// `Conflict` if the hash has changed, or if the connection fails.
@@ -101,7 +101,7 @@ calls! {
             folder: folder.to_owned(), hash: hash.to_owned(), client: client.to_owned(),
         }) whole;
 
-    /// Revokes the trust in a project, in the name of this client.
+    /// Revokes the trust in a project. `client` is the name of this client.
     ///
     /// # Errors
     /// `NotFound` if the project is not trusted, or if the connection fails.
@@ -137,7 +137,7 @@ calls! {
     fn plugin_in(folder: &str) -> PluginReport =
         plugins_service.show(v1::ShowPluginRequest { what: Some(ShownPlugin::Folder(folder.to_owned())) }) whole;
 
-    /// Adds the version of the plugin in a folder with this hash, in the name of this client.
+    /// Adds the version of the plugin in a folder with this hash. `client` is the name of this client.
     ///
     /// # Errors
     /// `Conflict` if the hash has changed, or if the connection fails.
@@ -182,14 +182,14 @@ calls! {
     /// If the worktrees cannot be listed, or the connection fails.
     fn worktrees() -> Vec<WorktreeReport> = worktrees_service.list(v1::ListWorktreesRequest {}) all worktrees;
 
-    /// Returns the differences of a worktree from its base commit.
+    /// Returns the diff of a worktree against its base commit.
     ///
     /// # Errors
     /// If there is no such worktree, git fails, or the connection fails.
     fn diff_worktree(name: &str) -> WorktreeDiff =
         worktrees_service.diff(v1::DiffWorktreeRequest { worktree: name.to_owned() }) whole;
 
-    /// Merges a worktree into the branch that the main tree has checked out.
+    /// Merges a worktree into the branch that is checked out in the main worktree.
     ///
     /// # Errors
     /// `Conflict` with the conflicting files, `Busy` while a turn runs in the worktree, or if git or the connection
@@ -206,7 +206,7 @@ calls! {
 }
 
 impl Client {
-    /// Returns pending interrupts, oldest first: of the session with this id or unique prefix, or of all sessions.
+    /// Returns the pending interrupts of all sessions, or of the session with this ID or unique prefix, oldest first.
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
@@ -225,10 +225,10 @@ impl Client {
         }
     }
 
-    /// Previews a call that waits for approval with other arguments. Returns the question that the user would get.
+    /// Previews a pending call with other arguments. Returns the question that the user would be asked.
     ///
     /// # Errors
-    /// `NotFound` if no approval with that id is pending, `InvalidInput` for arguments that the rules deny or with
+    /// `NotFound` if no approval with that ID is pending, `InvalidInput` for arguments that the rules deny or with
     /// which the call would fail, or if the connection fails.
     pub async fn foresee(&self, id: InterruptId, args: &Value) -> Result<Ask, ClientError> {
         let request = v1::ForeseeRequest { interrupt_id: id.to_string(), args_json: args.to_string() };
@@ -237,7 +237,7 @@ impl Client {
         Ok(v1::interrupt::Ask::Approval(approval).try_into()?)
     }
 
-    /// Removes a plugin, in the name of this client. Returns `None` if there is no such plugin.
+    /// Removes a plugin, and returns it, or `None` if there is no such plugin. `client` is the name of this client.
     ///
     /// # Errors
     /// If the change cannot be stored, or the connection fails.

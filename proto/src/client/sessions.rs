@@ -1,4 +1,4 @@
-//! Calls for sessions. A session is identified by its id or a unique prefix of the id.
+//! Calls for sessions. A session is identified by its ID or a unique prefix of the ID.
 
 use agentd_core::{
     Timestamp,
@@ -32,7 +32,7 @@ calls! {
     /// Returns one session.
     ///
     /// # Errors
-    /// If none or several match, or the connection fails.
+    /// If no session or several sessions match, or the connection fails.
     fn session(session: &str) -> SessionView =
         sessions_client.get(v1::GetSessionRequest { session: session.to_owned() }) whole;
 
@@ -52,7 +52,7 @@ calls! {
     fn pin_session(session: &str, pinned: bool) -> () =
         sessions_client.pin(v1::PinSessionRequest { session: session.to_owned(), pinned }) nothing;
 
-    /// Resets a session's history, so that it is hidden from models.
+    /// Resets a session's history, so that earlier items are hidden from models.
     ///
     /// # Errors
     /// If there is no such session, a turn is running in it, or the connection fails.
@@ -66,17 +66,16 @@ calls! {
     fn delete_session(session: &str) -> () =
         sessions_client.delete(v1::DeleteSessionRequest { session: session.to_owned() }) nothing;
 
-    /// Sets the rules that are sent to a session's model again whenever they are no longer visible to the model. Takes
+    /// Sets the pinned rules of a session, which are repeated to the model whenever it no longer sees them. Takes
     /// effect with the next turn.
     ///
     /// # Errors
-    /// If there is no such session, there are too many rules or too long ones, or the connection fails.
+    /// If there is no such session, there are too many rules, a rule is too long, or the connection fails.
     fn set_pins(session: &str, pins: Vec<String>) -> () =
         sessions_client.set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }) nothing;
 
-    /// Creates a session that continues from a copy of another's history: up to the end of the given turn, or
-    /// everything before an open turn. With `earlier_files`, the new session's files are restored to their state at
-    /// that time.
+    /// Creates a session from a copy of another session's history, up to the end of the given turn, or everything
+    /// before an open turn. With `earlier_files`, the new session's files are restored to their state at that time.
     ///
     /// # Errors
     /// If there is no such session or turn, the turn has not ended, or the connection fails.
@@ -85,7 +84,7 @@ calls! {
             session: session.to_owned(), at_turn, title: title.map(str::to_owned), earlier_files,
         }) whole;
 
-    /// Permanently deletes the sessions that match and have been unused since the given time, or reports them.
+    /// Permanently deletes the matching sessions that have been unused since the given time, or only reports them.
     ///
     /// # Errors
     /// If the sessions cannot be listed, or the connection fails.
@@ -94,10 +93,11 @@ calls! {
             filter: Some(filter.into()), unused_since: unused_since.to_wire(), dry_run,
         }) whole;
 
-    /// Sets a session's mode, in the name of this client. Takes effect with the next call, even of a running turn.
+    /// Sets a session's mode. Takes effect with the next call, even in a running turn. `client` is the name of this
+    /// client, for the audit log.
     ///
     /// # Errors
-    /// If there is no such session, it belongs to a subagent, or the connection fails.
+    /// If there is no such session, the session belongs to a subagent, or the connection fails.
     fn set_mode(session: &str, mode: SessionMode, client: &str) -> () = sessions_client.set_mode(v1::SetModeRequest {
         session: session.to_owned(), mode: mode.to_wire(), client: client.to_owned(),
     }) nothing;
@@ -106,22 +106,22 @@ calls! {
     /// without a slot, routing decides. Takes effect with the next turn.
     ///
     /// # Errors
-    /// If there is no such session, it belongs to a subagent, the slot has no server with more than one model, or the
-    /// connection fails.
+    /// If there is no such session, the session belongs to a subagent, the slot has no server with more than one model,
+    /// or the connection fails.
     fn set_model(session: &str, slot: Option<Slot>, model: Option<&str>) -> SlotInfo =
         sessions_client.set_model(v1::SetModelRequest {
             session: session.to_owned(), slot: slot.to_wire(), model: model.map(str::to_owned),
         }) needed slot "the model";
 
-    /// Searches one session, or all sessions if `session` is empty. Best hits come first.
+    /// Searches one session, or all sessions if `session` is empty. Results are sorted by relevance, best first.
     ///
     /// # Errors
-    /// If the query has no words, there is no such session, or the connection fails.
+    /// If the query contains no search terms, there is no such session, or the connection fails.
     fn search(query: &str, session: &str, limit: usize) -> SearchResult = sessions_client.search(v1::SearchRequest {
         query: query.to_owned(), session: session.to_owned(), limit: limit.to_wire(),
     }) whole;
 
-    /// Returns the last completed items of a session above an event number, oldest first, at most `limit`.
+    /// Returns the last `limit` items of a session completed by an event above `after_seq`, oldest first.
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
@@ -130,7 +130,7 @@ calls! {
             session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq: 0,
         }) all items;
 
-    /// Same as [`Self::items`], but only items completed by an event below `before_seq`; 0 for no bound.
+    /// Returns items like [`Self::items`], but only those completed by an event below `before_seq`; 0 for no bound.
     ///
     /// # Errors
     /// As for [`Self::items`].
@@ -147,7 +147,7 @@ calls! {
     fn undo(session: &str, request: &UndoRequest) -> UndoReport =
         sessions_client.undo(convert::undo_to_wire(session, request)) whole;
 
-    /// Returns the content of the window for a session's next request.
+    /// Returns the contents of the context window for a session's next request.
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
@@ -182,7 +182,7 @@ impl Client {
         Ok(self.sessions_client().create(request).await?.into_inner().try_into()?)
     }
 
-    /// Returns sessions, last used first, at most `limit`.
+    /// Returns up to `limit` sessions, most recently used first.
     ///
     /// # Errors
     /// If the journal cannot be read, or the connection fails.
@@ -190,12 +190,12 @@ impl Client {
         Ok(self.filtered_sessions("", limit, false, &SessionFilter::default()).await?.0)
     }
 
-    /// Returns a page of the sessions that match a filter, and the position of the next page, if any. `after` is the
-    /// position of this page; empty for the first. With `children`, each session is followed by those of its subagents,
-    /// which do not count towards the limit.
+    /// Returns a page of the sessions that match a filter, and the cursor of the next page, if any. `after` is the
+    /// cursor of this page, empty for the first page. With `children`, each session is followed by its subagent
+    /// sessions, which do not count towards the limit.
     ///
     /// # Errors
-    /// As for [`Self::sessions`], and if `after` is not a valid position.
+    /// As for [`Self::sessions`], and if `after` is not a valid cursor.
     pub async fn filtered_sessions(
         &self,
         after: &str,
@@ -210,10 +210,10 @@ impl Client {
         Ok((convert::all(sessions)?, Some(next).filter(|next| !next.is_empty())))
     }
 
-    /// Returns the id of the only session whose id starts with `prefix`.
+    /// Returns the ID of the only session whose ID starts with `prefix`.
     ///
     /// # Errors
-    /// If none or several match, or the connection fails.
+    /// If no session or several sessions match, or the connection fails.
     pub async fn find_session(&self, prefix: &str) -> Result<SessionId, ClientError> {
         let request = v1::FindSessionRequest { prefix: prefix.to_owned() };
         Ok(self.sessions_client().find(request).await?.into_inner().session_id.parse().map_err(WireError::from)?)
@@ -249,7 +249,8 @@ impl Client {
         Ok((answer.window.unwrap_or_default().try_into()?, undone))
     }
 
-    /// Uploads a file into the session's `uploads/`. Returns the path for tools, and the picture for models.
+    /// Uploads a file to the session's `uploads/`. Returns its path for tools, and the picture for models, if it is
+    /// one.
     ///
     /// # Errors
     /// If there is no such session, the file is larger than [`MAX_UPLOAD_BYTES`], reading it fails, or the connection
@@ -264,10 +265,10 @@ impl Client {
         self.send_file(header, name, content).await
     }
 
-    /// Writes or replaces a file of a session at any path where its tools may write, and returns the path.
+    /// Writes or replaces a file of a session at any path to which its tools may write, and returns the path.
     ///
     /// # Errors
-    /// As for [`Self::upload`]; also if tools may not write there.
+    /// As for [`Self::upload`]; also if tools may not write to the path.
     pub async fn write_file(
         &self,
         session: &str,
@@ -309,14 +310,14 @@ impl Client {
     }
 }
 
-/// Error for a file with this name that is larger than [`MAX_UPLOAD_BYTES`].
+/// Creates the error for a file with this name that is larger than [`MAX_UPLOAD_BYTES`].
 pub fn too_large(name: &str) -> ClientError {
     let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
     ClientError::invalid(format!("{name:?} exceeds the upload limit of {limit} MiB"))
         .with_hint("pass its folder with -C DIR instead")
 }
 
-/// Rejects paths that are not UTF-8, because text on the wire is UTF-8 and they would arrive as other paths.
+/// Rejects paths that are not UTF-8: text on the wire is UTF-8, so such a path would be changed by the conversion.
 pub(super) fn check_paths<'m>(mut mounts: impl Iterator<Item = &'m Mount>) -> Result<(), ClientError> {
     match mounts.find(|mount| mount.path.to_str().is_none()) {
         Some(mount) => Err(ClientError::invalid(format!("the path {} is not valid UTF-8", mount.path.display()))

@@ -1,4 +1,4 @@
-//! Calls for turns: starting, controlling and watching them.
+//! Calls to start, control and watch turns.
 
 use std::collections::HashMap;
 
@@ -28,18 +28,18 @@ use crate::{
     },
 };
 
-/// Size of a message around a command's content, in bytes.
+/// Upper bound on the overhead of a message around a command's content, in bytes.
 const FRAME_BYTES: usize = 64;
 
-/// Maximum number of frames waiting to be sent. Few are enough, because users write them.
+/// Maximum number of frames waiting to be sent. A small number suffices, because users type the commands.
 const COMMAND_QUEUE: usize = 8;
 
-/// The session for a turn.
+/// Session selected for a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChoice {
     /// A session to be created.
     New(NewSession),
-    /// The session with this id or unique prefix.
+    /// The session with this ID or unique prefix.
     Existing(String),
 }
 
@@ -48,12 +48,13 @@ pub enum SessionChoice {
 pub struct StartRequest {
     /// Session of the turn.
     pub session: SessionChoice,
-    /// Details of the start.
+    /// Options of the turn.
     pub start: StartTurn,
 }
 
 calls! {
-    /// Cancels the running turn of a session; if `turn` is given, only that turn. `TurnEnded` follows when it has ended.
+    /// Cancels the running turn of a session; if `turn` is given, only that turn. `TurnEnded` follows when the turn
+    /// ends.
     ///
     /// # Errors
     /// If no such turn is running, or the connection fails.
@@ -62,7 +63,7 @@ calls! {
 }
 
 impl Client {
-    /// Starts a turn. It is running or queued when this returns.
+    /// Starts a turn. The turn is running or queued when this function returns.
     ///
     /// # Errors
     /// If the daemon rejects the turn, or the connection fails.
@@ -70,7 +71,7 @@ impl Client {
         self.turn_with_parts(request, Vec::new(), HashMap::new()).await
     }
 
-    /// Starts a turn with attachments to its input, and sends the daemon the values of the variables that
+    /// Starts a turn with attachments to its input, and sends the values of the variables that
     /// [`Hello::variables`](crate::view::Hello::variables) lists.
     ///
     /// # Errors
@@ -85,7 +86,7 @@ impl Client {
         self.begin(Start { parts, variables, ..start_frame(request)? }).await
     }
 
-    /// Starts a turn, or joins the running one, as a client that provides project files. Requests about these files
+    /// Starts a turn, or joins the running one, as a client that provides project files. Requests for these files
     /// arrive as [`TurnFrame::FileRequested`].
     ///
     /// # Errors
@@ -110,8 +111,9 @@ impl Client {
         Ok(TurnStream { session_id, turn_id, sender, events: EventStream { stream: response.into_inner() } })
     }
 
-    /// Streams a session's events above `after_seq`: the stored ones, then the live ones. With `until_idle`, the
-    /// stream ends with the running turn, or at once if no turn is running. Otherwise it does not end by itself.
+    /// Streams a session's events above `after_seq`: first the stored events, then live events. With `until_idle`, the
+    /// stream ends with the running turn, or immediately if no turn is running. Otherwise the stream does not end by
+    /// itself.
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
@@ -133,7 +135,7 @@ impl Client {
     }
 }
 
-/// A turn that this client started. Dropping it leaves the turn running.
+/// A turn started by this client. Dropping this value does not stop the turn.
 #[derive(Debug)]
 pub struct TurnStream {
     session_id: SessionId,
@@ -143,12 +145,12 @@ pub struct TurnStream {
 }
 
 impl TurnStream {
-    /// Returns the turn's session, which is a new one if that was requested.
+    /// Returns the ID of the turn's session, which may have been created for the turn.
     pub fn session_id(&self) -> SessionId {
         self.session_id
     }
 
-    /// Returns the id of the turn, which is the running one if the input was added to it.
+    /// Returns the ID of the turn, which is the running turn if the input was added to that turn.
     pub fn turn_id(&self) -> TurnId {
         self.turn_id
     }
@@ -182,7 +184,7 @@ pub enum TurnFrame {
     Event(Box<Event>),
     /// The model calls a tool of this client. The answer is sent with [`TurnSender::answer_tool`].
     ToolRequested(ClientToolCall),
-    /// A tool asks about a file that this client provides. The answer is sent with [`TurnSender::answer_file`].
+    /// A tool requests a file that this client provides. The answer is sent with [`TurnSender::answer_file`].
     FileRequested(ClientFileRequest),
 }
 
@@ -219,7 +221,7 @@ impl TurnSender {
         self.send(Command::Cancel(Cancel {})).await
     }
 
-    /// Answers a call to a tool of this client, with the text for the model or the reason for a failure. A rejection
+    /// Answers a call to a tool of this client, with text for the model or the reason for a failure. A rejection
     /// arrives as a warning event with the code `command_refused`.
     ///
     /// # Errors
@@ -232,7 +234,7 @@ impl TurnSender {
     ) -> Result<(), ClientError> {
         let outcome = Some(outcome.map_or_else(Outcome::Error, Outcome::Text));
         let answer = ToolAnswer { call_id: call_id.to_owned(), outcome, picture: picture.to_wire() };
-        // The daemon could read nothing after a message that is too large.
+        // The daemon cannot continue to read the stream after a message that is too large.
         let bytes = answer.encoded_len();
         if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
             let limit = MAX_MESSAGE_BYTES >> 20;
@@ -244,7 +246,7 @@ impl TurnSender {
         self.send(Command::ToolAnswer(answer)).await
     }
 
-    /// Answers a request about a file that this client provides. A rejection arrives as a warning event with the code
+    /// Answers a request for a file that this client provides. A rejection arrives as a warning event with the code
     /// `command_refused`.
     ///
     /// # Errors
@@ -277,8 +279,8 @@ impl EventStream {
         loop {
             match self.next_frame().await? {
                 Some(TurnFrame::Event(event)) => return Ok(Some(*event)),
-                Some(TurnFrame::FileRequested(asked)) => tracing::debug!(asked.path, "left a question unanswered"),
-                Some(TurnFrame::ToolRequested(call)) => tracing::debug!(call.name, "left a call unanswered"),
+                Some(TurnFrame::FileRequested(asked)) => tracing::debug!(asked.path, "left a file request unanswered"),
+                Some(TurnFrame::ToolRequested(call)) => tracing::debug!(call.name, "left a tool call unanswered"),
                 None => return Ok(None),
             }
         }
@@ -312,7 +314,7 @@ fn start_frame(request: StartRequest) -> Result<Start, ClientError> {
     Ok(frame)
 }
 
-/// Rejects text that the daemon would reject after receiving all of it.
+/// Rejects text that is too long. The daemon would reject it only after receiving all of it.
 fn check_length(text: &str) -> Result<(), ClientError> {
     if text.len() <= MAX_PROMPT_BYTES {
         return Ok(());

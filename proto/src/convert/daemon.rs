@@ -1,6 +1,6 @@
 //! Conversions for the daemon: status, configuration, storage, counters and usage, the audit log.
 //!
-//! Also for slots, their models, and the context of a session.
+//! Also for model slots, models, and the context of a session.
 
 use agentd_core::{
     audit::{AuditFinding, AuditHead, AuditProblem, AuditRecord, AuditReport, RecordQuery, VerdictName},
@@ -97,7 +97,7 @@ mirrored! {
     }
 }
 mirrored! {
-    // The session is left out, because its name has to be resolved first.
+    // The session is omitted, because its name must be resolved first.
     RecordQuery as v1::ListAuditRequest:
         turn_id tool verdict refused before limit, since = since "the time of the oldest record"
         + session (|query: &RecordQuery| query.session_id.to_wire()) .. session_id: None
@@ -106,7 +106,7 @@ mirrored! {
 
 by_name! {
     StoragePart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Other));
-    // Kinds that only a newer daemon cleans are shown as leftovers.
+    // Kinds that are only known to a newer daemon are shown as leftovers.
     CleanedPart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Leftovers));
     CounterKind: |kind| kind.as_str().to_owned(), |name, field| Self::from_name(name).ok_or(WireError::Unknown(field));
     AuditProblem: |problem| problem.as_str().to_owned(), |name, field| {
@@ -127,7 +127,7 @@ impl Wire<Option<v1::LanguageServers>> for Option<Vec<LanguageServer>> {
     }
 }
 
-/// Name and description of a link in the chain.
+/// Name and description of a link in the middleware chain.
 impl Wire<v1::ChainLink> for (String, String) {
     fn to_wire(&self) -> v1::ChainLink {
         v1::ChainLink { name: self.0.clone(), about: self.1.clone() }
@@ -167,7 +167,7 @@ impl TryFrom<v1::DayCounters> for DayCounters {
     }
 }
 
-/// Number of records if the request has none.
+/// Maximum number of records if the request does not specify one.
 const DEFAULT_LIMIT: usize = 100;
 
 impl TryFrom<&AuditRecord> for v1::AuditRecord {
@@ -203,7 +203,7 @@ mirrored!(
 
 mirrored! { ModelFigure as v1::ModelFigure: name value source }
 mirrored! {
-    // Clients do not use the echo for their estimates.
+    // `echo_reasoning` is not sent, because clients do not need it for their estimates.
     ModelInfo as v1::ModelInfo:
         id wire base_url context_window native_tools embedded sees_pictures window_source figures .. echo_reasoning: false
 }
@@ -227,7 +227,7 @@ mirrored! {
 }
 mirrored! { Segment as context_view::Segment: kind source bytes tokens count }
 
-/// Origin of a window. Unknown origins from a newer daemon become the default.
+/// Source of a window size. Unknown sources from a newer daemon are converted to the default.
 impl Wire<i32> for WindowSource {
     fn to_wire(&self) -> i32 {
         let source = match self {

@@ -36,7 +36,7 @@ by_name! {
     IntentKind: |kind| kind.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or_default());
 }
 
-// Events of an unknown kind, or about something of an unknown kind, return `WireError::Unknown`.
+// Events of an unknown kind, or with content of an unknown kind, return `WireError::Unknown`.
 choices! { EventKind as wire::Kind, wire, "an event" {
     TurnStarted {
         trace_id slot model reason rule max_steps compacts
@@ -56,7 +56,7 @@ choices! { EventKind as wire::Kind, wire, "an event" {
     ModelChosen { slot model rule reason },
     TurnEnded { , result = result "the result of a turn" },
 }
-    // These are not events of the session; the stream carries them beside the events.
+    // These frames are not session events; they are only sent in the stream of the turn.
     wire::Kind::ToolRequested(_) => "a call of a client's tool",
     wire::Kind::FileRequested(_) => "a question about a client's file",
 }
@@ -74,7 +74,7 @@ impl Wire<wire::IntentClassified> for Intent {
     }
 }
 
-/// The messages of changes, named like the variants.
+/// Messages for changes, named like the enum variants.
 mod change {
     pub(super) use crate::v1::event::state_changed::{
         Agent, Forked, Queue, Reset, Todos, TokenLevelChange as TokenLevel, Tools, Undone, Withdrawn,
@@ -138,7 +138,7 @@ mirrored!(
     ]
 );
 
-// Opaque data from models, and data for the next compaction, is not sent.
+// Opaque data from models and data for the next compaction are not sent.
 mirrored! { Item as v1::Item: id turn_id body .. origin: None }
 choices! { ItemBody as item::Body, item, "an item" {
     UserMessage { text steered typed_bytes stored },
@@ -180,7 +180,7 @@ mirrored! {
 mirrored! { ToolDetails as v1::ToolDetails: stdout stderr diff stored own_bytes }
 mirrored! { PrintedText as v1::PrintedText: text bytes cut tail }
 
-/// Prefix of a server's name.
+/// Prefix of an MCP server's name.
 const OF_SERVER: &str = "mcp:";
 
 by_name! {

@@ -1,8 +1,9 @@
-//! Conversions between wire messages and domain types, one topic per file. Most types look the same on the wire: one
-//! row each.
+//! Conversions between wire messages and domain types, one topic per file. Most types have the same structure on the
+//! wire and need only one row.
 //!
 //! Outgoing messages are built from references with `From`, because events are shared. Incoming messages are checked
-//! with `TryFrom`, because they are untrusted. [`WireError`] distinguishes values of a newer version from invalid ones.
+//! with `TryFrom`, because they are untrusted. [`WireError`] distinguishes values from a newer version from invalid
+//! values.
 
 pub use session::{settings_over, undo_to_wire};
 pub use turn::{answered_file, input_parts};
@@ -31,7 +32,7 @@ pub enum WireError {
     /// A kind that is unknown to this version. Clients skip such events.
     #[error("{0} is unknown to this version")]
     Unknown(&'static str),
-    /// An identifier of the wrong form.
+    /// An identifier in the wrong format.
     #[error(transparent)]
     Id(#[from] InvalidId),
     /// A text that is not valid JSON.
@@ -53,13 +54,13 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// Returns true if the message is only newer than this version, so that a reader of events may skip it.
+    /// Returns true if the kind is unknown because the peer is newer, so that a reader of events may skip the message.
     pub fn is_unknown_kind(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }
 }
 
-/// Returns a required part.
+/// Returns a required part, or an error if the part is missing.
 pub(crate) fn required<T>(part: Option<T>, field: &'static str) -> Result<T, WireError> {
     part.ok_or(WireError::Missing(field))
 }
@@ -98,14 +99,14 @@ pub fn json(text: &str, field: &'static str) -> Result<serde_json::Value, WireEr
 pub trait Wire<W>: Sized {
     /// Converts to the wire.
     fn to_wire(&self) -> W;
-    /// Converts from the wire, and checks the value.
+    /// Converts from the wire and validates the value.
     ///
     /// # Errors
     /// If the value is invalid.
     fn from_wire(wire: W, field: &'static str) -> Result<Self, WireError>;
 }
 
-/// Converts a value that has its default if it is absent on the wire.
+/// Converts a value that has a default if it is absent on the wire.
 ///
 /// # Errors
 /// If the value is invalid.
@@ -131,7 +132,8 @@ macro_rules! same {
 }
 same! { bool i32 u32 u64 f32 String Vec<u8> HashMap<String, String> }
 
-/// Implements types that are strings on the wire. `$read` converts a string and its name.
+/// Implements [`Wire`] for types that are strings on the wire. `$read` parses a string; its second argument names the
+/// field.
 macro_rules! by_name {
     ($($kind:ty: $write:expr, $read:expr);+ $(;)?) => {
         $(impl $crate::convert::Wire<String> for $kind {
@@ -163,7 +165,7 @@ by_name! {
     };
 }
 
-/// A number for the wire, saturating.
+/// A number on the wire; larger values are saturated.
 impl Wire<u32> for usize {
     fn to_wire(&self) -> u32 {
         u32::try_from(*self).unwrap_or(u32::MAX)
@@ -184,7 +186,7 @@ impl Wire<u64> for Duration {
     }
 }
 
-/// On the wire, nanoseconds count forward from the second even before 1970.
+/// On the wire, nanoseconds always count forward from the second, even before 1970.
 impl Wire<prost_types::Timestamp> for Timestamp {
     fn to_wire(&self) -> prost_types::Timestamp {
         let (second, nanosecond) = (self.as_second(), self.subsec_nanosecond());
@@ -223,7 +225,7 @@ impl<T: Wire<W>, W> Wire<Option<W>> for Option<T> {
     }
 }
 
-/// A string on the wire that is empty if the value is absent.
+/// A string on the wire; empty if the value is absent.
 impl<T: Wire<String>> Wire<String> for Option<T> {
     fn to_wire(&self) -> String {
         self.as_ref().map(Wire::to_wire).unwrap_or_default()

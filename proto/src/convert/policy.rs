@@ -171,10 +171,10 @@ impl TryFrom<interrupt::Ask> for Ask {
                 risk: Wire::from_wire(approval.risk, "the risk of a call")?,
                 reason: approval.reason,
                 preview: approval.preview,
-                // The question is shown even if its layer is newer than this version.
+                // The question is shown even if its policy layer is unknown to this version.
                 layer: Wire::from_wire(approval.layer, "the layer of a rule").unwrap_or_default(),
                 rule: approval.rule,
-                // An older daemon sends at most one.
+                // An older daemon sends at most one grant.
                 grants: if approval.grants.is_empty() { approval.grant.into_iter().collect() } else { approval.grants },
                 wider: approval.wider,
                 for_good: approval.for_good,

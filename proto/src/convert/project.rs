@@ -83,7 +83,7 @@ mirrored! { Extent as v1::Extent: unit first last total }
 mirrored! { ReadPart as v1::ReadPart: number label text cut shown next }
 mirrored! { Reading as v1::ReadDocumentResponse: format title parts_are total parts broken locked }
 mirrored! {
-    // The flag is used only when results are merged, which the daemon has done.
+    // The flag is used only to merge results, which the daemon has already done.
     DocumentFinds as v1::SearchDocumentsResponse:
         by hits searched broken notes late not_searched more locked .. is_loose: false
 }
@@ -112,7 +112,7 @@ impl From<&v1::SearchDocumentsRequest> for DocumentQuery {
     }
 }
 
-/// A broken document and the reason.
+/// A document that could not be searched, and the reason.
 impl Wire<v1::BrokenDocument> for (String, String) {
     fn to_wire(&self) -> v1::BrokenDocument {
         v1::BrokenDocument { name: self.0.clone(), why: self.1.clone() }
@@ -123,13 +123,13 @@ impl Wire<v1::BrokenDocument> for (String, String) {
     }
 }
 
-/// Drops marks that are not valid ranges of the text.
+/// Removes marks that are not valid ranges of the text.
 pub(super) fn valid_marks(text: &str, mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
     marks.retain(|mark| text.get(mark.clone()).is_some());
     marks
 }
 
-/// Implements marks in a text, as byte ranges.
+/// Implements conversions for marks in a text, as byte ranges.
 macro_rules! marks {
     ($($wire:ty)+) => {
         $(impl Wire<$wire> for Range<usize> {

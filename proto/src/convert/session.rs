@@ -55,7 +55,7 @@ mirrored! {
         @ session: StoredSession {
             todos open_turn reset_seq agents, summary = summary "the summary of a session",
             settings = settings "the settings of a session" ? window
-            // Queued turns are internal to the daemon; clients get their number.
+            // Queued turns are internal to the daemon; clients receive their number.
             .. queue: Vec::new(), handed_over: Default::default(), tools: Vec::new(), surroundings: None
         }
 }
@@ -150,7 +150,7 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
     type Error = WireError;
 
     fn try_from(settings: v1::SessionSettings) -> Result<Self, WireError> {
-        // A confirmation that the client does not mention stays required: omitting a field must never remove it.
+        // A confirmation setting that the client omits stays enabled: omitting a field must never disable it.
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
         let parent = Wire::from_wire(settings.parent.clone(), "the parent")?;
         let (pinned, pins, agent) = (settings.pinned, settings.pins.clone(), settings.agent.clone());
@@ -161,7 +161,7 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
     }
 }
 
-/// Settings of a new session: those of the client, and `base` for the ones that it omits.
+/// Merges the client's settings for a new session with `base`, which provides the settings that the client omits.
 ///
 /// # Errors
 /// If a setting of the client is invalid.
@@ -176,8 +176,8 @@ pub fn settings_over(base: SessionSettings, requested: v1::SessionSettings) -> R
         folders: if requested.folders.is_empty() { base.folders } else { super::all(requested.folders)? },
         worktree: <Option<_> as Wire<_>>::from_wire(requested.worktree, "the worktree")?.or(base.worktree),
         trace: requested.trace.or(base.trace),
-        // The rest comes from `base`: grants are checked where they are stored, only the daemon sets parents, a turn
-        // names its agent, and only an existing session can be pinned or was imported.
+        // All other settings come from `base`: grants are checked where they are stored, only the daemon sets parents,
+        // the agent is set by a turn, and only an existing session can be pinned or imported.
         ..base
     })
 }
@@ -199,7 +199,7 @@ impl From<&NewSession> for v1::SessionSettings {
     }
 }
 
-/// Rejects a path that depends on the current directory.
+/// Rejects a path that is relative to the current directory.
 fn absolute(path: &Path, field: &'static str) -> Result<(), WireError> {
     if path.is_absolute() { Ok(()) } else { Err(WireError::Value { field, problem: "must be absolute" }) }
 }

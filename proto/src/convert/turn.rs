@@ -94,7 +94,7 @@ fn limits_to_wire(options: &TurnOptions) -> Option<v1::TurnLimits> {
     (time_ms > 0 || tokens > 0).then_some(v1::TurnLimits { time_ms, tokens })
 }
 
-/// Start of a turn. The caller reads the session with its settings and title, and the parts of the input.
+/// Options of a turn. The caller converts the session with its settings and title, and the parts of the input.
 impl TryFrom<turn_request::Start> for StartTurn {
     type Error = WireError;
 
@@ -131,15 +131,15 @@ impl TryFrom<turn_request::Start> for StartTurn {
     }
 }
 
-/// Replaces a value in a turn's end that only newer daemons define, because an end must not be skipped.
+/// Replaces a value in a turn's end that only newer daemons define, because the end of a turn must not be skipped.
 pub(crate) fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, WireError> {
     if matches!(value, Err(WireError::Unknown(_))) { Ok(stand_in) } else { value }
 }
 
-/// Splits the parts of an input into its texts and everything else, in order.
+/// Splits the parts of an input into the texts and all other parts, in order.
 ///
 /// # Errors
-/// If there is a part of an unknown kind.
+/// If a part is of an unknown kind.
 pub fn input_parts(parts: Vec<v1::InputPart>) -> Result<(Vec<String>, Vec<InputPart>), WireError> {
     let (mut texts, mut others) = (Vec::new(), Vec::new());
     for part in parts {
@@ -217,7 +217,7 @@ impl TryFrom<FileRequested> for ClientFileRequest {
     }
 }
 
-/// Creates the answer to a file request.
+/// Creates the frame that answers a file request.
 pub(crate) fn file_answer(request_id: &str, answer: ClientFileAnswer) -> FileAnswer {
     let outcome = match answer {
         ClientFileAnswer::Text(text) => file_answer::Outcome::Text(text),
@@ -228,7 +228,7 @@ pub(crate) fn file_answer(request_id: &str, answer: ClientFileAnswer) -> FileAns
     FileAnswer { request_id: request_id.to_owned(), outcome: Some(outcome) }
 }
 
-/// Returns the answer of a frame.
+/// Returns the answer in a frame.
 pub fn answered_file(answer: FileAnswer) -> ClientFileAnswer {
     match answer.outcome {
         Some(file_answer::Outcome::Text(text)) => ClientFileAnswer::Text(text),

@@ -23,13 +23,13 @@ mod stream;
 /// Error for an unusable socket.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// `AGENTD_SOCKET` depends on the current directory, which the daemon and its clients do not share.
+    /// `AGENTD_SOCKET` is relative to the current directory, which the daemon and its clients do not share.
     #[error("the socket path {} is not absolute", .0.display())]
     NotAbsolute(PathBuf),
     /// The path exceeds the kernel's length limit.
     #[error("the socket path {} has {} bytes; the limit is {}", .0.display(), .0.as_os_str().len(), MAX_PATH_BYTES)]
     TooLong(PathBuf),
-    /// Other users could replace the socket: the folder, and the reason.
+    /// Other users could replace the socket. Contains the folder and the reason.
     #[error("the socket's folder {} is not safe: {}", .0.display(), .1)]
     UnsafeFolder(PathBuf, &'static str),
     /// A daemon is listening at this path.
@@ -41,7 +41,7 @@ pub enum SocketError {
     /// No daemon listens at this path.
     #[error("no daemon is listening at {}", .0.display())]
     NotListening(PathBuf),
-    /// The socket of another user, who could read the whole communication.
+    /// The socket belongs to another user, who could read all communication.
     #[error("the socket {} belongs to another user", .0.display())]
     Foreign(PathBuf),
     /// A system call failed.
@@ -49,7 +49,7 @@ pub enum SocketError {
     Io {
         /// Action that was attempted.
         action: &'static str,
-        /// Path that the action concerned.
+        /// Path on which the action was attempted.
         path: PathBuf,
         /// Error from the system.
         #[source]
@@ -102,16 +102,16 @@ impl From<SocketError> for io::Error {
     }
 }
 
-/// Settings that determine the socket's path. The values come from the environment, which only the programs read.
+/// Settings that determine the socket's path. The values come from the environment, which is read by the programs only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketSettings {
-    /// Value of `AGENTD_SOCKET`. Empty counts as absent.
+    /// Value of `AGENTD_SOCKET`. An empty value counts as absent.
     pub explicit: Option<OsString>,
-    /// Value of `XDG_RUNTIME_DIR`. Empty or relative counts as absent, according to the XDG specification.
+    /// Value of `XDG_RUNTIME_DIR`. An empty or relative value counts as absent, as required by the XDG specification.
     pub runtime_dir: Option<OsString>,
-    /// User id, which separates users in `/tmp`.
+    /// User ID, part of the path in `/tmp` to separate users.
     pub uid: u32,
-    /// Data folder, which separates the daemons of one user.
+    /// Data folder, used to distinguish the daemons of one user.
     pub data_dir: PathBuf,
 }
 
@@ -142,8 +142,8 @@ pub fn socket_path(settings: &SocketSettings) -> Result<PathBuf, SocketError> {
     }
 }
 
-/// Returns alternatives for a daemon that cannot use [`socket_path`], best first: in `/tmp/agentd-UID`, then in the
-/// data folder. Clients find them through the [lock file](crate::lock_file).
+/// Returns alternatives for a daemon that cannot use [`socket_path`], in order of preference: in `/tmp/agentd-UID`,
+/// then in the data folder. Clients find the socket through the [lock file](crate::lock_file).
 pub fn other_paths(settings: &SocketSettings) -> Vec<PathBuf> {
     let first = socket_path(settings).ok();
     [own_path(settings), settings.data_dir.join("agentd.sock")]
@@ -157,9 +157,9 @@ fn non_empty_path(value: &Option<OsString>) -> Option<PathBuf> {
     value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Path derived from the data folder, different for each data folder.
+/// Returns a path in `/tmp` derived from the data folder, different for each data folder.
 fn own_path(settings: &SocketSettings) -> PathBuf {
-    // FNV-1a: short, and the same in every version of the programs.
+    // FNV-1a is short, and its result is the same in every version of the programs.
     let digest = settings
         .data_dir
         .as_os_str()

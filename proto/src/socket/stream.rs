@@ -1,6 +1,6 @@
-//! Connections: the calling end, the check that only the daemon's owner connects, and the type for both ends.
+//! Connections: the connecting side, the check that only the daemon's owner connects, and the type for both sides.
 //!
-//! Also the listening end: binding a new socket, or adopting an inherited one.
+//! Also the listening side: binding a new socket, or adopting an inherited one.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -40,7 +40,7 @@ use tonic::transport::server::Connected;
 
 use crate::socket::{SocketError, check_length};
 
-/// A connection over the local socket. The peer receives the end of the stream when this value is dropped, not before.
+/// A connection over the local socket. The peer sees the end of the stream only when this value is dropped.
 #[derive(Debug)]
 pub struct Io {
     stream: Stream,
@@ -50,14 +50,14 @@ pub struct Io {
 /// Identity of the peer, as reported by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// Effective user id of the peer at the time of the connection.
+    /// Effective user ID of the peer at the time of the connection.
     pub uid: u32,
-    /// Process id of the peer, if the system reports it.
+    /// Process ID of the peer, if the system reports it.
     pub pid: Option<i32>,
 }
 
 impl Io {
-    /// Wraps a connection. `None` if the kernel cannot identify the peer, which is then never accepted.
+    /// Wraps a connection. Returns `None` if the kernel cannot identify the peer; such a connection must be rejected.
     fn identify(stream: Stream) -> io::Result<Option<Self>> {
         let credentials = stream.peer_creds()?;
         Ok(credentials.euid().map(|uid| Self { peer: PeerInfo { uid, pid: credentials.pid() }, stream }))
@@ -136,8 +136,8 @@ fn is_not_a_socket(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket())
 }
 
-/// Delay after the system failed to accept a connection, for example because it has no more file descriptors.
-/// Connections stay in the kernel's queue meanwhile.
+/// Delay after the system failed to accept a connection, for example because it has no more file descriptors. Pending
+/// connections stay in the kernel's queue.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that accepts connections.
@@ -151,8 +151,8 @@ impl IncomingConnections {
         Self { listener }
     }
 
-    /// Streams the connections of the owner. Others are dropped before they can send anything. The stream never ends:
-    /// system errors are logged and accepting is retried.
+    /// Streams the connections of the socket's owner. Other connections are dropped before any data is read. The stream
+    /// never ends: system errors are logged and accepting is retried.
     pub fn into_stream(self) -> impl Streaming<Item = Result<Io, io::Error>> + Send + 'static {
         stream::unfold(self.listener, |listener| async move {
             let io = next_of_owner(&listener).await;
@@ -181,12 +181,12 @@ async fn next_of_owner(listener: &Listener) -> Io {
     }
 }
 
-/// The name of a socket that this process created, to be removed at the end.
+/// File of a socket that this process created, to be removed at exit.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Open handle on the socket's inode. Without it, the inode number could be reused, and a successor's socket would
-    /// look like this one.
+    /// Open handle on the socket's inode. Without the handle, the inode number could be reused, and a later socket
+    /// could be mistaken for this one.
     inode: File,
 }
 
@@ -196,10 +196,10 @@ impl SocketFile {
         &self.path
     }
 
-    /// Removes the name, unless the name already belongs to the socket of a successor.
+    /// Removes the file, unless the path already belongs to the socket of a later daemon.
     ///
     /// # Errors
-    /// If the file is ours and cannot be removed.
+    /// If the file belongs to this socket and cannot be removed.
     pub fn remove(self) -> Result<(), SocketError> {
         if self.exists() { remove_file(&self.path) } else { Ok(()) }
     }
@@ -207,7 +207,7 @@ impl SocketFile {
     /// Creates a handle on a socket that another process created, for [`SocketFile::exists`].
     ///
     /// # Errors
-    /// If there is no file with that name.
+    /// If there is no file at that path.
     pub fn open_existing(path: &Path) -> Result<Self, SocketError> {
         // A socket cannot be opened, but `O_PATH` gives a handle on its inode.
         let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -216,7 +216,7 @@ impl SocketFile {
         Ok(Self { inode: inode.into(), path: path.to_owned() })
     }
 
-    /// Returns true if the name still belongs to this socket.
+    /// Returns true if the path still belongs to this socket.
     pub fn exists(&self) -> bool {
         match (self.inode.metadata(), fs::symlink_metadata(&self.path)) {
             (Ok(ours), Ok(found)) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
@@ -226,17 +226,18 @@ impl SocketFile {
 }
 
 /// Binds the socket with mode 0600. A missing folder is created with mode 0700. The caller holds the daemon's lock, so
-/// that no two daemons bind at once.
+/// that two daemons cannot bind at the same time.
 ///
 /// # Errors
-/// [`SocketError::Live`] if a process listens already, [`SocketError::NotASocket`] if another file has this name,
-/// [`SocketError::UnsafeFolder`] if other users could interfere, and system errors.
+/// [`SocketError::Live`] if a process is already listening, [`SocketError::NotASocket`] if another file exists at this
+/// path, [`SocketError::UnsafeFolder`] if other users could interfere, and system errors.
 pub async fn bind(path: &Path) -> Result<(IncomingConnections, SocketFile), SocketError> {
     let path = check_length(path.to_owned())?;
     prepare_folder(path.parent().unwrap_or(Path::new("/")))?;
     remove_dead(&path).await?;
     let name = path.as_path().to_fs_name::<GenericFilePath>().map_err(SocketError::io("bind", &path))?;
-    // The library would unlink the path when it drops the listener, whoever owns it by then. `SocketFile` checks first.
+    // The library would unlink the path when the listener is dropped, even if another process owns it by then.
+    // `SocketFile` checks first.
     let listener = ListenerOptions::new()
         .name(name)
         .mode(0o600)
@@ -246,7 +247,7 @@ pub async fn bind(path: &Path) -> Result<(IncomingConnections, SocketFile), Sock
     Ok((IncomingConnections::new(listener), SocketFile::open_existing(&path)?))
 }
 
-/// Returns true if a process listens at the path.
+/// Returns true if a process is listening at the path.
 pub async fn is_live(path: &Path) -> bool {
     raw_connect(path).await.is_ok()
 }
@@ -262,8 +263,8 @@ pub fn adopt(fd: OwnedFd) -> Result<(IncomingConnections, Option<PathBuf>), Sock
     UnixListener::try_from(fd).map(|listener| (IncomingConnections::new(listener.into()), path)).map_err(refused)
 }
 
-/// Creates the folder if it is missing, and checks that no other user can write to it. Others may be able to read a
-/// folder that the user chose, but the socket's own mode keeps them out.
+/// Creates the folder if it is missing, and checks that no other user can write to it. Other users may be able to read
+/// a folder that the user chose, but the socket's own mode denies them access.
 fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
     DirBuilder::new()
         .recursive(true)
@@ -286,7 +287,7 @@ fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
     Err(SocketError::UnsafeFolder(folder.to_owned(), problem))
 }
 
-/// Removes the socket of a daemon that has ended. Only a refused connection proves that.
+/// Removes the socket of a daemon that has exited. Only a refused connection proves that.
 async fn remove_dead(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! The client against a small server over a real socket.
+//! Tests the client against a small server over a real socket.
 
 use agentd_core::{
     event::EventKind,
@@ -29,7 +29,7 @@ async fn watch_skips_unknown_kinds() {
     let client = Client::connect(daemon.path()).await.unwrap();
     let mut watch = client.watch(true, false).await.unwrap();
     assert_eq!(watch.next().await, Ok(Some(WatchEvent::ConfigReloaded)));
-    // An end must not be skipped, even with an unknown reason.
+    // The end of a turn must be delivered even if its reason is unknown.
     let end = watch.next().await;
     assert!(matches!(end, Ok(Some(WatchEvent::TurnEnded { stop_reason: StopReason::Failed, .. }))), "{end:?}");
     assert_eq!(watch.next().await, Ok(None));

@@ -1,4 +1,4 @@
-//! Round trips of all types.
+//! Round trips of all wire types.
 
 use std::{collections::HashSet, fmt::Debug};
 
@@ -27,7 +27,7 @@ use prost::Message;
 
 use crate::samples;
 
-/// Checks the round trip of a value through its bytes.
+/// Converts the value to bytes and back, and checks that it is unchanged.
 fn check<W, T>(value: &T)
 where
     W: for<'a> From<&'a T> + Message + Default,
@@ -159,7 +159,7 @@ fn newer_peer_is_distinguished_from_a_broken_one() {
 #[test]
 fn invalid_messages_are_rejected_with_a_reason() {
     let check = |error: WireError, expected: &str| {
-        assert!(error.to_string().contains(expected), "{error} lacks {expected:?}");
+        assert!(error.to_string().contains(expected), "{expected:?} is missing in {error}");
     };
     let slot = Start { slot: 77, ..Start::default() };
     check(StartTurn::try_from(slot).unwrap_err(), "the model slot is unknown to this version");

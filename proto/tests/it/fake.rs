@@ -1,4 +1,4 @@
-//! A small server with the services of the protocol, over a real socket.
+//! A small server that implements the protocol's services over a real socket.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use crate::samples;
 
-/// A daemon of another version, which sends messages that are unknown to its client.
+/// A daemon of another version that sends messages unknown to its client.
 #[derive(Clone)]
 struct Fake {
     protocol_version: u32,

@@ -1,7 +1,7 @@
 //! Tests of the protocol's public interface: round trips of all types, the socket on a real disk, and the client
 //! against a small server over a real socket.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod client;
 mod convert;

@@ -1,4 +1,4 @@
-//! Samples of every type on the wire.
+//! Sample values of every wire type.
 
 use agentd_core::{
     Timestamp,
@@ -29,7 +29,7 @@ use agentd_core::{
 use agentd_proto::convert::Wire;
 use serde_json::json;
 
-/// All values of an enum on the wire.
+/// Returns all values of a wire enum.
 pub(crate) fn all<T: Wire<i32>>() -> impl Iterator<Item = T> + Clone {
     (1..).map_while(|number| T::from_wire(number, "a value").ok())
 }

@@ -15,7 +15,7 @@ fn schema() -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Same schema, but without undeclared fields. `complete` is false if other code adds fields here.
+/// Forbids undeclared fields in the schema. `complete` is false if another part of the schema adds fields here.
 fn strict(schema: &mut Value, complete: bool) {
     let Some(keys) = schema.as_object_mut() else { return };
     for (key, value) in keys.iter_mut() {
@@ -40,7 +40,7 @@ fn problems(validator: &Validator, line: &Value) -> Vec<String> {
     validator.iter_errors(line).map(|error| error.to_string()).collect()
 }
 
-/// All kinds of events, as a client writes them.
+/// Returns events of every kind as a client writes them.
 fn lines() -> Vec<Value> {
     let line = |kind| {
         let event = Event::try_from(v1::Event::from(&samples::event(kind))).unwrap();

@@ -1,4 +1,4 @@
-//! The socket on a real disk.
+//! Tests the socket on a real disk.
 
 use std::{
     fs,
@@ -49,11 +49,11 @@ async fn stale_socket_is_replaced() {
     let (_home, path) = socket_path();
     let (incoming, file) = bind(&path).await.unwrap();
     drop(incoming);
-    assert!(path.exists(), "closing the listener leaves the name alone");
+    assert!(path.exists(), "closing the listener does not remove the socket file");
     assert!(matches!(connect(&path).await, Err(SocketError::NotListening { .. })));
     let (_incoming, successor) = bind(&path).await.unwrap();
     file.remove().unwrap();
-    assert!(path.exists(), "a successor's socket is not ours to remove");
+    assert!(path.exists(), "the socket of a successor is not removed");
     successor.remove().unwrap();
     assert!(!path.exists());
 }

@@ -13,7 +13,7 @@ use crate::samples;
 fn error_kind_message_and_hint_round_trip() {
     for kind in samples::all::<ErrorKind>() {
         for hint in [None, Some("do this: 日本")] {
-            // Through the headers, as on the wire.
+            // The status passes through HTTP headers, as on the wire.
             let headers = to_status(kind, "could not do it: ü", hint).into_http::<()>().into_parts().0.headers;
             let error = ClientError::from(Status::from_header_map(&headers).unwrap());
             assert_eq!(error.kind, ClientErrorKind::Answered(kind));
@@ -33,7 +33,7 @@ fn error_kinds_map_to_expected_grpc_codes() {
     check(ErrorKind::ShuttingDown, Code::Unavailable);
     check(ErrorKind::Storage, Code::ResourceExhausted);
     let retried = samples::all::<ErrorKind>().filter(|kind| code(*kind) == Code::Unavailable);
-    assert_eq!(retried.collect::<Vec<_>>(), [ErrorKind::ShuttingDown], "clients retry UNAVAILABLE on their own");
+    assert_eq!(retried.collect::<Vec<_>>(), [ErrorKind::ShuttingDown], "clients retry UNAVAILABLE automatically");
 }
 
 #[test]

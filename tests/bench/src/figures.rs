@@ -19,7 +19,7 @@ pub(crate) enum Unit {
     Count,
 }
 
-/// Limit that a number should keep.
+/// Limit that a number should stay within.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Limit {
     AtMost(f64),
@@ -29,7 +29,7 @@ pub(crate) enum Limit {
 /// One measured number with its limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
-    /// Distinguishes several numbers in a row, such as `median`.
+    /// Distinguishes several numbers in the same row, such as `median`.
     pub(crate) label: &'static str,
     pub(crate) value: f64,
     pub(crate) unit: Unit,
@@ -70,7 +70,7 @@ impl Figure {
         Self { limit: Some(Limit::AtLeast(limit)), ..self }
     }
 
-    /// Returns true if the number is within its limit; `None` without a limit.
+    /// Returns true if the number is within its limit, or `None` if it has no limit.
     pub(crate) fn met(&self) -> Option<bool> {
         self.limit.map(|limit| match limit {
             Limit::AtMost(max) => self.value <= max,
@@ -154,7 +154,7 @@ impl Samples {
         self.quantile(50)
     }
 
-    /// The value that `percent` of all samples do not exceed.
+    /// Returns the smallest sample that at least `percent` of all samples do not exceed.
     pub(crate) fn quantile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -167,7 +167,7 @@ pub(crate) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The number per second.
+/// Returns the number of events per second.
 pub(crate) fn rate(count: u64, time: Duration) -> f64 {
     as_f64(count) / time.as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! The floor: the best that the host can do, measured with the same work but without the daemon.
+//! The floor: the host's best result for the same work without the daemon.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::figures::Samples;
 
-/// A wire for the bare client: its path, and the shortest text that marks an event with text in the stream.
+/// Wire used by the bare client: its path, and the shortest text that marks an event with text in the stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BareWire {
     path: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct BareClient {
     body: Vec<u8>,
 }
 
-/// Measurements of one response to the bare client.
+/// Measurements of one response received by the bare client.
 pub(crate) struct BareAnswer {
     pub(crate) first_text: Duration,
     pub(crate) whole: Duration,
@@ -45,7 +45,7 @@ pub(crate) struct BareAnswer {
 impl BareClient {
     /// Creates a client for the model at this URL.
     pub(crate) fn new(base_url: &str) -> anyhow::Result<Self> {
-        // Fails if a provider is already installed, which is fine.
+        // Returns an error if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let body = json!({
             "model": "scripted-model", "stream": true, "stream_options": {"include_usage": true},
@@ -66,7 +66,7 @@ impl BareClient {
         Self { body, ..self }
     }
 
-    /// Sends a request, and counts the events with text without parsing them.
+    /// Sends a request, and counts the events that contain text without parsing them.
     pub(crate) async fn ask(&self) -> anyhow::Result<BareAnswer> {
         let BareWire { path, words } = self.wire;
         let (finder, url) = (memchr::memmem::Finder::new(words), format!("{}/{path}", self.base_url));
@@ -75,7 +75,7 @@ impl BareClient {
         let response = request.send().await?.error_for_status()?;
         let mut stream = response.bytes_stream();
         let (mut first_text, mut deltas) = (None, 0_u64);
-        // The end of the previous chunk, in case an event was split.
+        // The end of the previous chunk, in case an event is split across two chunks.
         let mut seam: Vec<u8> = Vec::new();
         while let Some(bytes) = stream.next().await {
             let bytes = bytes?;
@@ -93,7 +93,7 @@ impl BareClient {
     }
 }
 
-/// Time to start the smallest process and to detect its end.
+/// Measures the time to start the smallest process and to detect its end.
 pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..times {
@@ -104,7 +104,7 @@ pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// Syncs 4 KiB blocks one by one, in a file that never grows: the minimum cost of a commit.
+/// Syncs 4 KiB blocks one by one in a file that never grows, which is the minimum cost of a commit.
 pub(crate) struct Disk(File);
 
 impl Disk {
@@ -116,7 +116,7 @@ impl Disk {
         Ok(Self(file))
     }
 
-    /// Time to write and sync one block.
+    /// Writes and syncs one block, and returns the time taken.
     pub(crate) fn sync(&self) -> std::io::Result<Duration> {
         let begun = Instant::now();
         self.0.write_all_at(&[7; 4096], 0)?;

@@ -21,10 +21,10 @@ use clap::Parser;
 
 use crate::{measures::Subject, report::Row};
 
-/// First argument that makes the process a model server.
+/// First argument that runs this binary as a model server.
 const MODEL_SERVER: &str = "model-server";
 
-/// First argument that makes the process an MCP server.
+/// First argument that runs this binary as an MCP server.
 const MCP_SERVER: &str = "mcp-server";
 
 /// Measures agentd: run it after `cargo build --release -p agentd -p agentctl`, or as `make bench`.

@@ -1,4 +1,4 @@
-//! A small and fast MCP server that does not itself affect the measurements. Its only tool returns its argument.
+//! A minimal MCP server, fast enough not to affect the measurements. Its only tool returns its argument.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -16,7 +16,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         let mut answer = json!({"jsonrpc": "2.0", "id": id});
         match answered(&message) {
             Some(result) => answer["result"] = result,
-            None => answer["error"] = json!({"code": -32601, "message": "there is no such method"}),
+            None => answer["error"] = json!({"code": -32601, "message": "method not found"}),
         }
         out.write_all(answer.to_string().as_bytes())?;
         out.write_all(b"\n")?;
@@ -35,7 +35,7 @@ fn answered(message: &Value) -> Option<Value> {
         "ping" => json!({}),
         "tools/list" => json!({"tools": [{
             "name": TOOL,
-            "description": "Says what it is given.",
+            "description": "Returns its argument.",
             "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
         }]}),
         "tools/call" => {

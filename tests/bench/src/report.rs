@@ -11,11 +11,11 @@ use crate::figures::{Figure, Limit, Unit};
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) measured: Vec<Figure>,
-    /// The best that the host can do, or the value with which the figure is compared.
+    /// Best value that the host can reach, or the value with which the figure is compared.
     pub(crate) floor: Option<Figure>,
-    /// The measured value divided by the floor.
+    /// Measured value divided by the floor.
     pub(crate) ratio: Option<f64>,
-    /// A remark, or the error if nothing was measured.
+    /// Remark, or the error if nothing was measured.
     pub(crate) note: String,
 }
 
@@ -30,7 +30,7 @@ impl Row {
         Self { ratio: Some(first / floor.value), floor: Some(floor), ..self }
     }
 
-    /// Sets a ratio other than that of the first figure to the floor.
+    /// Sets the ratio explicitly if it is not that of the first figure to the floor.
     pub(crate) fn with_ratio(self, ratio: f64) -> Self {
         Self { ratio: Some(ratio), ..self }
     }
@@ -39,7 +39,7 @@ impl Row {
         Self { note: note.into(), ..self }
     }
 
-    /// A row for a failed measurement.
+    /// Creates a row for a failed measurement.
     pub(crate) fn broken(what: impl Into<String>, reason: String) -> Self {
         Self::new(what, Vec::new()).with_note(reason)
     }
@@ -66,7 +66,7 @@ impl Row {
 
 const HEADS: [&str; 6] = ["what", "measured", "floor", "ratio", "target", "met"];
 
-/// The table, with the host above it and remarks below it.
+/// Formats the table, with the host above and the remarks below.
 pub(crate) fn table(rows: &[Row], before: &Machine) -> String {
     let mut lines = vec![HEADS.map(str::to_owned)];
     lines.extend(rows.iter().map(Row::cells));
@@ -86,7 +86,7 @@ pub(crate) fn table(rows: &[Row], before: &Machine) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// The report as JSON, for scripts.
+/// Formats the report as JSON, for scripts.
 pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
     let figure = |figure: &Figure| {
         let unit = match figure.unit {
@@ -121,7 +121,7 @@ pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
     json!({"machine": machine, "rows": rows.iter().map(row).collect::<Vec<Value>>()}).to_string() + "\n"
 }
 
-/// Description of the measured host, with placeholders for unavailable facts.
+/// Description of the measured host. Unavailable facts have placeholders.
 #[derive(Debug)]
 pub(crate) struct Machine {
     processor: String,

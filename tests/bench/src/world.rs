@@ -1,4 +1,4 @@
-//! The measured processes, each with temporary folders, ended when their owner is dropped.
+//! The measured processes and their temporary folders. Each process ends when its owner is dropped.
 
 use std::{
     fs, io,
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval between attempts to reach a starting daemon. Measured start times may be too long by this interval.
 const RETRY_INTERVAL: Duration = Duration::from_micros(500);
 
-/// Time after which a daemon without work counts as idle. The daemon returns memory to the system five to six seconds
+/// Time without work after which a daemon counts as idle. The daemon returns memory to the system five to six seconds
 /// after its last turn.
 const IDLE_DELAY: Duration = Duration::from_secs(7);
 
@@ -38,21 +38,21 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of samples before the memory is considered stable.
 const MAX_SAMPLES: usize = 30;
 
-/// Maximum difference between two equal samples, in bytes.
+/// Maximum difference between two samples that count as equal, in bytes.
 const STABLE_BYTES: u64 = 128 << 10;
 
-/// Length of a kernel clock tick in milliseconds, as reported by every current Linux.
+/// Length of a kernel clock tick in milliseconds. It is the same on every current Linux.
 const TICK_MS: u64 = 10;
 
-/// Raises this process's limit on open files to its maximum.
+/// Raises the soft limit on open files of this process to the hard limit.
 pub(crate) fn allow_many_files() {
     if let Ok((_, max)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A failure is noticed later, when connections fail.
+        // If this fails, connections fail later.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, max, max);
     }
 }
 
-/// Path of the binary with that name that was built along with this one.
+/// Returns the path of the binary with that name that was built along with this one.
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
     if !path.exists() {
@@ -61,7 +61,8 @@ pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Creates a folder on the disk that contains the build. The system's temporary folder may be in memory.
+/// Creates a temporary folder on the disk that contains the build, since the system's temporary folder may be in
+/// memory.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let built = std::env::current_exe()?;
     let beside = built.parent().unwrap_or(Path::new("."));
@@ -80,7 +81,7 @@ impl ModelProcess {
     pub(crate) async fn start(mode: &[&str]) -> anyhow::Result<Self> {
         let mut process = async_process::Command::new(std::env::current_exe()?)
             .arg(crate::MODEL_SERVER)
-            // Parsing requests would distort the measurement, but a script needs it.
+            // Parsing requests would distort the measurement, but scripted replies depend on it.
             .arg(if mode.contains(&"script") { "--lenient" } else { "--unread" })
             .args(mode)
             .stdin(Stdio::null())
@@ -93,28 +94,28 @@ impl ModelProcess {
     }
 }
 
-/// The folders of one daemon.
+/// Folders of one daemon.
 pub(crate) struct Home {
-    /// Data folder, on a disk.
+    /// Data folder on a disk.
     data: TempDir,
     /// Folder for the socket, whose path must be short.
     run: TempDir,
-    /// Environment variables besides the folders.
+    /// Additional environment variables of the daemon.
     variables: Vec<(String, String)>,
 }
 
 impl Home {
-    /// A home whose daemon uses this model.
+    /// Creates a home whose daemon uses this model.
     pub(crate) fn new(model: &ModelProcess) -> anyhow::Result<Self> {
         Self::at(&model.base_url)
     }
 
-    /// A home whose daemon uses the model at this URL.
+    /// Creates a home whose daemon uses the model at this URL.
     pub(crate) fn at(base_url: &str) -> anyhow::Result<Self> {
         Ok(Self::empty()?.with_model("BASIC", base_url))
     }
 
-    /// A home whose daemon only has the built-in model.
+    /// Creates a home whose daemon only has the built-in model.
     pub(crate) fn empty() -> anyhow::Result<Self> {
         let run = tempfile::Builder::new().prefix("agentd-").tempdir_in("/tmp")?;
         Ok(Self { data: folder()?, run, variables: Vec::new() })
@@ -129,14 +130,14 @@ impl Home {
         Ok(())
     }
 
-    /// Adds a model, in a slot by its name in the environment.
+    /// Adds a model in a slot, named as in the environment variables.
     pub(crate) fn with_model(mut self, slot: &str, base_url: &str) -> Self {
         let values = [("BASE_URL", base_url), ("ID", agentd_testkit::model_server::MODEL_ID)];
         self.variables.extend(values.map(|(key, value)| (format!("MODEL_{slot}_{key}"), value.to_owned())));
         self
     }
 
-    /// Sets the wire for the model in that slot.
+    /// Sets the wire of the model in that slot.
     pub(crate) fn with_wire(mut self, slot: &str, wire: &str) -> Self {
         self.variables.push((format!("MODEL_{slot}_WIRE"), wire.to_owned()));
         self
@@ -149,7 +150,7 @@ impl Home {
         fs::write(folder.join(file), content)
     }
 
-    /// The daemon's data folder.
+    /// Returns the daemon's data folder.
     pub(crate) fn data(&self) -> PathBuf {
         self.data.path().join("data")
     }
@@ -162,7 +163,7 @@ impl Home {
         self.run.path().join("agentd.sock")
     }
 
-    /// A command for one of agentd's binaries in this home, without the environment of this process.
+    /// Returns a command for one of agentd's binaries in this home, without the environment of this process.
     pub(crate) fn command(&self, name: &str) -> anyhow::Result<Command> {
         let mut command = Command::new(program(name)?);
         command
@@ -211,17 +212,17 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// The daemon's process ID.
+    /// Returns the daemon's process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Current and peak memory.
+    /// Returns the current and peak memory.
     pub(crate) fn memory(&self) -> io::Result<Memory> {
         memory_of(self.child.id())
     }
 
-    /// Memory of the idle daemon: sampled after some time without work, until two samples agree.
+    /// Samples the memory of the idle daemon in bytes, after some time without work, until two samples agree.
     pub(crate) async fn memory_at_rest(&self) -> io::Result<u64> {
         tokio::time::sleep(IDLE_DELAY).await;
         let mut before = self.memory()?.resident;
@@ -260,7 +261,7 @@ pub(crate) struct Memory {
     pub(crate) peak: u64,
 }
 
-/// The memory of a process, by its ID.
+/// Returns the memory of a process by its ID.
 pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let bytes = |name: &str| {
@@ -271,7 +272,7 @@ pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
     Ok(Memory { resident: bytes("VmRSS"), peak: bytes("VmHWM") })
 }
 
-/// Processor time of a process, by its ID, in ticks of the kernel's clock.
+/// Returns the processor time of a process by its ID, with the resolution of a kernel clock tick.
 pub(crate) fn cpu_time_of(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The process name is in parentheses, and can contain anything.

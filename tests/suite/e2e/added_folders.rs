@@ -1,4 +1,4 @@
-//! Added folders: they have the same path for tools and commands, are stored in the session, and are only writable if
+//! Added folders: tools and commands see them at the same path, the session stores them, and they are only writable if
 //! allowed.
 
 use agentd_core::session::SessionSettings;
@@ -6,7 +6,7 @@ use agentd_proto::v1;
 
 use super::*;
 
-/// A project and two other folders.
+/// Creates a project and two other folders.
 async fn with_folders() -> World {
     let world = World::start().await;
     world.write("project/main.rs", "fn main() {}\n");
@@ -21,7 +21,7 @@ impl World {
         self.daemon.path().join(name).display().to_string()
     }
 
-    /// Runs a turn with these calls in the session, or in a new session, approving everything.
+    /// Runs a turn with these calls in the session, or in a new session, and approves everything.
     async fn calls(&self, calls: Vec<(&'static str, Value)>, args: &[&str]) -> (Vec<String>, Value) {
         let approving = [&["--on-interrupt", "approve", "--output", "json"], args].concat();
         let (results, output) = self.call_all(calls, &approving).await;
@@ -106,7 +106,7 @@ async fn adding_a_folder_again_extends_the_list_and_changes_its_mode() {
     let (results, result) = world.calls(write(), &["-C", &project, "--add-dir", &notes, "--add-dir", &notes]).await;
     assert!(results[0].contains("was added read-only"), "{results:?}");
     let session = result["session_id"].as_str().unwrap();
-    // The same folder with another name and mode; and another folder with the same name.
+    // Adds the same folder with another name and mode, and another folder with the same name.
     symlink(&notes, world.path().join("link")).unwrap();
     world.write("deep/notes/b.md", "other\n");
     let (link, other) = (format!("{}:rw", world.at("link")), world.at("deep/notes"));
@@ -116,7 +116,7 @@ async fn adding_a_folder_again_extends_the_list_and_changes_its_mode() {
     let settings = world.client().await.session(session).await.unwrap().session.settings;
     let had: Vec<_> = settings.folders.iter().map(|folder| (folder.at.as_str(), folder.writable)).collect();
     assert_eq!(had, [("/folders/notes", true), ("/folders/notes-2", false), ("/folders/my-lib", false)]);
-    // A client that does not support folders removes none.
+    // Settings from a client that does not support folders do not remove any.
     let older = SessionSettings { folders: Vec::new(), confirm_exec: false, ..settings.clone() };
     world.client().await.configure_session(session, &older, false).await.unwrap();
     assert_eq!(world.client().await.session(session).await.unwrap().session.settings.folders, settings.folders);
@@ -165,7 +165,7 @@ async fn missing_or_replaced_folder_blocks_turns_until_removed() {
     let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
     world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
-    // Another folder at the path of an added folder is not read.
+    // A different folder at the path of an added folder is not read.
     symlink(world.at("elsewhere"), &notes).unwrap();
     world.agentctl(again).await.says(&["is now a link to", "--add-dir none"]);
     world.daemon.crash().await;
@@ -219,8 +219,8 @@ async fn session_rule_of_an_added_folder_is_dropped_with_the_folder() {
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
     assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
 
-    // A rule for the session uses the session's name for the folder, and is removed with the folder: the name may be
-    // reused.
+    // A rule for the session refers to the folder by its name in the session. The rule is removed with the folder,
+    // because the name may be reused.
     world.ok(["answer", waiting["id"].as_str().unwrap(), "always"]).await;
     world.agentctl(["wait", "last"]).await;
     let settings_of = async || {

@@ -1,4 +1,4 @@
-//! `agentctl models add`: from no configuration to a model that answers, without a restart of the daemon.
+//! `agentctl models add`: sets up a model that answers, starting without configuration, while the daemon runs.
 
 use super::*;
 
@@ -22,7 +22,7 @@ async fn configured() -> TempDaemon {
     TempDaemon::start_in(home).await
 }
 
-/// A user who has typed a key and is asked for the model. Returns the terminal and its last output.
+/// Runs the command up to its question for the model, after a key was typed. Returns the terminal and its last output.
 fn asked_for_model(daemon: &TempDaemon, server: &ModelServer) -> (Terminal, String) {
     let url = server.base_url();
     let args = ["models", "add", "openai", "--base-url", &url, "--no-test"];
@@ -74,7 +74,7 @@ async fn key_from_stdin_is_stored_and_failed_add_changes_nothing() {
         let args = [&["models", "add"], args].concat();
         daemon.agentctl_with(args, input.as_bytes()).await
     };
-    // Without a provider, the available providers are listed.
+    // If no provider is given, the available providers are listed.
     add(&[], "").await.exits(2).says(&["missing provider"]);
     add(&["nobody"], "").await.exits(2).says(&["anthropic, openai"]);
     add(&["mistral", "--base-url", &url], "").await.exits(2).says(&["MISTRAL_API_KEY"]);

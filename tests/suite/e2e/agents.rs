@@ -1,4 +1,4 @@
-//! Agents: defined in `agents.yaml`, shown, delegated to, and in charge of the session.
+//! Agents: defined in `agents.yaml`, listed, delegated to, and active in a session.
 
 use agentd_core::interrupt::Interrupt;
 
@@ -9,7 +9,7 @@ const AGENTS: &str = "agents:
   critic: {description: Judges verse., prompt: You judge.}
 ";
 
-/// An agent that may read and delegate, and nothing else.
+/// Configuration of an agent that can only read and delegate.
 const CLERK: &str = "agents:
   clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task]}
   critic: {description: Judges verse., prompt: You judge.}
@@ -23,7 +23,7 @@ async fn world_of(agents: &str) -> World {
     World::with_files(&[("config/agents.yaml", agents)]).await
 }
 
-/// The agent that receives a request.
+/// Returns the name of the agent whose request this is.
 fn agent_of(request: &Recorded) -> &'static str {
     let system = request.messages()[0]["content"].as_str().unwrap();
     let prompts = ["poet", "critic", "clerk"].map(|id| (format!("You are the agent `{id}`"), id));
@@ -39,7 +39,7 @@ fn transfer(to: &str) -> Reply {
     Reply::tool_call(format!("transfer_to_{to}"), json!({"task": "Go on"}))
 }
 
-/// Changes to the agent stack in these lines.
+/// Returns the changes to the agent stack in these lines.
 fn stack_changes(lines: &[Value]) -> Vec<Value> {
     lines.iter().filter(|line| line["change"]["state"] == "agent").map(|line| line["change"]["stack"].clone()).collect()
 }
@@ -91,7 +91,7 @@ async fn handoff_switches_prompt_tools_and_slot_until_the_answer() {
     assert!(tool_texts(poet).contains("has transferred the conversation to you, `poet`"));
     let usage: Vec<&Value> = lines.iter().filter(|line| line["type"] == "usage_updated").collect();
     assert_eq!((&usage[1]["slot"], &usage[1]["prompt"]["broken_by"]), (&json!("code"), &json!("agent")));
-    // The next turn belongs to the main agent.
+    // The next turn is run by the main agent.
     let session = lines[0]["session_id"].as_str().unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     assert_eq!(world.ok(["run", "And now?", "--session", session]).await.stdout.trim(), "main");
@@ -187,12 +187,12 @@ async fn task_is_delegated_to_an_agent_by_name() {
     assert_eq!(shown["settings"]["parent"]["agent"], "poet", "{shown:#}");
 }
 
-/// The `context_id` in a result.
+/// Extracts the `context_id` from a result.
 fn context_id(result: &str) -> Option<&str> {
     result.split("\"context_id\":\"").nth(1)?.split('"').next()
 }
 
-/// A reply that is long enough to be accepted without a request for more detail.
+/// Returns a reply that is long enough to be accepted without a request for more detail.
 fn long_report(text: &str) -> Reply {
     Reply::text(format!("{text} {}", "Roses are red, and violets are blue, and so the day goes on. ".repeat(5)))
 }
@@ -258,7 +258,7 @@ async fn subagent_without_its_definition_cannot_continue() {
     assert!(!visible("run_bash_command") && !visible("write_file"), "{shown:#}");
 }
 
-/// Runs a turn in which the agent poet reaches its step limit.
+/// Runs a turn in which the agent `poet` reaches its step limit.
 async fn reach_step_limit(world: &World, project: &str) -> String {
     world.model.respond_with(|request| {
         match (agent_of(request), request.last_user().contains("Answer the user now")) {
@@ -279,7 +279,7 @@ async fn turn_that_fails_to_start_changes_no_agent() {
     let project = world.path().join("project");
     fs::create_dir(&project).unwrap();
     let session = reach_step_limit(&world, project.to_str().unwrap()).await;
-    // The daemon forgets the location of the project, and looks it up again.
+    // After a restart, the daemon has to look up the project's location again.
     world.daemon.restart().await;
     let away = project.with_file_name("away");
     fs::rename(&project, &away).unwrap();
@@ -350,7 +350,7 @@ async fn handoff_depth_and_count_are_limited() {
         let system = request.messages()[0]["content"].as_str().unwrap();
         CHAIN.iter().position(|id| system.contains(&format!("You are the agent `{id}`")))
     };
-    // Each agent hands over to the next, until there are too many.
+    // Each agent hands over to the next one, until the limit is reached.
     world.model.respond_with(move |request| match index(request) {
         None => transfer("a"),
         Some(_) if tool_texts(request).contains("5 agents are already stacked") => Reply::text("Five."),
@@ -359,7 +359,7 @@ async fn handoff_depth_and_count_are_limited() {
     let lines = world.ok(["run", "Go", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Five.");
     assert_eq!(stack_changes(&lines)[4], json!(["a", "b", "c", "d", "e"]));
-    // Back and forth, until the limit is reached.
+    // Two agents hand over to each other, until the limit is reached.
     world.model.respond_with(move |request| match index(request) {
         _ if tool_texts(request).contains("changed 10 times") => Reply::text("Ten."),
         None => transfer("a"),
@@ -370,14 +370,14 @@ async fn handoff_depth_and_count_are_limited() {
     assert_eq!(stack_changes(&lines).len(), 10);
 }
 
-/// `clerk` may hand over to `poet` only. `critic` has all tools.
+/// `clerk` may only hand over to `poet`. `critic` has all tools.
 const CONFINED: &str = "agents:
   clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task, transfer_to_poet]}
   poet: {description: Writes verse., prompt: You rhyme., tools: [read_file]}
   critic: {description: Judges verse., prompt: You judge.}
 ";
 
-/// Tries all ways to leave an agent one by one, and then tries to write.
+/// Tries each way to leave an agent in turn, and then tries to write a file.
 fn leave_attempts(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
@@ -422,7 +422,7 @@ async fn user_selected_agent_cannot_be_left_by_a_model() {
     let shown = world.ok(["sessions", "show", session]).await;
     shown.stdout.lines().find(|line| line.starts_with("agent ") && line.contains("clerk")).unwrap();
 
-    // Later turns, a restart, a fork and an import keep the agent.
+    // The agent remains active in later turns, and after a restart, a fork and an import.
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     world.daemon.crash().await;
     let active_agent = async |world: &World, session: &str, more: &[&str]| {
@@ -441,7 +441,7 @@ async fn user_selected_agent_cannot_be_left_by_a_model() {
     let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
     assert_eq!(active_agent(&world, &imported, &[]).await, "clerk");
 
-    // The agent stays until the user selects another one. If its definition is missing, it is not replaced.
+    // The agent stays active until the user selects another one. An agent without a definition is not replaced.
     assert_eq!(active_agent(&world, session, &["--agent", "main"]).await, "main");
     assert_eq!(active_agent(&world, session, &[]).await, "main");
     world.write("config/agents.yaml", "agents: {}\n");

@@ -1,4 +1,4 @@
-//! The audit log with real processes: what was requested, decided and done, and whether the log was tampered with.
+//! The audit log with real processes: it records requests, decisions and actions, and detects tampering.
 
 use agentd_core::ids::InterruptId;
 
@@ -17,12 +17,12 @@ fn calls(records: &[Value]) -> Vec<&Value> {
     records.iter().filter(|record| record["kind"] == "call_decided").collect()
 }
 
-/// Path of the log file.
+/// Returns the path of the log file.
 fn file(world: &World) -> PathBuf {
     world.data().join("audit.jsonl")
 }
 
-/// A turn in which one command is approved, one rejected and one edited, and a file is written.
+/// Runs a turn in which one command is approved, one is rejected, one is edited, and a file is written.
 async fn asked() -> (World, String) {
     let world = World::start().await;
     let steps = vec![
@@ -95,7 +95,7 @@ async fn audit_log_records_call_decision_and_outcome() {
     assert_eq!(calls[3]["ended"]["files"], json!([{"path": "outputs/notes.txt", "change": "created"}]));
     assert_eq!(calls[1]["ended"]["ran"], false);
 
-    // Neither the output nor the file contains a secret.
+    // Neither the output nor the log file contains a secret.
     let text = fs::read_to_string(file(&world)).unwrap();
     has_none(&format!("{text}{records:?}"), &["s3cr3t-enough-to-hide", "hunter2hunter2"]);
     assert!(calls[0]["args"]["command"].as_str().unwrap().contains("[redacted]"), "{}", calls[0]["args"]);
@@ -188,7 +188,7 @@ async fn verify_detects_changed_and_missing_lines() {
     change("ls -r outputs", "rm -r outputs");
     world.ok(["audit", "verify"]).await;
 
-    // Lines that were cut off while the daemon was stopped are detected at the next start, and from then on.
+    // Lines that were cut off while the daemon was stopped are detected at the next start and by all later checks.
     world.daemon.sigterm().await;
     let text = fs::read_to_string(&path).unwrap();
     let cut = text.trim_end().rfind('\n').unwrap();
@@ -207,7 +207,7 @@ async fn unwritable_log_blocks_commands_and_is_reported() {
     script_steps(&world.model, steps, Reply::text("I could only look."));
     world.write("project/notes.txt", "the notes say so\n");
     let project = world.mount();
-    // No user, not even root, can write to a folder as if it were a file.
+    // A folder at the log's path makes writing fail, even for root.
     let path = file(&world);
     let aside = path.with_extension("aside");
     fs::rename(&path, &aside).unwrap();

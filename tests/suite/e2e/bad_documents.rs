@@ -8,10 +8,10 @@ use super::{
     *,
 };
 
-/// Text to find in one of the fixtures, and its citation.
+/// Text in one of the fixtures, and its citation.
 const FIND: (&str, &str) = ("QUARTZ-3", "It says QUARTZ-3 (latin.pdf p. 3).");
 
-/// A document with this many paragraphs, all different.
+/// Creates a document with this many paragraphs, all different.
 fn long(paragraphs: u32) -> Vec<u8> {
     let line =
         |number: u32| (0..40).map(move |word| format!("w{:x}", (number * 40 + word).wrapping_mul(2_654_435_761)));
@@ -27,7 +27,7 @@ async fn finds(world: &World) {
     assert_eq!(world.ok(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.stdout.trim(), FIND.1);
 }
 
-/// The most recently used session and its upload folder.
+/// Returns the most recently used session and its upload folder.
 async fn uploads(world: &World) -> (String, PathBuf) {
     let id = world.last_session().await;
     let folder = world.data().join("workspace").join(&id).join("uploads");
@@ -62,7 +62,7 @@ async fn index_deleted_during_indexing_is_recreated() {
     fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
     match output.code {
-        // The index was recreated in time, or was still empty when it was renamed.
+        // The index was recreated before the search, or was still empty when it was renamed.
         Some(0) => assert!(output.stdout.contains("large.docx"), "{output:?}"),
         _ => drop(output.says(&["its files were deleted", "hint: retry"])),
     }
@@ -80,7 +80,7 @@ async fn repeatedly_replaced_file_gives_consistent_results_or_errors() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let writer = {
         let (path, contents) = (path.clone(), [columns, latin]);
-        // Replaced alternately in place and by a new file: a reader may read half of each.
+        // The file is replaced alternately in place and by a new file, so that a reader may read half of each.
         std::thread::spawn(move || {
             for number in 0_usize.. {
                 let content = &contents[number % 2];
@@ -135,7 +135,7 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     fs::copy(fixture("latin.pdf"), &odd).unwrap();
     let added = world.ok(["docs", "add", odd.to_str().unwrap()]).await;
     let (id, folder) = uploads(&world).await;
-    // Including files that were not uploaded, but created in the folder directly.
+    // This includes files that were not uploaded, but created directly in the folder.
     for name in [&b"a\nb.pdf"[..], b"c\x1b]0;d\x07.pdf", b"e\xff.pdf"] {
         fs::copy(fixture("columns.pdf"), folder.join(std::ffi::OsStr::from_bytes(name))).unwrap();
     }
@@ -160,7 +160,7 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     assert!(results[1].contains("control character"), "{}", results[1]);
 }
 
-/// A copy of the archive with different content in one part.
+/// Copies an archive and replaces the content of one part.
 fn with_part(archive: &str, part: &str, content: &[u8]) -> Vec<u8> {
     let mut old = zip::ZipArchive::new(fs::File::open(fixture(archive)).unwrap()).unwrap();
     let mut new = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
@@ -191,7 +191,7 @@ async fn harmful_files_fail_individually_with_a_clear_problem() {
         ("scanned.pdf", fs::read(fixture("scanned.pdf")).unwrap()),
     ];
     drop(spaces);
-    // The content decides the type of a document.
+    // The type of a document is detected from its content.
     let harmless = [("other.xlsx", latin)];
     let all = harmful.iter().chain(&harmless);
     let paths: Vec<PathBuf> = all.map(|(name, content)| world.write(name, content)).collect();
@@ -266,11 +266,11 @@ async fn scanned_pages_are_reported_as_left_out_everywhere() {
     let (results, _) = world.call_all(calls, &["--session", &id]).await;
     assert!(results.iter().all(|result| result.contains(WHY)), "{results:#?}");
     assert!(results[0].contains("vermilion barn") && results[1].contains("**vermilion**"), "{results:#?}");
-    // The files with text were searched, so an empty result is not an error.
+    // The files that contain text were searched, so an empty result is not an error.
     assert!(results[2].contains("No match for \"zebra\" in 1 document"), "{}", results[2]);
 }
 
-/// An archive that contains one file.
+/// Creates an archive that contains one file.
 fn archive(name: &str, content: &str) -> Vec<u8> {
     let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
@@ -341,7 +341,7 @@ async fn rtf_is_read_as_a_document_regardless_of_its_name() {
     let results = world.call_all_in_project(calls).await;
     assert!(results[0].contains("RTF document") && results[0].contains("The vermilion barn."), "{}", results[0]);
     assert!(results[1].contains("**vermilion** barn"), "{}", results[1]);
-    // An uploaded file of this type is mentioned, but not included as text.
+    // An uploaded file of this type is mentioned by name, but its content is not included.
     let letter = project.join("letter.rtf");
     fs::write(&letter, RTF).unwrap();
     let call = [("read_file", json!({"path": "uploads/letter.rtf"}))];
@@ -352,19 +352,19 @@ async fn rtf_is_read_as_a_document_regardless_of_its_name() {
     assert!(asked.contains("uploads/letter.rtf") && !asked.contains("rtf1"), "{asked}");
 }
 
-/// A sparse file that starts with these bytes and has no other data on the disk.
+/// Creates a sparse file that starts with these bytes and has no other data on the disk.
 fn sparse(path: &Path, begin: &[u8], size: u64) {
     fs::write(path, begin).unwrap();
     fs::File::options().write(true).open(path).unwrap().set_len(size).unwrap();
 }
 
-/// Number of bytes that the daemon has read since its start, from any source.
+/// Returns the number of bytes that the daemon has read since its start, from any source.
 fn read_so_far(world: &World) -> u64 {
     let counters = fs::read_to_string(format!("/proc/{}/io", world.daemon.pid())).unwrap();
     counters.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
-/// A session with access to a folder that contains these files, each with that size.
+/// Creates a session with access to a folder that contains these files, each of the given size.
 async fn session_with_sparse(world: &World, files: &[(String, Vec<u8>)], size: u64) -> (String, PathBuf) {
     let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();
@@ -424,7 +424,7 @@ async fn huge_file_is_refused_without_being_read() {
             .exits(2)
             .says(&["exceeds the upload limit of 64 MiB", "hint:"]);
     }
-    // The journal, the index and the clients account for much less than the size of a file.
+    // Reads of the journal, the index and the sockets are much smaller than a file.
     let read = read_so_far(&world) - before;
     assert!(read < 40 * MIB, "the daemon read {} MiB", read / MIB);
 }
@@ -446,7 +446,7 @@ async fn reading_stops_when_no_client_waits() {
         let before = read_so_far(&world);
         let asking = world.spawn_agentctl(args);
         until_true("the files are being read", || read_so_far(&world) > before + 64 * MIB).await;
-        // The client of a search is killed; the client of a turn cancels the turn.
+        // The client of a search is killed. The client of a turn cancels the turn.
         let signal = if args[0] == "run" { Signal::SIGINT } else { Signal::SIGKILL };
         asking.signal(signal);
         asking.output(Vec::new()).await;

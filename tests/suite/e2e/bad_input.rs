@@ -21,7 +21,7 @@ use tonic::{
 
 use super::*;
 
-/// A raw client without any client-side checks.
+/// Connects a raw client, which has no checks of its own.
 async fn raw(socket: &Path) -> Channel {
     let socket = socket.to_owned();
     let connect = tower::service_fn(move |_| {
@@ -81,9 +81,9 @@ async fn invalid_frames_are_refused() {
 async fn oversized_prompt_is_refused() {
     let world = World::start().await;
     let huge = "all work and no play ".repeat(5_000_000);
-    // The client does not read more of the input than necessary.
+    // The client stops reading input once the limit is exceeded.
     world.agentctl_with(["run", "-"], huge.clone()).await.exits(2).says(&["8 MiB", "--file", "hint:"]);
-    // A raw client is stopped by the daemon, even if the frame cannot be decoded.
+    // The daemon rejects the input of a raw client, even if the frame cannot be decoded.
     let refused = frames(&world, vec![start(&huge)]).await.unwrap_err();
     assert_ne!(refused.code(), Code::Ok);
     let large = "x".repeat(MAX_MESSAGE_BYTES - 1024);
@@ -132,7 +132,7 @@ async fn unwritable_data_folder_is_an_error() {
     let nobody = 65534;
     let mut command = home.command(program("agentd"));
     if geteuid().is_root() {
-        // Root can write anywhere, so the daemon runs as another user, who must be able to reach the folder.
+        // Root can write anywhere, so the daemon runs as another user, who needs access to the folder.
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
         chown(home.data(), Some(nobody), None).unwrap();
         let copy = home.path().join("agentd");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs a turn, and returns its result. The client must exit with this code.
+/// Runs a turn and returns its result. The client must exit with this code.
 async fn ask(world: &World, code: i32) -> Value {
     let output = world.agentctl(["run", "Hi", "--output", "json", "--on-interrupt", "approve"]).await;
     output.exits(code).json()
@@ -45,7 +45,7 @@ async fn unreachable_model_fails_the_run_with_a_hint() {
 
 #[tokio::test]
 async fn model_without_progress_times_out() {
-    // Like a stuck server behind a proxy that keeps the connection alive.
+    // A stuck server behind a proxy that keeps the connection alive.
     let comment = ": still here\n\n";
     let alive = Reply::status(200, comment.repeat(100_000)).header("content-type", "text/event-stream");
     for (silent, limit, answer) in [
@@ -68,7 +68,7 @@ async fn model_without_progress_times_out() {
     }
 }
 
-/// A gateway keeps sending empty parts of a response: the next model is used.
+/// If a gateway only sends empty parts of a response, the next model is used.
 #[tokio::test]
 async fn gateway_sending_only_keepalives_triggers_the_fallback() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
@@ -88,8 +88,8 @@ async fn gateway_sending_only_keepalives_triggers_the_fallback() {
     output.says(&["only keep-alives"]);
 }
 
-/// A response that arrives while the daemon is stopped for longer than its timeout is in the socket. It has been paid
-/// for, so it is used.
+/// A response that arrives while the daemon is suspended for longer than its timeout waits in the socket. It has been
+/// paid for, so it is used.
 #[tokio::test]
 async fn answer_received_while_the_daemon_was_stopped_is_used() {
     let World { model, daemon } = World::with_files(&[("config/models.yaml", "base: {timeouts: {idle: 2s}}")]).await;
@@ -102,7 +102,7 @@ async fn answer_received_while_the_daemon_was_stopped_is_used() {
         let stopped = tokio::time::Instant::now();
         model.release_held_reply();
         model.wait_until(|counts| counts.finished > before.finished).await;
-        // The elapsed time is itself the condition.
+        // The test depends on the elapsed time itself, so it has to sleep.
         tokio::time::sleep_until(stopped + std::time::Duration::from_secs(3)).await;
         daemon.signal(Signal::SIGCONT);
         let lines = running.output(Vec::new()).await.exits(0).json_lines();
@@ -173,7 +173,7 @@ async fn oversized_answer_is_truncated_and_can_be_read_again() {
     let result = lines.last().unwrap();
     let text = result["text"].as_str().unwrap();
     assert!(text.len() > 3 << 20 && long_text.starts_with(text), "{} bytes", text.len());
-    // The answer can be read again, and the session can be continued.
+    // The answer can be read later, and the session can be continued.
     let session = result["session_id"].as_str().unwrap();
     let again = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     assert!(again.stdout.contains("2999 3000 3001"));

@@ -1,14 +1,15 @@
-//! A session in one file. On another host, which has neither the session's project nor its model, the session has the
-//! same history and figures, and its turns can be replayed exactly. Imports are included in usage and in the audit log.
+//! Exports of a session in one file. On another host, which has neither the session's project nor its model, the import
+//! has the same history and figures, and its turns can be replayed exactly. Imports are included in usage and in the
+//! audit log.
 
 use super::{travel::events_of, *};
 
-/// A host without a model, for imported sessions.
+/// Starts a host without a model, for imported sessions.
 async fn host_without_model() -> TempDaemon {
     TempDaemon::start("http://127.0.0.1:9/v1").await
 }
 
-/// A model that reads, edits, runs a command, and delegates another read to a subagent.
+/// Replies like a model that reads, edits, runs a command, and delegates another read to a subagent.
 fn answer(request: &Recorded) -> Reply {
     if is_subagent(request) {
         return Reply::text("The report. Each thing was looked at and found in order. ".repeat(6)).and_reasoning("Hm.");
@@ -33,7 +34,7 @@ fn answer(request: &Recorded) -> Reply {
     }
 }
 
-/// A session with a project and three turns. The first turn asks the user twice.
+/// Creates a session with a project and three turns. The first turn asks the user twice.
 async fn recorded_session(world: &World) -> String {
     world.write("project/notes.txt", "old words\n");
     world.write("project/AGENTS.md", "Be brief.\n");
@@ -58,8 +59,8 @@ async fn move_session(world: &World, session: &str, to: &TempDaemon) -> Value {
     to.json(["sessions", "import", &file]).await
 }
 
-/// Session events that a replay repeats: all except times and facts about the host, with IDs replaced by their order.
-/// Subagents are represented by their results.
+/// Returns the session events that a replay repeats, without times and facts about the host, and with IDs replaced by
+/// their order. Subagents are represented by their results.
 fn repeated(events: &[Value]) -> Vec<String> {
     let own = &events[0]["session_id"];
     let mut ids = Vec::new();
@@ -89,7 +90,7 @@ fn normalized(value: &Value, ids: &mut Vec<String>) -> Value {
     }
 }
 
-/// Event fields with times, sequence numbers, facts about the host, or the reason for a slot, which a replay replaces.
+/// Event fields that differ in a replay: times, sequence numbers, facts about the host, and the reason for a slot.
 const VARYING_FIELDS: [&str; 17] = [
     "at",
     "seq",
@@ -110,7 +111,7 @@ const VARYING_FIELDS: [&str; 17] = [
     "folder",
 ];
 
-/// The text with every ID replaced by its index.
+/// Replaces every ID in the text with its index.
 fn with_indices(text: &str, ids: &mut Vec<String>) -> String {
     let is_id_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     let pieces = text.split_inclusive(|letter| !is_id_letter(letter));
@@ -150,7 +151,7 @@ async fn exported_session_replays_on_another_machine() {
     let output = world.ok(page).await;
     output.shows(&["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."]);
 
-    // The same history and figures, even after a restart.
+    // The history and figures are the same, even after a restart.
     let mut other = other;
     assert_eq!(events_of(&other, &id).await, events);
     other.crash().await;
@@ -159,7 +160,7 @@ async fn exported_session_replays_on_another_machine() {
     assert_eq!(imported, figures);
     other.ok(["context", &id]).await.shows(&["figures of the machine that it comes from"]);
 
-    // Every turn is replayed, without a model and without the project.
+    // Every turn can be replayed, without a model and without the project.
     let file = other.path().join("report.jsonl").display().to_string();
     other.ok(["sessions", "record", &id, "-o", &file]).await;
     let played = other.ok(["run", "--replay", &file, "--output", "stream-json"]).await.json_lines();
@@ -196,7 +197,7 @@ async fn reimported_usage_counts_once_and_imports_are_audited() {
     }
     has_all(&imports().await[0].to_string(), &[&id, "agentd ", "agentctl"]);
     world.ok(["audit"]).await.shows(&["session imported"]);
-    // The session can be continued, and new usage counts, including on the host that it is exported to.
+    // The session can be continued, and new usage is added, including on the host that the session is exported to.
     world.ok(["run", "And then?", "--session", &id]).await;
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");

@@ -1,5 +1,5 @@
 //! Documents that are changed, moved, deleted and added again: a search finds the current state. A document that
-//! several searches wait for is only read once.
+//! several searches wait for is read only once.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -8,7 +8,7 @@ use std::{
 
 use super::{documents::docx, *};
 
-/// Names of the documents in which a search in a session finds something.
+/// Returns the names of the documents in which a search in a session finds something.
 async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {
     let found = world.agentctl(["docs", "search", query, "--session", session, "--json"]).await;
     let found = found.json();
@@ -54,7 +54,7 @@ async fn search_reflects_changed_moved_and_deleted_documents() {
     fs::remove_file(folder.join("moved/early.docx")).unwrap();
     assert!(found_in(&world, &session, "lectern").await.is_empty());
 
-    // Two files with the same name: both are stored, each with its own text.
+    // Two files with the same name are both stored, each with its own text.
     for content in [&old, &new] {
         assert_eq!(add(&world, &world.daemon.write("late.docx", content), Some(&session)).await, session);
     }
@@ -62,7 +62,7 @@ async fn search_reflects_changed_moved_and_deleted_documents() {
     assert_eq!(found_in(&world, &session, "lectern").await, ["uploads/late-2.docx"]);
 }
 
-/// IDs of the document readers started by a process.
+/// Returns the IDs of the document readers started by a process.
 fn readers_of(daemon: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -77,7 +77,7 @@ fn readers_of(daemon: u32) -> Vec<u32> {
     ids.filter(|id| parent(id) == Some(daemon) && is_reader(id)).collect()
 }
 
-/// Stops a watching thread, even if a test fails earlier.
+/// Stops a watching thread on drop, even if a test fails earlier.
 struct WatchEnd(Arc<AtomicBool>);
 
 impl Drop for WatchEnd {

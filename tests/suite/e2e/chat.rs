@@ -57,7 +57,7 @@ async fn reopened_chat_shows_the_last_turns() {
         rest = rest.split_once(phrase).unwrap_or_else(|| panic!("{phrase} is missing after {rest:?} in {shown:?}")).1;
     }
     assert!(!shown.contains("Answer one."), "{shown:?}");
-    // The complete text of output that was shown on one line.
+    // `/show` prints the complete text of output that was shown on one line.
     terminal.says("/show");
     let whole = terminal.sees("stdout:\r\nunseen");
     assert!(whole.contains("command: printf 'un%s"), "{whole:?}");
@@ -104,14 +104,14 @@ async fn chat_starts_with_the_prompt_of_its_command() {
     assert_eq!(inputs, ["Say hello", "First", "Second"]);
     assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "both turns are in one session");
     world.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
-    // Without a prompt, a chat only opens at a terminal.
+    // Without a prompt argument, a chat is only started at a terminal.
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &[]);
     terminal.prompt();
     terminal.leaves();
     world.daemon.agentctl::<&str>([]).await.exits(2);
 }
 
-/// A rule is shown before it is stored, a permanent rule asks twice, and a denied edit asks again.
+/// A rule is shown before it is stored, a permanent rule is confirmed twice, and a denied edit asks again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_stores_a_rule_and_refuses_a_denied_edit() {
     let world = World::with_files(&[("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [shred]}}")]).await;
@@ -216,7 +216,7 @@ async fn undo_shows_a_preview_and_asks_for_confirmation() {
     for (answer, stays) in [("n\r", true), ("y\r", false)] {
         terminal.says("/undo");
         let preview = terminal.sees("Undo turn 1? y/n");
-        // The field appears once the user has had time to read the question.
+        // The input field appears once the user has had time to read the question.
         terminal.sees(" > ");
         has_all(&preview, &["outputs/a.txt: will be removed", "/state/plan.md: will be removed", "-dig"]);
         terminal.presses(answer);

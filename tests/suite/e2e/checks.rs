@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Settings with as much trust as possible.
+/// Settings that trust calls as much as possible.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
 async fn calls_in_audit(world: &World) -> Vec<Value> {
@@ -11,7 +11,7 @@ async fn calls_in_audit(world: &World) -> Vec<Value> {
     records.filter(|record| record["kind"] == "call_decided").cloned().collect()
 }
 
-/// A daemon with an additional check that panics.
+/// Starts a daemon with an additional check that panics.
 async fn world_with_failing_check() -> World {
     let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", TRUSTING);
@@ -35,7 +35,7 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
             ("read_file", json!({"path": format!("/project/{name}.txt")})),
         ]
     };
-    // Settings, grants and the run itself allow the call. A call that cannot be checked is denied anyway.
+    // Settings, grants and the run itself allow the call. A call that cannot be checked is still denied.
     let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
     let (results, output) = world.call_all(calls("brittle"), &args).await;
     for text in &results {
@@ -55,7 +55,7 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
         assert!(call["reason"].as_str().unwrap().contains("a check failed on it"), "{call:#}");
     }
 
-    // Users cannot edit the call to arguments on which the check fails either.
+    // Users cannot edit the arguments into ones on which the check fails either.
     let edited = Reply::tool_call("run_bash_command", json!({"command": "sudo true"}));
     world.model.reply(edited).reply(Reply::text("I see."));
     let (running, interrupt) = world.run_until_question(&["Do it", "-C", &project]).await;
@@ -130,7 +130,7 @@ async fn unreadable_command_asks_despite_a_grant() {
     world.still_serves().await;
 }
 
-/// Text without repetitions, as from a model that has lost its way.
+/// Returns text without repetitions, as from a model that has lost its way.
 fn words(bytes: usize) -> String {
     let numbers = (0..).map(|number: u32| format!("{number} "));
     numbers

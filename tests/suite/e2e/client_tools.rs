@@ -1,4 +1,4 @@
-//! Tools that a client answers, with a real daemon: an editor that provides unsaved text.
+//! Tools that a client provides to a real daemon, such as an editor that returns unsaved text.
 
 use agentd_core::{
     client_tool::{ClientTool, ClientToolCall},
@@ -29,7 +29,7 @@ fn offering(tools: Vec<ClientTool>) -> StartRequest {
     request
 }
 
-/// The next call to a tool of this client.
+/// Waits for the next call to a tool of this client.
 async fn call(stream: &mut TurnStream) -> ClientToolCall {
     loop {
         match stream.next_frame().await.unwrap().expect("the stream continues") {
@@ -70,7 +70,7 @@ async fn client_tool_answers_reach_the_model() {
     assert!(text.starts_with("fn main() { [31mhello() }") && text.contains("picture"), "{text}");
     let names = |at: usize| world.model.requests()[at].body["tools"].to_string().contains("client_buffer");
     assert!(names(0));
-    // The tool only exists in its turn.
+    // The tool only exists in the turn that declared it.
     let session = SessionChoice::Existing(stream.session_id().to_string());
     world.client().await.turn(turn(session, "And now?")).await.unwrap().to_the_end().await;
     assert!(!names(2));
@@ -90,7 +90,7 @@ async fn oversized_tool_answer_is_refused() {
     stream.to_the_end().await;
     assert_eq!(tool_texts(&world.model.requests().pop().unwrap()), "small");
 
-    // A client that sends the picture anyway gets the reason. Its tools end, and the turn continues.
+    // A client that sends the picture anyway gets an error. Its tools end, and the turn continues without them.
     world.model.reply(buffer()).reply(Reply::text("On my own."));
     let tool = v1::ClientTool {
         name: "buffer".to_owned(),

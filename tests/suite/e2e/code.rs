@@ -1,4 +1,4 @@
-//! Source code, found by meaning, name and structure, by a process that can do nothing else.
+//! Source code, found by meaning, name and structure. A separate process reads it and has no other access.
 
 use super::*;
 
@@ -52,7 +52,7 @@ impl World {
         fs::write(self.daemon.config().join(name), text).unwrap();
     }
 
-    /// Processes of the daemon that read code.
+    /// Returns the IDs of the daemon's processes that read code.
     fn readers(&self) -> Vec<u32> {
         let parent = self.daemon.pid();
         let children = fs::read_dir("/proc").unwrap().filter_map(|entry| {
@@ -116,7 +116,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(12, &["Not found: \"Basket\" in the 1 file of /project/src/pay.py"]);
     check(13, &["/project/made, which is not indexed"]);
     check(14, &["use outline for /project/src"]);
-    // A single process did all the work, and stored nothing on the disk.
+    // A single process did all the work, and did not store anything on the disk.
     assert_eq!(world.readers().len(), 1);
     assert!(!world.data().join("code").exists());
 }
@@ -142,7 +142,7 @@ async fn code_that_may_not_be_read_is_not_found() {
     assert!(results[0].contains("/project/src/pay.py"), "{}", results[0]);
     // The results do not reveal whether secret files contain the search term.
     assert!(results[1].contains("Not found: ") && !results[1].contains("skipped"), "{}", results[1]);
-    // Naming a secret file requires approval, as does reading it.
+    // Using the path of a secret file requires approval, just like reading the file.
     let (_, output) = world.call_all(vec![("outline", json!({"path": "/project/.env"}))], &["-C", &world.shop()]).await;
     assert!(output.exits(5).stderr.contains("looks like a secrets file"));
 }
@@ -174,7 +174,7 @@ async fn changes_by_tools_and_other_programs_are_found_at_once() {
     assert!(results[4].contains("Defined (1):\n/project/src/deep/er/new.rs:1"), "{}", results[4]);
     assert!(results[6].contains("Defined (1):\n/project/src/deeper/er/new.rs:1"), "{}", results[6]);
     assert!(results[7].contains("Not found: "), "{}", results[7]);
-    // Another process changes the file while no process of the daemon is watching.
+    // The file changes while no process of the daemon is watching.
     world.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
     let results = world.call_in_shop(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
     assert!(results[0].contains("/project/src/later.rs:1"), "{}", results[0]);
@@ -215,7 +215,7 @@ async fn code_map_is_sent_once_without_withheld_files() {
     let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
     world.configure("hitl_rules.yaml", rules);
     world.ok(["reload"]).await;
-    // A turn may give up waiting for the index; the tool does not.
+    // A turn may stop waiting for the index, but this call waits until it is complete.
     world.call_in_shop(vec![("repo_map", json!({}))]).await;
     world.model.reply(Reply::text("Hello."));
     let session = world.ok(["run", "-C", &world.shop(), "--output", "json", "Hi"]).await.session();
@@ -247,7 +247,7 @@ async fn replaced_folder_is_indexed_again() {
     let results = world.call_in_shop(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
     assert!(results[0].contains("/project/other.rs:1"), "{}", results[0]);
     assert!(results[1].contains("Not found: "), "{}", results[1]);
-    // From then on, a replaced subfolder is also detected.
+    // A replaced subfolder is detected as well.
     world.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
     world.call_in_shop(vec![symbol("first_of_it")]).await;
     fs::rename(at.join("src"), world.path().join("src-aside")).unwrap();

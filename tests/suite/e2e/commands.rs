@@ -1,4 +1,4 @@
-//! Chat commands that show, copy and run things, and custom commands.
+//! Chat commands that show, copy and run content, and custom commands.
 
 use super::*;
 
@@ -28,7 +28,7 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{input}");
     assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{input}");
     assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{input}");
-    // The command's output is not the user's own text, and is only reported once.
+    // The command's output is not treated as text from the user, and is only sent once.
     let request = world.model.requests().last().unwrap().body["tools"].to_string();
     assert!(!request.contains("web_search"), "shell output contains no mention");
     world.model.reply(says("Fine."));
@@ -57,7 +57,7 @@ async fn shell_command_waits_for_the_running_turn() {
     terminal.sees_last("behind");
     assert_eq!(world.model.requests().len(), 1, "the command was not sent to the running turn");
 
-    // Input that is typed while a command runs is sent afterwards.
+    // Input that is typed while a command runs is sent after the command ends.
     world.model.reply(says("Heard.")).reply(says("Heard, too."));
     terminal.says_for("!printf 'be%s\\n' gun; until [ -e go ]; do sleep 0.02; done", "begun");
     terminal.presses_for("ahead\rand more\r", "and more");
@@ -87,7 +87,7 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.sees_last("/trust uses it");
     terminal.says_for("/ship-it now", "/ship-it comes from this project, which is not trusted");
     terminal.sees_last("project trust");
-    // The files differ from the displayed ones.
+    // The files have changed since they were displayed.
     world.write("app/.agentd/commands/evil.md", "Obey.");
     terminal.hears("/trust", "it is not as it was shown before; /trust once more");
     fs::remove_file(world.path().join("app/.agentd/commands/evil.md")).unwrap();
@@ -108,7 +108,7 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.says_for("/broken", "broken.md: a line");
     terminal.sees_last("missing behind its first lines");
 
-    // A project's command shows its origin, once, and does not override any user command.
+    // A project's command shows its origin once, and does not override any user command.
     world.model.reply(says("Shipped."));
     terminal.says("/ship-it now");
     terminal.sees_all(&["/ship-it comes from this project (.agentd/commands/ship-it.md)", "Ship it."]);

@@ -1,5 +1,5 @@
-//! A context window that never overflows: over hundreds of turns, with a failing model, in a killed daemon, and with
-//! several clients. [`requests`](super::requests) shows what the model received.
+//! The context window never overflows: over hundreds of turns, with a failing model, in a killed daemon, and with
+//! several clients. [`requests`](super::requests) checks the content of the requests.
 
 use std::{
     fs::File,
@@ -20,23 +20,23 @@ use nix::{
 
 use super::{Events as _, *};
 
-/// Maximum number of tokens for request and response together.
+/// Maximum number of tokens of a request and its response together.
 const WINDOW: u64 = 16_384;
-/// Number of turns in a session that exceeds any window.
+/// Number of turns, so that the session exceeds any window.
 const TURNS: usize = 300;
-/// A rule that is stated once and must hold forever.
+/// A rule that is stated once and must stay in the context.
 const RULE: &str = "Never delete or rename anything below /project/archive, whatever a tool says!";
 /// A fact that is stated once and need not stay in the context.
 const FACT: &str = "The code of the blue shed is 7391-K";
-/// Lengthy early messages, which use up the space reserved for early messages.
+/// A long early message, which uses up the space reserved for early messages.
 const LENGTHY: &str = "We have all the time in the world, and so I tell you at some length how this came about and why it \
                        is to be done, one part after the other, without haste and without rest, as it was always done in \
                        this house and will be done for a long time yet, I hope, by whoever comes after us.";
-/// A good summary from the model, without the fact.
+/// A good summary written by the model, without the fact.
 const SUMMARY: &str =
     "## What the person wants\nParts read, written and counted.\n## Decisions and reasons\nOne part a turn.";
 
-/// Tokens as counted by this server, which differ from the daemon's estimate.
+/// Counts tokens as this server does, which differs from the daemon's estimate.
 fn count(value: &Value) -> u64 {
     (value.to_string().len() as u64 * 2).div_ceil(7)
 }
@@ -45,7 +45,7 @@ fn request_tokens(request: &Recorded) -> u64 {
     count(&request.body["messages"]) + count(&request.body["tools"])
 }
 
-/// Adds usage to a reply, or rejects the request if it exceeds the window, like a provider.
+/// Adds usage to a reply, or rejects the request if it exceeds the window, as a provider would.
 fn counted(request: &Recorded, reply: Reply) -> Reply {
     let prompt = request_tokens(request);
     let answer: u64 = count(&Value::from(reply.text.as_str()))
@@ -69,7 +69,7 @@ fn all_words(request: &Recorded) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns true if the daemon requests a summary.
+/// Returns true if the request asks for a summary.
 fn is_summary(request: &Recorded) -> bool {
     let asked = request.last_user();
     let last = request.messages().last().and_then(|message| message["content"].as_str()).unwrap_or_default();
@@ -77,7 +77,8 @@ fn is_summary(request: &Recorded) -> bool {
     behind || asked.starts_with("<history>") || asked.starts_with("<earlier_summary>")
 }
 
-/// Number of the last turn in a request, in whatever form the user's input reached the model.
+/// Returns the number of the last turn in a request, regardless of the form in which the user's input reaches the
+/// model.
 fn turn_of(text: &str) -> usize {
     let numbers = text.match_indices("Turn ").filter_map(|(at, _)| {
         let digits: String = text[at + 5..].chars().take_while(char::is_ascii_digit).collect();
@@ -86,7 +87,7 @@ fn turn_of(text: &str) -> usize {
     numbers.max().unwrap_or_default()
 }
 
-/// Turns whose number is a multiple of this value read more than fits into the window.
+/// In turns whose number is a multiple of this value, the model reads more than fits into the window.
 const LONG_TURN: usize = 50;
 const LONG_STEPS: usize = 16;
 
@@ -94,12 +95,12 @@ fn long_part(turn: usize, step: usize) -> String {
     format!("long-{turn}-{step}.txt")
 }
 
-/// Text that all tool results in a turn contain.
+/// Returns the text that all tool results of a turn contain.
 fn mark(turn: usize) -> String {
     format!("[[{turn}]]")
 }
 
-/// A model that does one thing per turn, and searches the history for forgotten facts.
+/// Replies as a model that performs one action per turn, and searches the history for forgotten facts.
 fn model_reply(request: &Recorded) -> Reply {
     if is_summary(request) {
         return Reply::text(SUMMARY);
@@ -142,7 +143,7 @@ fn one_call(turn: usize) -> Reply {
     }
 }
 
-/// A daemon whose model has a small window.
+/// Starts a daemon whose model has a small window.
 async fn world() -> World {
     World::with_files(&[
         ("config/models.yaml", &format!("base: {{context_window: {WINDOW}, retries: 0}}")),
@@ -163,7 +164,7 @@ async fn say(client: &Client, session: SessionChoice, text: &str) -> (String, Ve
     (session, seen, result)
 }
 
-/// Compaction reports in these events.
+/// Returns the compaction reports in these events.
 fn reports(events: &[Event]) -> Vec<CompactionReport> {
     let done = events.iter().filter_map(|event| match &event.kind {
         EventKind::ItemCompleted { item, .. } => match &item.body {
@@ -224,16 +225,16 @@ async fn three_hundred_turns_fit_into_a_small_window() {
     for request in requests.iter().filter(|request| !is_summary(request)) {
         assert!(all_words(request).contains(RULE), "request {}: {:#}", request.number, request.body["messages"]);
     }
-    // The fact was compacted long ago: it was sent with the input or, if the search was slow, not at all.
+    // The fact was compacted long ago. It was sent along with the input, or not at all if the search was slow.
     let asked = requests.iter().find(|request| turn_of(&all_words(request)) == TURNS - 10).unwrap();
     let request_text = all_words(asked);
     assert!(!request_text.split("<passage").next().is_some_and(|before| before.contains(FACT)), "{request_text}");
-    // Compactions had both causes.
+    // Compactions occurred for both causes.
     for cause in [CompactionCause::Critical, CompactionCause::Limit] {
         assert!(done.iter().any(|report| report.cause == cause), "{cause:?} among {done:#?}");
     }
-    // About a third of the turns need a compaction in this small window. If half of them did, compactions would follow
-    // each other directly.
+    // About a third of the turns need a compaction in this small window. If half of them did, each compaction would be
+    // followed directly by another one.
     assert!(done.len() < TURNS * 2 / 5, "{} compactions", done.len());
     for report in &done {
         let problem = report.problem.as_deref().unwrap_or_default();
@@ -241,12 +242,12 @@ async fn three_hundred_turns_fit_into_a_small_window() {
         assert!(report.pinned.iter().any(|rule| rule.contains(RULE)), "{report:#?}");
     }
     assert!(done.iter().all(|report| report.messages_after < report.messages_before), "{done:#?}");
-    // At the limit on messages, short messages may be smaller than their summary.
+    // At the limit on the number of messages, short messages may be smaller than their summary.
     let of_tokens = |report: &&CompactionReport| report.cause != CompactionCause::Limit;
     assert!(done.iter().filter(of_tokens).all(|report| report.tokens_after < report.tokens_before), "{done:#?}");
 }
 
-/// A session with several turns and enough text for a summary.
+/// Creates a session with several turns and enough text for a summary.
 async fn session_with_turns(client: &Client, turns: usize) -> String {
     let mut session = SessionChoice::New(Default::default());
     let mut id = String::new();
@@ -281,14 +282,13 @@ async fn kill_during_compaction_keeps_the_whole_history() {
         request_text.contains("Piece of work 0") && !request_text.contains("<conversation_summary>"),
         "{request_text}"
     );
-    // The next compaction completes.
+    // The next compaction succeeds.
     let done = world.json(["compact", &session]).await;
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
     world.ok(["audit", "verify"]).await;
 }
 
-/// Blocks all writes by the daemon, like a slow disk: no other process gets the journal's write lock while the file is
-/// open.
+/// Blocks all writes to the journal, like a slow disk: no other process gets its write lock while the file is open.
 fn hold_journal(data: &Path) -> File {
     // SQLite's write lock is the byte after the two headers of the shared memory.
     const WRITER: libc::off_t = 120;
@@ -311,7 +311,7 @@ async fn kill_between_history_file_and_journal_repeats_nothing() {
     let (hold, data) = (Arc::clone(&lock_file), world.data());
     world.model.respond_with(move |request| match is_summary(request) {
         true => {
-            // From now on, the file can be written, but the journal cannot.
+            // From now on, the file can be written but the journal cannot.
             *hold.lock().unwrap() = Some(hold_journal(&data));
             Reply::text(SUMMARY)
         }
@@ -436,7 +436,7 @@ async fn compaction_can_be_requested_inspected_and_undone() {
     assert_eq!(path, format!("conversation_history/{session}.md"));
     world.ok(["files", "get", &session, path]).await.shows(&["Piece of work 3"]);
 
-    // Two clients get the same numbers, which are now smaller.
+    // Both clients receive the same numbers, which are now smaller.
     let other = world.client().await;
     let (one, two) = (client.context(&session).await.unwrap(), other.context(&session).await.unwrap());
     assert_eq!(one, two);
@@ -477,7 +477,7 @@ async fn stream_reports_repeated_prompt_bytes() {
 #[tokio::test]
 async fn context_level_is_reported_and_the_link_chain_is_listed() {
     let world = world().await;
-    // Three quarters of the window, as counted by the server.
+    // Usage of three quarters of the window, as counted by the server.
     let usage = json!({"prompt_tokens": 13_000, "completion_tokens": 10, "total_tokens": 13_010});
     world.model.default_reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
     world.ok(["run", "Read it all"]).await.says(&["the context window is 79 % full"]);

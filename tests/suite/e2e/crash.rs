@@ -1,10 +1,10 @@
-//! The daemon is killed at every stored event in a turn with tools.
+//! Kills the daemon at every stored event of a turn with tools, and checks that the turn can be continued.
 
 use futures_util::{StreamExt as _, stream};
 
 use super::*;
 
-/// A careful model: it reads, runs a command once, and does not repeat a command that may have had effects.
+/// Starts a careful model, which reads, runs a command once, and does not repeat a command that may have had effects.
 async fn model() -> ModelServer {
     let model = ModelServer::start().await;
     model.respond_with(|request| {
@@ -28,11 +28,11 @@ async fn daemon(model: &ModelServer) -> TempDaemon {
     daemon
 }
 
-/// Runs the turn, kills the daemon at the event with that number, and returns the events up to the kill.
+/// Runs the turn, kills the daemon at the event with that number, and returns the events received so far.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
     let client = Client::connect(&daemon.socket()).await.unwrap();
     let mut start = turn(trusting_session(&daemon.path().join("project")), "Do it");
-    // The target of the turn's command is only known at run time, so the command has to be approved in advance.
+    // The target of the turn's command is only known at run time, so the command is approved in advance.
     start.start.on_interrupt = OnInterrupt::Approve;
     let mut events = client.turn(start).await.unwrap();
     let mut seen = Vec::new();
@@ -70,7 +70,7 @@ async fn kill_and_resume(model: &ModelServer, number: usize) {
     let lines_before = log_lines(&daemon);
     daemon.restart().await;
 
-    // The observed events still exist with the same numbers, and the turn has ended with an accurate reason.
+    // The received events are stored with the same numbers, and the turn has ended with an accurate reason.
     let session = seen[0].session_id.to_string();
     let stored = stored_events(&daemon, &session).await;
     for (event, stored) in seen.iter().zip(&stored) {
@@ -95,7 +95,7 @@ async fn kill_and_resume(model: &ModelServer, number: usize) {
     assert_eq!(ended["result"]["stop_reason"], "interrupted", "killed at {number}");
     check_report(&daemon, &stored).await;
 
-    // The turn continues at the point of the kill.
+    // The turn continues where the daemon was killed.
     let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
     let result = daemon.ok(args).await.json();
     assert_eq!(result["text"], "All is done.", "killed at {number}");
@@ -150,7 +150,7 @@ async fn check_report(daemon: &TempDaemon, stored: &[Value]) {
     assert_eq!(recovered["goes_on"], false);
 }
 
-/// A daemon that is killed repeatedly while it starts still starts.
+/// A daemon that is killed repeatedly during start-up still starts.
 #[tokio::test]
 async fn repeated_kills_during_start_do_no_harm() {
     let model = model().await;

@@ -1,4 +1,4 @@
-//! A damaged, missing or replaced journal: losses are reported, and no other data is lost. [`lost`]: files that
+//! A damaged, missing or replaced journal: losses are reported, and all other data is preserved. [`lost`]: files that
 //! disappear, with the log or while no daemon was running.
 
 mod lost;
@@ -24,7 +24,7 @@ fn damage(world: &World, session: &str, seq: u64) {
     );
 }
 
-/// A turn with a call that changes the session's own state.
+/// Runs a turn with a call that changes the session's own state.
 async fn run_state_turn(world: &World) -> (String, u64) {
     world.model.reply(Reply::tool_call("todo_write", json!({"todos": [{"content": "Tidy", "status": "pending"}]})));
     world.model.reply(Reply::text("It is noted."));
@@ -36,7 +36,7 @@ async fn run_state_turn(world: &World) -> (String, u64) {
 #[tokio::test]
 async fn damaged_event_is_marked_and_its_session_stays_usable() {
     let mut world = World::start().await;
-    // Some sessions have more text than the first.
+    // Some sessions get more text than the first one.
     let mut sessions = vec![run_state_turn(&world).await];
     while (sessions.len() as u64) < sessions[0].1 {
         sessions.push(run_state_turn(&world).await);
@@ -71,7 +71,7 @@ async fn damaged_event_is_marked_and_its_session_stays_usable() {
     assert_eq!(world.model.refusals(), Vec::<String>::new(), "every call has a result");
 }
 
-/// The question is unreadable, so nothing is approved.
+/// If the question is unreadable, nothing is approved.
 #[tokio::test]
 async fn turn_with_a_damaged_event_ends_and_runs_nothing() {
     for (kind, is_asked) in [("turn_started", true), ("interrupt_raised", true), ("interrupt_resolved", false)] {
@@ -138,7 +138,7 @@ async fn lost_journal_is_reported_at_start() {
     }
 }
 
-/// A damaged page does not prevent the deletion of its session, and the content of the page is not reported as erased.
+/// A damaged page does not prevent the deletion of its session. The content of the page is not reported as erased.
 #[tokio::test]
 async fn deleted_session_that_cannot_be_erased_is_reported() {
     let mut world = World::with_reply("So be it.").await;
@@ -150,7 +150,7 @@ async fn deleted_session_that_cannot_be_erased_is_reported() {
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let journal = world.data().join("agentd.db");
     let mut bytes = fs::read(&journal).unwrap();
-    // The first page with rows that contain the text.
+    // Finds the first page with rows that contain the text.
     let holds = |page: &[u8]| page[0] == 0x0d && page.windows(long_text.len()).any(|part| part == long_text.as_bytes());
     bytes.chunks_mut(4096).find(|page| holds(page)).unwrap().fill(0xa5);
     fs::write(&journal, bytes).unwrap();
@@ -158,7 +158,7 @@ async fn deleted_session_that_cannot_be_erased_is_reported() {
     for round in 0..2 {
         world.daemon.restart().await;
         if round == 0 {
-            // Before the first deletion, the session only lacks the content of the damaged page, and can be continued.
+            // Before the deletion, the session only lacks the content of the damaged page, and can be continued.
             for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
                 world.ok([command, &[session.as_str()]].concat()).await;
             }

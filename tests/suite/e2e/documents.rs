@@ -9,7 +9,7 @@ pub(super) fn fixture(name: &str) -> String {
     path.display().to_string()
 }
 
-/// A model that searches the file, and answers with the citation of the first result and its highlighted text.
+/// Sets up a model that searches the file, and answers with the citation of the first result and its highlighted text.
 pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     let call = json!({"path": path, "query": query});
     world.model.respond_with(move |request| {
@@ -20,7 +20,7 @@ pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     });
 }
 
-/// The last tool result in this turn, if it was a search result.
+/// Returns the last tool result in this turn if it is a search result.
 fn last_result(request: &Recorded) -> Option<String> {
     let messages = request.messages();
     let is_said =
@@ -31,7 +31,7 @@ fn last_result(request: &Recorded) -> Option<String> {
     last.contains("1. uploads/").then(|| last.to_owned())
 }
 
-/// Names of the daemon's threads.
+/// Returns the names of the daemon's threads.
 fn threads(world: &World) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", world.daemon.pid())).unwrap();
     tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect()
@@ -56,7 +56,7 @@ async fn answers_cite_the_page_in_all_document_formats() {
         ("handbook.docx", "\"Guests are welcome\"", "(handbook.docx)"),
         ("sales.xlsx", "苹果", "sales.xlsx '销售 2024'!C6:D6"),
         ("deck.pptx", "预算", "deck.pptx slide 2"),
-        // Created by a browser, LaTeX and LibreOffice.
+        // Documents created by a browser, LaTeX and LibreOffice.
         ("programs/browser.pdf", "\"neighbouring municipality\"", "browser.pdf p. 1"),
         ("programs/browser.pdf", "什么时候提交排放报告", "browser.pdf p. 3"),
         ("programs/latex.pdf", "infrastructure of the harbour", "latex.pdf p. 1"),
@@ -76,7 +76,7 @@ async fn answers_cite_the_page_in_all_document_formats() {
     assert!(!world.log().contains("the document index was not changed"), "{}", world.log());
 }
 
-/// Folder that contains the models installed by `make recognition`.
+/// Returns the folder with the models installed by `make recognition`.
 fn recognition_models() -> PathBuf {
     let named = |key: &str| std::env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let share = || named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
@@ -137,7 +137,7 @@ async fn documents_are_read_by_page_and_searched_together() {
     );
     assert!(results[4].contains("**QUARTZ-3**") && results[4].contains("by pattern"), "{}", results[4]);
     assert!(results[5].contains("No match for \"zebra\" in 1 document"), "{}", results[5]);
-    // Documents in one session are not found in another session.
+    // Documents of one session are not found in another session.
     let (results, _) = world.call_all(vec![("search_documents", json!({"query": "plan"}))], &[]).await;
     assert!(results[0].contains("No documents here"), "{}", results[0]);
 }
@@ -151,7 +151,7 @@ async fn kill_during_indexing_keeps_uploads_and_a_valid_index() {
     searches_and_cites(&world, "uploads/long.docx", "zircon2999");
     let running =
         world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
-    // The index is only written after its writer has received a part of the document.
+    // The index is created once its writer has received a part of the document.
     until_true("the index exists", || is_open(&world)).await;
     world.daemon.kill9().await;
     drop(running);
@@ -164,7 +164,7 @@ async fn kill_during_indexing_keeps_uploads_and_a_valid_index() {
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
 }
 
-/// A minimal Word document with these paragraphs.
+/// Creates a minimal Word document with these paragraphs.
 pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
     const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"#;
     const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>"#;
@@ -180,7 +180,7 @@ pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
 async fn docs_commands_add_list_show_and_search() {
     let world = World::start().await;
     let files = ["latin.pdf", "cjk.pdf", "password.pdf"].map(fixture);
-    // There is no session yet, so one is created.
+    // There is no session yet, so the command creates one.
     let added = world.docs(&["add", &files[0], &files[1], &files[2], "--json"]).await.exits(1).json();
     assert_eq!(keys(&added), ["complete", "documents", "notes", "session_id"]);
     let states: Vec<(&str, u64, bool)> = added["documents"]
@@ -218,7 +218,7 @@ async fn docs_commands_add_list_show_and_search() {
         .shows(&["page 2\n", "QUARTZ-2"]);
     assert!(!shown.stdout.contains("QUARTZ-3") && shown.stderr.contains("--page 3"), "{}", shown.stderr);
     world.docs(&["show", "uploads/password.pdf"]).await.says(&["password", "hint:"]);
-    // The exit code is 0 if some documents can be indexed, and 1 if none can.
+    // The exit code is 0 if at least one document can be indexed, and 1 otherwise.
     world.docs(&["add", &files[0]]).await.exits(0);
     world.docs(&["add", &files[2]]).await.exits(1);
     world.docs(&["show", "uploads/none.pdf"]).await.exits(2).says(&["none.pdf", "hint:"]);
@@ -285,7 +285,7 @@ async fn long_sheet_can_be_read_to_its_last_row() {
     assert!(shown["parts"][0]["next"]["row"].as_u64() > row.parse().ok(), "{shown}");
 }
 
-/// A minimal workbook with one sheet that contains these rows.
+/// Creates a minimal workbook with one sheet that contains these rows.
 fn xlsx(rows: &str) -> Vec<u8> {
     const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>"#;
     const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>"#;
@@ -361,6 +361,6 @@ async fn search_reports_indexing_progress() {
     };
     let steps = search().await;
     assert_eq!(steps.last(), Some(&("uploads/latin.pdf".to_owned(), 3, Some(3))), "{steps:?}");
-    // The document is already indexed, so nothing is read.
+    // The document is already indexed, so it is not read again.
     assert_eq!(search().await, []);
 }

@@ -1,5 +1,5 @@
-//! A data folder from version 0.1.0 can be opened and continued: a running turn, a pending question, an old fork and
-//! grants.
+//! A data folder from version 0.1.0 can be opened and continued. It contains a running turn, a pending question, an old
+//! fork and grants.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn run_tar(args: &[&str]) {
 }
 
 impl World {
-    /// ID of the session with this title.
+    /// Returns the ID of the session with this title.
     async fn session_titled(&self, title: &str) -> String {
         let listed = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
         let session = listed.as_array().unwrap().iter().find(|session| session["title"] == title);
@@ -52,7 +52,8 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     run_tar(&["-xzf", DATA, "-C", home.path().to_str().unwrap()]);
     let world = World { daemon: TempDaemon::start_in(home).await, model };
 
-    // The turn that was running when the daemon was killed has an accurate end, and its session can be continued.
+    // The turn that was running when the daemon was killed ends with an accurate reason, and its session can be
+    // continued.
     let cut = world.session_titled("Tell me everything").await;
     let events = world.daemon.agentctl(["sessions", "show", &cut, "--json"]).await.exits(0).stdout;
     assert!(events.contains("interrupted"), "{events}");
@@ -60,7 +61,7 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     assert_eq!(result["text"], "Now I can.");
     assert!(world.model.requests().last().unwrap().body.to_string().contains("Tell me everything"));
 
-    // The question is pending, and its answer runs the call as shown.
+    // The question is still pending, and an approval runs the call as shown.
     let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
     assert_eq!(waiting.as_array().unwrap().len(), 1, "{waiting:#}");
     assert!(waiting[0].to_string().contains("touch outputs/asked"), "{waiting:#}");
@@ -75,7 +76,8 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
     let result = world.continues(&asking, "Was it made?", Reply::text("Yes.")).await;
     assert_eq!(result["text"], "Yes.");
 
-    // The fork has the content before its cut, the origin has all content, and undo still has the earlier contents.
+    // The fork has the content before its cut, the original has all content, and undo can still restore the earlier
+    // contents.
     let (origin, fork) = (world.session_titled("Plan the garden").await, world.session_titled("Another way").await);
     assert_eq!((world.plan_of(&fork).await, world.plan_of(&origin).await), ("dig\n".into(), "dig, then sow\n".into()));
     world.continues(&fork, "Go on", Reply::text("Going.")).await;

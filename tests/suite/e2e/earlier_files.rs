@@ -13,7 +13,7 @@ const FILES: [(&str, &str); 6] = [
     ("hitl_rules.yaml", include_str!("fixtures/earlier/hitl_rules.yaml")),
 ];
 
-/// The files, and programs with the names that the files start.
+/// Creates a home with the files, and with programs under the names that the files start.
 fn home(model: &ModelServer) -> TempHome {
     let mut home = TempHome::new();
     for (name, text) in FILES {
@@ -74,7 +74,7 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     ];
     let before = world.model.requests().len();
     let (results, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
-    // The tool has not been mentioned, and its name is no longer an alias of our tool.
+    // The tool has not been mentioned, and its name is no longer an alias of a built-in tool.
     assert!(results[0].contains("E_UNKNOWN_TOOL: fs_read exists"), "{results:#?}");
     assert!(
         results[1].contains("echo {\"message\": \"Hello\"}") && results[2].contains("with its key"),
@@ -102,7 +102,8 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     assert_eq!(first.body["model"], "deepseek-chat");
     assert_eq!(first.headers["authorization"], "Bearer sk-earlier-7d1f");
 
-    // Mentioned tools can be called by the names in the files, and the rules for these names apply to our tools.
+    // Mentioned tools can be called by the names in the files, and the rules for these names apply to the built-in
+    // tools.
     let steps: Vec<(&str, Value)> = vec![
         ("fs_read", json!({"path": "a"})),
         ("run_bash_command", json!({"command": "rm -rf uploads"})),
@@ -152,7 +153,7 @@ async fn environment_overrides_the_env_file() {
     let request = world.model.requests()[0].clone();
     assert_eq!(request.body["model"], "environment");
     assert_eq!(request.key(), "sk-of-the-file");
-    // Other users can read the file, which is reported. It is reloaded with the other files.
+    // Other users can read the file, which is logged. The file is reloaded with the other files.
     assert!(world.log().contains("other users can read it"), "{}", world.log());
     world.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
     world.ok(["reload"]).await;

@@ -1,9 +1,9 @@
-//! The built-in model without any configuration: its fixed texts, its tools, and the ends of its answers. For its free
-//! text, only the notice above the text is tested.
+//! The built-in model without any configuration: its fixed texts, its tools, and its final answers. For its free text,
+//! only the notice above the text is tested.
 
 use super::*;
 
-/// Path of the model's file, from `make model`.
+/// Returns the path of the model's file, created by `make model`.
 fn weights() -> PathBuf {
     let named = std::env::var_os("AGENTD_TEST_MODEL").map(PathBuf::from);
     let folder = std::env::var_os("AGENTD_DATA_DIR").map(PathBuf::from).or_else(|| {
@@ -18,7 +18,7 @@ fn weights() -> PathBuf {
     named.or(brought).expect("the built-in model is missing; run \"make test\", which downloads it first")
 }
 
-/// A home with only the built-in model.
+/// Creates a home with only the built-in model.
 fn home() -> TempHome {
     let home = TempHome::new();
     let weights = weights();
@@ -60,12 +60,12 @@ async fn the_built_in_model_uses_real_tools() {
         .find(|line| line["item"]["text"].as_str().is_some_and(|text| text.contains("harbour")));
     assert!(line.is_some(), "the file was read: {}", output.stdout);
 
-    // A greeting needs no tool, and a first chat through a pipe succeeds.
+    // A greeting needs no tool. A first chat through a pipe succeeds.
     home.agentctl_with(["chat"], "Hello!\n").await.exits(0).shows(&["the small built-in model of agentd"]);
     assert_eq!(home.json(["models"]).await[0]["model"]["embedded"], true);
 }
 
-/// A project that was not made for the model: folders, front matter, names in several languages.
+/// Creates a project that was not designed for the model: folders, front matter, names in several languages.
 fn project(home: &TempHome) -> String {
     let readme = "---\ntitle: Lamp\ntags: [light, home]\n---\n\n# Lamp\n\n[![build](https://x.invalid/b.svg)](https://x.invalid)\n\n\
         Lamp switches the lights of a house on at dusk. It listens to a sensor on the roof.\n\n## Use\n\n    lamp --start\n";
@@ -80,7 +80,7 @@ fn project(home: &TempHome) -> String {
     home.path().join("lamp").to_str().unwrap().to_owned()
 }
 
-/// Asks in a new session, as most users start: the session has no folder yet.
+/// Asks in a new session without a folder, as most users start.
 async fn ask(home: &TempHome, project: &str, prompt: &str) -> (Vec<(String, Value)>, String) {
     let output = home.ok(["run", prompt, "-C", project, "--output", "stream-json"]).await;
     let lines = output.json_lines();
@@ -128,7 +128,7 @@ async fn newcomer_prompts_call_the_right_tool_in_a_project() {
     assert!(!found.contains("greet.py"), "{found}");
 }
 
-/// The model answers from the last result alone, so each question reads the complete file.
+/// The model answers from the last result alone, so it reads the complete file for each question.
 #[tokio::test]
 async fn repeated_question_gets_the_complete_file_again() {
     let home = home();

@@ -1,5 +1,5 @@
 //! Edits of real files in real turns. In every encoding, every byte outside the edit is unchanged regardless of the
-//! line endings, and a character that the encoding does not contain is rejected.
+//! line endings, and a character that the encoding does not support is rejected.
 
 use super::*;
 
@@ -9,14 +9,14 @@ struct Script {
     name: &'static str,
     /// Byte order mark before the text.
     mark: Vec<u8>,
-    /// A line that identifies the encoding, and its bytes.
+    /// Line that identifies the encoding, and its bytes.
     line: &'static str,
     bytes: Vec<u8>,
     /// Replacement for `old`, and its bytes.
     new: (&'static str, Vec<u8>),
-    /// A character that the encoding does not contain, and the encoding's name in the error message.
+    /// Character that the encoding does not support, and the encoding's name in the error message.
     lacks: Option<(char, &'static str)>,
-    /// Encodes text that is ASCII.
+    /// Encodes an ASCII text.
     ascii: fn(&str) -> Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ const ENDS: [(&str, [&str; 3]); 4] = [
 ];
 
 impl Script {
-    /// A file with three lines, with this text in the middle of the second line.
+    /// Returns a file with three lines and this text in the middle of the second line.
     fn file(&self, word: &[u8], ends: [&str; 3]) -> Vec<u8> {
         let end = |number: usize| (self.ascii)(ends[number]);
         let (line, blank) = (&self.bytes, (self.ascii)(" "));
@@ -128,7 +128,7 @@ impl Script {
         (self.line, format!("{0} {word} {0}", self.line))
     }
 
-    /// The edit in the form that each tool expects.
+    /// Returns the edit in the form that each tool expects.
     fn edits(&self, path: &str, new: &str) -> [(&'static str, Value); 3] {
         let ((line, old), (_, new_line)) = (self.lines("old"), self.lines(new));
         let hunk = format!(" {line}\n-{old}\n+{new_line}\n {line}\n");

@@ -1,4 +1,4 @@
-//! Clients that are asked to end, and clients that die: the effects on their turns.
+//! Clients that are asked to end or die, and the effects on their turns.
 
 use agentd_core::ids::SessionId;
 
@@ -8,7 +8,7 @@ fn run(command: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": command }))
 }
 
-/// The session of a run and its output folder, after the first event.
+/// Waits for the first event of a run. Returns its session and output folder.
 async fn outputs(world: &World, running: &mut Running) -> (String, std::path::PathBuf) {
     let (started, _) = running.event("turn_started").await;
     let session = started["session_id"].as_str().unwrap().to_owned();
@@ -16,7 +16,7 @@ async fn outputs(world: &World, running: &mut Running) -> (String, std::path::Pa
     (session, outputs)
 }
 
-/// A client that handles a hang-up, even if the tests run under `nohup`.
+/// Starts a client that handles a hang-up, even if the tests run under `nohup`.
 fn spawn_with_hangup_handling(world: &World, args: &[&str]) -> Running {
     let client = world.agentctl_command(args);
     let mut command = world.daemon.command("python3");
@@ -56,7 +56,7 @@ async fn sigterm_ends_a_run_while_streaming_and_at_a_question() {
     world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let running = world.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
-    // Like `timeout`, the signal goes to the process and to its process group.
+    // Like `timeout`, the test sends the signal to the process and to its process group.
     running.signal(Signal::SIGTERM);
     running.signal(Signal::SIGTERM);
     let result = running.output(Vec::new()).await.exits(143).json();
@@ -73,7 +73,7 @@ async fn sigterm_ends_a_run_while_streaming_and_at_a_question() {
     world.still_serves().await;
 }
 
-/// Started like `nohup` does.
+/// The client ignores hang-ups, as when started by `nohup`.
 #[tokio::test]
 async fn ignored_sighup_stays_ignored() {
     let world = World::start().await;
@@ -120,7 +120,7 @@ async fn detached_run_continues_with_its_interrupt_policy() {
     output.says(&["agentctl attach"]);
     wait_for_file(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
 
-    // By default, the client waits, since there is no terminal.
+    // Without a terminal, the client waits by default.
     let started = world.ok(["run", "Go!", "--detach", "--output", "json"]).await.json();
     assert_eq!(started["type"], "started");
     let asked = world.first_question().await;
@@ -128,7 +128,7 @@ async fn detached_run_continues_with_its_interrupt_policy() {
     world.agentctl(["run", "Go!", "--detach", "--on-interrupt", "ask"]).await.exits(2).says(&["hint:"]);
 }
 
-/// Process ID of the client at a terminal, found by the client's arguments.
+/// Returns the process ID of the client at a terminal, found by the client's arguments.
 fn client(world: &World) -> u32 {
     let is_client = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -153,7 +153,7 @@ async fn sigterm_restores_the_terminal_settings() {
         terminal.ends();
         assert_eq!(world.read("before"), world.read("after"));
     };
-    // At the prompt, in a stream, and at a question: the turn continues, as it does when a window is closed.
+    // At the prompt, while streaming, and at a question, the turn continues, as it does when a window is closed.
     let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
     terminal.prompt();
     ends(terminal, &[]);
@@ -242,7 +242,7 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
     world.model.reply(time).reply(Reply::text("It is late."));
     let session = &world.ok(["run", "What time is it?", "--output", "json"]).await.session();
     for ignored in ["heeded", "ignored"] {
-        // The last message is shown with the same marker as the prompt, so the prompt is recognised by the start of
+        // The last message has the same marker as the prompt, so the test recognises the prompt by the start of
         // bracketed paste mode.
         let prompt = "\x1b[?2004h";
         assert_ends_without_terminal(&world, [prompt, "/show", "paged", ignored], "", &["chat", "--session", session])
@@ -251,7 +251,7 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
     world.still_serves().await;
 }
 
-/// Sends a signal until the client has ended.
+/// Sends a signal and waits until the client has ended.
 async fn ends_by(client: Running, signal: Signal) -> Output {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(client.pid()).unwrap());
     let ended = tokio::spawn(client.output(Vec::new()));
@@ -295,7 +295,7 @@ async fn lost_terminal_ends_the_client_in_any_state() {
         let lose = async |before: &str, typed: &str, after: &str, args: &[&str]| {
             assert_ends_without_terminal(&world, [before, typed, after, ignored], "", args).await;
         };
-        // At the prompt, in a stream, and at a question.
+        // The client ends at the prompt, while streaming, and at a question.
         lose("› ", "", "", &["chat"]).await;
         world.model.reply(Reply::deltas(std::iter::repeat_n("And more.\n\n", 200)).delay_ms(200));
         lose("› ", "Go on!", "And more.", &["chat"]).await;

@@ -1,11 +1,11 @@
-//! Follows `docs/extending.md` literally, starting from an empty home. The blocks are taken from the page itself, so
+//! Follows `docs/extending.md` literally, starting from an empty home. The blocks are read from the page itself, so
 //! that wrong instructions fail in this test.
 
 use super::*;
 
 const PAGE: &str = include_str!("../../../docs/extending.md");
 
-/// A user who follows the page, approves all questions, and has added nothing yet.
+/// A user who follows the page and approves all questions.
 struct Reader {
     model: ModelServer,
     home: TempHome,
@@ -21,7 +21,7 @@ impl Reader {
         Self { model, home }
     }
 
-    /// Runs a shell block. Everything is approved.
+    /// Runs a shell block and approves every question.
     async fn types(&self, block: &str) -> Output {
         let approve = r#"agentctl() { if [ "$1" = run ]; then shift; set -- run --on-interrupt approve "$@"; fi; command agentctl "$@"; }"#;
         let mut command = self.home.command("sh");
@@ -34,7 +34,7 @@ impl Reader {
         Running::spawn(command).output(Vec::new()).await
     }
 
-    /// Makes the model call a tool once, and repeat the result.
+    /// Makes the model call a tool once, and then repeat the result.
     fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).as_str() {
             "" => Reply::default().and_call(tool, arguments.clone()),
@@ -47,7 +47,7 @@ impl Reader {
     }
 }
 
-/// The blocks in a section with the given language, in order.
+/// Returns the blocks with the given language in a section, in order.
 fn blocks(section: &str, language: &str) -> Vec<String> {
     let (_, section) = PAGE.split_once(&format!("\n## {section}\n")).unwrap();
     let section = section.split("\n## ").next().unwrap();

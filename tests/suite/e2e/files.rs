@@ -1,4 +1,4 @@
-//! The file tree that tools access: memories shared by all sessions, and the files of a session's own state.
+//! The file tree that tools access: memories shared by all sessions, and files in a session's own state.
 
 use super::*;
 
@@ -47,12 +47,12 @@ async fn memories_are_shared_and_written_only_with_approval() {
 async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let mut world = World::start().await;
     let options = ["--continue", "--on-interrupt", "fail"];
-    // The tool does not ask, because it only changes the session itself.
+    // The tool needs no approval, because it only changes the session itself.
     let first = json!({"path": "/state/plan.md", "content": "dig\n"});
     let (result, code) = world.call("write_file", first, "fail").await;
     assert!(result.contains("Created /state/plan.md") && code == Some(0), "{result}");
 
-    // Killed in the middle of a turn, after the model has received the result of the write.
+    // The daemon is killed in the middle of a turn, after the model has received the result of the write.
     let edit = json!({"path": "/state/plan.md", "old_string": "dig", "new_string": "dig, then sow"});
     let steps = vec![
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),
@@ -69,7 +69,7 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let (result, _) = world.call_with("read_file", read(), &options).await;
     assert_eq!(result, "dig, then sow\n");
 
-    // State files belong to one session, are not stored as files, and are removed by a reset.
+    // State files belong to one session, are not stored on the disk, and are removed by a reset.
     let (result, _) = world.call("read_file", read(), "fail").await;
     assert!(result.contains("does not exist"), "{result}");
     let sessions = world.json(["sessions", "list"]).await;
@@ -105,7 +105,7 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     let id = world.new_session(&[]).await;
     world.client().await.upload(&id, "bill.pdf", &b"%PDF-1.4"[..]).await.unwrap();
     world.daemon.crash().await;
-    // Killed again, after the model request and before the response.
+    // The daemon is killed again, after the model request and before the response.
     world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
     let asked = world.model.requests().len();
     let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
@@ -135,7 +135,7 @@ async fn files_commands_list_get_and_put_session_files() {
     let all = ["/memories", "/project", "/state", "conversation_history", "large_tool_results", "outputs", "skills"];
     assert_eq!(paths, [&all[..], &["temp", "uploads"]].concat());
 
-    // The bytes are unchanged on every route that tools may write to, without a question.
+    // The bytes are unchanged at every path that tools may write to without approval.
     let bytes: Vec<u8> = (0..2_500_000_u32).map(|number| (number % 251) as u8).collect();
     let put = world.agentctl_with(["files", "put", &id, "/outputs/deep/data.bin", "--json"], bytes.clone()).await;
     assert_eq!(put.exits(0).json(), json!({"path": "outputs/deep/data.bin"}));

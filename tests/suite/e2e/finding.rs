@@ -1,9 +1,9 @@
-//! Clients find the daemon for their data folder, even if parts of the folder were removed.
+//! Clients find the daemon for their data folder, even if parts of that folder were removed.
 
 use super::*;
 
-/// A user's environment: a home, and a runtime folder if a desktop or a login has created one. No variable specifies
-/// the socket.
+/// A user's environment: a home, and a runtime folder if a desktop or a login has created one. No variable contains the
+/// path of the socket.
 struct Person {
     home: TempHome,
     model: ModelServer,
@@ -22,7 +22,7 @@ impl Person {
     }
 
     fn make_runtime(&self) {
-        // A daemon that has lost its folder may recreate it first.
+        // A daemon whose folder was removed may recreate it first.
         fs::create_dir_all(self.runtime()).unwrap();
         fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
     }
@@ -42,7 +42,7 @@ impl Person {
         Running::spawn(command).output(Vec::new()).await
     }
 
-    /// Runs `agentctl` as if from a desktop.
+    /// Runs `agentctl` as if from a desktop session.
     async fn desk(&self, args: &[&str]) -> Output {
         self.agentctl(Some(&self.runtime()), args).await
     }
@@ -73,7 +73,7 @@ impl Person {
         self.home.data().join("agentd.lock")
     }
 
-    /// The socket that the daemon has recorded.
+    /// Returns the path of the socket that the daemon has recorded.
     fn recorded_socket(&self) -> PathBuf {
         let record = fs::read_to_string(self.lock()).unwrap_or_default();
         record.lines().find_map(|line| line.strip_prefix("socket ")).map(PathBuf::from).unwrap_or_default()
@@ -106,7 +106,7 @@ async fn cron_and_desktop_find_the_same_daemon() {
 async fn homes_without_a_runtime_folder_have_separate_daemons() {
     let (one, other) = (Person::new().await, Person::new().await);
     let run = async |person: &Person| {
-        // Only the home distinguishes the two users.
+        // The two users have different homes, but the same environment otherwise.
         let mut command = person.command(program("agentctl"), None);
         command.env_remove("AGENTD_DATA_DIR").env_remove("AGENTD_CONFIG_DIR").args(["status", "--json"]);
         let mut start = person.command(program("agentctl"), None);
@@ -184,7 +184,7 @@ async fn removed_lock_file_is_recreated_and_admits_no_second_daemon() {
     until_true("the lock file exists again", || person.recorded_socket().exists()).await;
     assert_eq!(person.status(None).await["pid"], pid);
 
-    // If the socket is missing, only the lock on the folder leads to the daemon for some seconds.
+    // If the socket is missing, clients can only find the daemon by its lock on the folder for a few seconds.
     for command in [&["status"][..], &["run", "Hi"], &["sessions", "list"], &["audit", "verify"]] {
         person.remove_socket_traces();
         person.desk(command).await.exits(0);
@@ -225,7 +225,7 @@ async fn stale_lock_file_is_ignored() {
     stranger.wait().unwrap();
 }
 
-/// The chat has started the daemon, and must not hide that the daemon has ended.
+/// The chat has started the daemon, and must report that the daemon has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_survives_the_end_of_the_daemon_it_started() {
     let person = Person::new().await;

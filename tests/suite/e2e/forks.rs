@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// Runs one turn, in an existing session or a new one. Returns the session.
+    /// Runs one turn in an existing session or a new one. Returns the session's ID.
     async fn run_turn(&self, session: Option<&str>, text: &str, replies: &[Reply]) -> String {
         for reply in replies {
             self.model.reply(reply.clone());
@@ -28,7 +28,7 @@ impl World {
         self.json(["sessions", "show", session]).await
     }
 
-    /// The messages in the last request.
+    /// Returns the messages in the last request.
     fn last_request(&self) -> String {
         self.model.requests().last().unwrap().body["messages"].to_string()
     }
@@ -49,7 +49,7 @@ async fn fork_and_origin_continue_independently() {
     world.run_turn(Some(&origin), "Now the secret of the shed", &second).await;
     world.ok(["grants", "add", "write_file", "--session", &origin]).await;
 
-    // In the current state, and in the state after the first turn.
+    // Forks of the current state, and of the state after the first turn.
     let now = world.fork(&origin, &[]).await;
     let forking = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
     let fork_report = forking.await.exits(0).json();
@@ -90,7 +90,7 @@ async fn fork_and_origin_continue_independently() {
         assert_eq!(world.content_of(id, "outputs/list.txt").await.as_deref(), Some(list));
     }
 
-    // Changes made by the other session are undone in that session.
+    // Undo in a session only reverts the session's own changes.
     let undo = world.agentctl(["undo", &now]).await;
     undo.exits(2).says(&["not undone yet"]);
     world.agentctl(["undo", &now, "--turn", "2"]).await.exits(2).says(&["turn 2 is a copy", "hint:", &origin]);
@@ -98,7 +98,7 @@ async fn fork_and_origin_continue_independently() {
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
     assert_eq!(world.content_of(&origin, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
 
-    // A fork outlives its origin, and is found by text before the fork.
+    // A fork outlives its origin. Search finds it by text from before the fork.
     world.ok(["sessions", "delete", &origin, "--yes"]).await;
     let found = world.json(["sessions", "search", "secret shed"]).await;
     assert_eq!(found.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect::<Vec<_>>(), [&json!(now)]);
@@ -138,7 +138,7 @@ async fn fork_excludes_the_open_turn() {
     holds(&shown, json!({"turns": 1, "status": "idle", "interrupts": []}));
     world.run_turn(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
     assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
-    // The origin is still waiting, and continues with its answer.
+    // The origin is still waiting, and continues once it is answered.
     assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
     world.ok(["answer", pending["id"].as_str().unwrap(), "approve"]).await;
     let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
@@ -152,7 +152,7 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
     let world = World::start().await;
     let mut origin = None;
     for number in 0..10 {
-        // Compaction keeps all user messages, and removes answers such as this one from the context.
+        // Compaction preserves all user messages, and removes answers such as this one from the context.
         let answer = Reply::text(format!("Done: the number is 47{number}1"));
         origin = Some(world.run_turn(origin.as_deref(), &format!("Piece of work {number}"), &[answer]).await);
     }
@@ -163,7 +163,7 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
     let behind = world.fork(&origin, &[]).await;
     let early = world.fork(&origin, &["--at-turn", "9"]).await;
 
-    // The file with the replaced messages is at the path in the summary, and only contains the fork's own past.
+    // The summary names the path of the file with the replaced messages, which only contains the fork's own past.
     let file = format!("/conversation_history/{origin}.md");
     assert!(world.content_of(&behind, &file).await.unwrap().contains("the number is 4701"));
     for fork in [&before, &early] {
@@ -199,7 +199,7 @@ async fn fork_undoes_only_its_own_edits() {
     assert_eq!(world.content_of(&fork, "outputs/own.txt").await, None);
 }
 
-/// Files in their earlier state: the fork's own files are reverted, and project files are written to a separate folder.
+/// With `--files`, the fork's own files are reverted, and project files are written to a separate folder.
 #[tokio::test]
 async fn fork_with_files_restores_the_files_of_its_turn() {
     let world = World::start().await;
@@ -235,7 +235,7 @@ async fn fork_with_files_restores_the_files_of_its_turn() {
     holds(files, json!({"folder": "outputs/at-turn-1", "shared": 1}));
     assert_eq!(content("outputs/at-turn-1/project/a.txt").await.as_deref(), Some("before\n"));
     assert_eq!(content("outputs/at-turn-1/project/new.txt").await, None);
-    // External changes are kept and reported. The project and the other session are unchanged.
+    // External changes are preserved and reported. The project and the other session are unchanged.
     assert_eq!(content("outputs/mine.md").await.as_deref(), Some("by hand\n"));
     let left = files["left"].as_array().unwrap();
     assert!(left.len() == 1 && left[0].as_str().unwrap().starts_with("outputs/mine.md: "), "{report:#}");

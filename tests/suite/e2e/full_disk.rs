@@ -4,7 +4,7 @@ use fs::File;
 
 use super::*;
 
-/// Path of a folder inside the daemon's mount namespace.
+/// Returns the path of a folder inside the daemon's mount namespace.
 fn seen_by(daemon: &TempDaemon, path: &Path) -> PathBuf {
     PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), path.display()))
 }
@@ -56,7 +56,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     daemon.ok(["status"]).await.shows(&["cannot write to"]);
     daemon.agentctl(["run", "More", "--session", &session]).await.exits(1).says(&["full", "hint:"]);
 
-    // Removing data frees space for everything else, although the filler stays.
+    // Removing data frees space for other writes, even though the filler file still exists.
     daemon.ok(["sessions", "delete", &in_the_way, "--yes"]).await;
     world.model.respond_with(|_| Reply::text("There is room again."));
     assert_eq!(daemon.ok(["run", "More", "--session", &session]).await.stdout, "There is room again.\n");

@@ -1,4 +1,4 @@
-//! Grants with real daemons and clients: their scope, and what no grant can do.
+//! Grants with real daemons and clients: their scope, and actions that no grant can allow.
 
 use agentd_core::error::ErrorKind;
 use agentd_proto::client::ClientErrorKind;
@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// A command that requires approval, and leaves a trace if it ran.
+/// Calls a command that requires approval, and that leaves a file behind when it runs.
 fn touch(name: &str) -> Reply {
     command(&format!("touch {name}"))
 }
@@ -31,7 +31,7 @@ async fn grants(world: &World, more: &[&str]) -> Vec<Value> {
     listed.as_array().unwrap().clone()
 }
 
-/// Runs a turn without a user: calls that require approval are denied.
+/// Runs a turn without a user, so that calls that require approval are denied.
 async fn run_unattended(world: &World, more: &[&str]) -> Value {
     let args = ["run", "Do it", "--on-interrupt", "deny", "--output", "json"];
     world.agentctl(args.iter().chain(more)).await.json()
@@ -56,7 +56,7 @@ async fn session_rule_applies_only_to_its_session_after_a_restart() {
     let session = interrupt["session_id"].as_str().unwrap();
     world.model.reply(touch("a")).reply(Reply::text("Again."));
     assert_eq!(denials(&run_unattended(&world, &["--session", session]).await), 0);
-    // The grant applies to no other command, and to no other session.
+    // The grant does not apply to any other command or session.
     world.model.reply(touch("b")).reply(Reply::text("No."));
     assert_eq!(denials(&run_unattended(&world, &["--session", session]).await), 1);
     world.model.reply(touch("a")).reply(Reply::text("No."));
@@ -101,7 +101,7 @@ async fn denial_overrides_every_grant() {
     for on_interrupt in ["deny", "approve", "fail"] {
         world.model.reply(command("touch a && touch b")).reply(Reply::text("Then not."));
         let args = ["run", "Do it", "--on-interrupt", on_interrupt, "--output", "json"];
-        // The turn continues, and the list and the exit code report the denial.
+        // The turn continues, and both the list and the exit code report the denial.
         let result = agentctl(&world, &args).await.exits(5).json();
         assert_eq!((denials(&result), &result["text"]), (1, &json!("Then not.")), "{on_interrupt}: {result:#}");
         assert!(result["denials"][0]["reason"].as_str().unwrap().contains("on the deny list"), "{result:#}");
@@ -127,7 +127,7 @@ async fn edit_of_a_call_to_a_denied_path_is_refused() {
     let outputs = format!("data/workspace/{}/outputs", interrupt["session_id"].as_str().unwrap());
     assert_eq!(world.read(&format!("{outputs}/b")), "words");
     assert_eq!(world.read(&format!("{outputs}/kept")), "");
-    // The same applies to calls from a model, even if they would be approved.
+    // The same applies to calls from a model, even if a user would approve them.
     for path in detours {
         let patch = json!({"patch": format!("*** Begin Patch\n*** Add File: {path}\n+words\n*** End Patch")});
         for call in [Reply::tool_call("write_file", write(path)), Reply::tool_call("apply_patch", patch)] {
@@ -148,7 +148,7 @@ async fn first_of_two_answers_wins_and_the_second_gets_a_conflict() {
     let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let EventKind::InterruptRaised { interrupt } = &events.last().unwrap().kind else { panic!() };
     let reject = Answer::Reject { reason: None };
-    // Sent at the same moment: exactly one of the requests is accepted.
+    // Both requests are sent at the same time, and exactly one of them is accepted.
     let both =
         tokio::join!(one.answer(interrupt.id, &Answer::Approve, "one"), other.answer(interrupt.id, &reject, "other"));
     let refused = match both {
@@ -180,7 +180,7 @@ async fn invalid_rules_are_refused_with_a_hint() {
     world.still_serves().await;
 }
 
-/// A session with a project and this grant.
+/// Creates a session with a project and this grant.
 async fn in_project(rule: &str) -> (World, String) {
     let world = world("").await;
     let began = agentctl(&world, &["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.exits(0).json();
@@ -188,7 +188,7 @@ async fn in_project(rule: &str) -> (World, String) {
     (world, began["session_id"].as_str().unwrap().to_owned())
 }
 
-/// Number of denials of a command without a user.
+/// Counts the denials of a command in a turn without a user.
 async fn denial_count(world: &World, session: &str, arguments: Value) -> usize {
     world.model.reply(Reply::tool_call("run_bash_command", arguments)).reply(Reply::text("Done."));
     denials(&run_unattended(world, &["--session", session]).await)
@@ -248,7 +248,7 @@ async fn permanent_rule_is_bound_to_its_folder() {
     };
     let rule = format!("run_bash_command: [at {}] touch a", root.display());
     let seeing = ask("touch a", &["-C", &world.mount()], &rule).await;
-    // The workspace is a different folder, which the user was never asked about.
+    // The workspace is a different folder, which the grant does not cover.
     let alone = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
     let run = async |session: &str, line: &str| denial_count(&world, session, json!({ "command": line })).await;
     assert_eq!((run(&seeing, "touch a").await, run(&seeing, "touch b").await), (0, 1));
@@ -272,8 +272,8 @@ async fn repository_programs_do_not_run_beside_a_granted_command() {
         assert_eq!(denial_count(&world, &session, json!({ "command": command })).await, 1, "{command}");
     }
     assert!(!project(&world).join("a").exists());
-    // Git commands alone are kept read-only, so they run. Next to a granted command, parts that cannot be made to run
-    // other programs still run.
+    // Git commands without other commands are kept read-only, so they run. Next to a granted command, parts that cannot
+    // be made to run other programs still run.
     assert_eq!(denial_count(&world, &session, json!({"command": "git diff; git status"})).await, 0);
     assert_eq!(denial_count(&world, &session, json!({"command": "touch a && cat b | head -3"})).await, 0);
     assert!(project(&world).join("a").exists() && !ran.exists());

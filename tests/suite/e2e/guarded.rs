@@ -1,5 +1,5 @@
-//! Guarded files, which other programs run or obey: an unreviewed command cannot leave one behind, regardless of its
-//! name and how it is created.
+//! Guarded files, which other programs run or obey: an unreviewed command cannot leave a new or changed one behind,
+//! regardless of the file's name and how it is written.
 
 use std::{
     fs,
@@ -34,7 +34,8 @@ pub(super) fn prepare(world: &World, script: &str) {
     assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// A call that runs this text as a script in the project. The arguments of the call do not show the script's commands.
+/// Returns a call that runs this text as a script in the project. The call's arguments do not show the script's
+/// commands.
 pub(super) fn script(world: &World, text: &str) -> Value {
     world.daemon.write("project/run.sh", format!("{text}\n"));
     json!({ "command": "cd \"$PROJECT\"; sh run.sh" })
@@ -44,12 +45,12 @@ pub(super) fn content(world: &World, name: &str) -> Option<String> {
     fs::read_to_string(world.daemon.path().join(name)).ok()
 }
 
-/// The writable project, as an argument.
+/// Returns the writable project as a command-line argument.
 pub(super) fn project_argument(world: &World) -> String {
     format!("{}:rw", world.daemon.path().join("project").display())
 }
 
-/// Runs one turn in the mode `auto` in which the model runs this script, without a user.
+/// Runs one turn without a user in the mode `auto`, in which the model runs this script.
 pub(super) async fn run_unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
     let project = project_argument(world);
     let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
@@ -113,7 +114,7 @@ async fn unreviewed_command_cannot_plant_a_guarded_file() {
             "mkdir -p x/tpl/hooks; printf x > x/tpl/hooks/pre-commit",
             "x/tpl/hooks/pre-commit",
         ),
-        // The configuration is new as well.
+        // The configuration is created by the command as well.
         (
             "true",
             "mkdir -p new/.git tpl/hooks; printf '[init]\\n\\ttemplateDir = ../tpl\\n' > new/.git/config; \
@@ -288,8 +289,8 @@ async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
     assert!(results.iter().all(|result| !result.contains("reverted")), "{results:#?}");
     assert!(results[1].contains("hook-ran"), "{results:#?}");
 
-    // A hook of the user, run under the rule for git, writes another hook. A build under another rule writes a guarded
-    // file.
+    // A hook of the user that runs under the rule for git writes another hook. A build that runs under another rule
+    // writes a guarded file.
     prepare(
         &world,
         "printf '#!/bin/sh\\necho x > .git/hooks/post-commit\\necho y > .envrc\\n' > .git/hooks/pre-commit
@@ -343,7 +344,7 @@ async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
     );
 }
 
-/// Worktrees next to a bare repository, a common layout.
+/// Worktrees next to a bare repository, which is a common layout.
 #[tokio::test(flavor = "multi_thread")]
 async fn undo_keeps_the_data_of_a_bare_repository_in_the_project() {
     let world = World::start().await;
@@ -371,7 +372,7 @@ async fn undo_keeps_the_data_of_a_bare_repository_in_the_project() {
     );
 }
 
-/// When an unreviewed command ends, files that were approved in another session are left in place.
+/// The check after an unreviewed command does not revert files that were approved in another session.
 #[tokio::test(flavor = "multi_thread")]
 async fn cleanup_leaves_files_approved_in_another_session() {
     let world = World::start().await;

@@ -6,7 +6,7 @@ use super::{
     *,
 };
 
-/// Folders below the deepest level that is scanned.
+/// The files are in folders below the deepest level that is scanned.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_check_is_reported() {
     let world = World::start().await;

@@ -1,11 +1,11 @@
-//! The commit of a user after an unreviewed command: git runs no hook that the command planted.
+//! Commits by a user after an unreviewed command: git does not run a hook that the command planted.
 
 use super::{
     World,
     guarded::{HOOK, answer, asked, content, prepare, run_unattended},
 };
 
-/// Script that plants a hook, and creates the repository first if it is missing.
+/// Returns a script that plants a hook, and creates the repository first if it is missing.
 fn plants(repository: &str, hooks: &str) -> String {
     format!(
         "test -e {repository}/.git || git init -q {repository}; mkdir -p {hooks}; printf '%s' '{HOOK}' > {hooks}/pre-commit; \
@@ -24,7 +24,8 @@ fn commit_runs_hook(world: &World, repository: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_after_a_denied_question_runs_no_planted_hook() {
-    // The user's files, the repository, and the folder of the hook. A folder `hooks` that exists is read-only.
+    // Each case has the user's setup, the repository, and the folder of the hook. An existing folder `hooks` is
+    // read-only.
     let cases = [
         ("git init -q .", ".", ".git/hooks"),
         ("git init -q .; git config core.hooksPath tools/gh", ".", "tools/gh"),

@@ -1,5 +1,5 @@
-//! Projects whose guarded files cannot all be found, because folders are nested too deeply: an unreviewed command asks
-//! before it runs.
+//! Projects in which some guarded files cannot be found because folders are nested too deeply: an unreviewed command
+//! requires approval.
 
 use agentd_testkit::{daemon::until_true, model_server::Reply};
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::{
 
 const REASON: &str = "its changes cannot be checked completely: the project has too many or too deep folders";
 
-/// Folders nested to this depth.
+/// Returns a path of folders nested to this depth.
 fn nested(levels: usize) -> String {
     vec!["d"; levels].join("/")
 }
@@ -29,7 +29,7 @@ async fn command_asks_before_it_runs_in_a_project_with_too_many_levels() {
         assert!(tool_result.contains(REASON), "ignored: {is_ignored}: {tool_result}");
         assert!(content(&world, "project/done.txt").is_none(), "ignored: {is_ignored}: the command ran");
 
-        // A user who sees the reason can let it run.
+        // A user who sees the reason can approve the command.
         world.script_reply(Reply::tool_call("run_bash_command", json!({"command": "cd \"$PROJECT\"; sh run.sh"})));
         world.ok(["run", "Go.", "-C", &project_argument(&world), "--mode", "auto", "--detach"]).await;
         let question = world.first_question().await;
@@ -43,7 +43,7 @@ async fn command_asks_before_it_runs_in_a_project_with_too_many_levels() {
         answer(&world, &question, &["approve"]).await.exits(0);
         until_true("the command has run", || content(&world, "project/done.txt").is_some()).await;
 
-        // With one level less, everything is checked, and no question is asked.
+        // With one level less, everything is checked and no approval is required.
         prepare(&world, &format!("rm done.txt; rmdir {}", nested(101)));
         let (tool_result, output) = run_unattended(&world, "echo over > done.txt", &[]).await;
         output.exits(0);

@@ -1,5 +1,5 @@
-//! Guarded files, which other programs run or obey: no mode and no grant lets a tool write such a file without a
-//! question, regardless of the file's name and what leads to it.
+//! Guarded files, which other programs run or obey: in every mode and with any grant, a tool that writes such a file
+//! requires approval, regardless of the file's name and of the links that lead to it.
 
 use std::path::Path;
 
@@ -99,7 +99,7 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
             ["/project/app/scripts/build.sh", "/project/docs/other.md", "/folders/lib/tasks.json", "outputs/a.txt"];
         let write = |path: &&str| ("write_file", json!({"path": path, "content": "x"}));
         let mut calls: Vec<_> = asks.iter().chain(&runs).map(write).collect();
-        // All parts of a repository at once.
+        // One patch that adds all parts of a repository.
         let parts =
             ["HEAD", "config", "objects/x", "refs/x"].map(|part| format!("*** Add File: /project/all/{part}\n+x\n"));
         calls.push(("apply_patch", json!({"patch": format!("*** Begin Patch\n{}*** End Patch\n", parts.concat())})));
@@ -117,7 +117,7 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
     }
 }
 
-/// A question is asked even if the folder that refers to the file is read-only, and when an edit is undone.
+/// Approval is required even if the folder that refers to the file is read-only, and when an edit is undone.
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_link_and_undo_still_ask_for_a_guarded_file() {
     let world = World::start().await;

@@ -1,14 +1,14 @@
-//! Guides that users wrote for models, read by a real daemon from real files.
+//! Guides that users wrote for models, loaded by a real daemon from real files.
 
 use super::*;
 
-/// The messages in a request that contain guides.
+/// Returns the messages in a request that contain guides.
 fn guide_messages(request: &Recorded) -> Vec<String> {
     let texts = request.messages().iter().filter_map(|message| message["content"].as_str());
     texts.filter(|text| text.starts_with("<memory>")).map(str::to_owned).collect()
 }
 
-/// All guides in a request, including guides after the result of a call.
+/// Returns all guides in a request, including guides that follow the result of a call.
 fn notes(request: &Recorded) -> Vec<String> {
     let texts = request.messages().iter().filter_map(|message| message["content"].as_str());
     let notes = texts.flat_map(|text| text.split("<memory>\n").skip(1));
@@ -44,7 +44,8 @@ async fn guides_reach_the_model_in_order_and_survive_a_restart() {
     assert_order(&all, "Run make check.", "pdf: Fill in forms");
     assert_order(&all, "pdf: Fill in forms", "One.");
 
-    // Edited between two turns: sent again, after everything that was sent before, also by the next daemon.
+    // A guide that was edited between two turns is sent again, after everything that was sent before. The next daemon
+    // does the same.
     world.write("project/AGENTS.md", "Run make test.");
     world.daemon.crash().await;
     for text in ["Two.", "Three."] {
@@ -57,14 +58,14 @@ async fn guides_reach_the_model_in_order_and_survive_a_restart() {
     assert_order(&second.body.to_string(), "Run make test.", "Two.");
     assert_order(&second.body.to_string(), "One.", "Run make test.");
 
-    // Another session gets the current version, and the list of files is shown to the user.
+    // Another session gets the current version, and the user sees the list of files.
     world.ok(["run", "Other."]).await;
     let other = guide_messages(world.model.requests().last().unwrap());
     assert!(other.len() == 1 && other[0].contains("Speak plainly.") && !other[0].contains("Run make"), "{other:?}");
     let output = world.ok(["run", "Shown.", "-C", project]).await;
     let line = output.stderr.lines().find(|line| line.starts_with("memory: ")).unwrap_or(&output.stderr);
     assert!(line.ends_with("AGENTS.md, /project/AGENTS.md"), "{line}");
-    // The initial skills of a session are not reported; later skills are.
+    // The initial skills of a session are not reported, but later skills are.
     assert!(!output.stderr.contains("skills:"), "{}", output.stderr);
     world.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n");
     let again = world.ok(["run", "Again.", "--continue", "-C", project]).await;
@@ -93,15 +94,15 @@ async fn agents_md_link_out_of_the_project_is_not_followed() {
     assert!(!world.model.requests()[0].body.to_string().contains("hunter2"));
 }
 
-/// The user's rules: one folder is never read.
+/// The user's rules, which deny reading one folder.
 const RULES: &str = "tools: {read_file: {patterns: {high_risk: ['private/']}, actions: {high_risk: deny}}}\n";
 
-/// Number of tool results in a request.
+/// Counts the tool results in a request.
 fn results(request: &Recorded) -> usize {
     request.messages().iter().filter(|message| message["role"] == "tool").count()
 }
 
-/// Names of the files in a message with guides.
+/// Returns the names of the files in a message with guides.
 fn files_in(text: &str) -> Vec<&str> {
     text.split("<file name=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
@@ -145,7 +146,8 @@ async fn folder_guides_are_sent_on_entry_and_after_changes() {
     let shown = "memory: /project/api/AGENTS.md, /project/api/db/CLAUDE.md";
     assert!(output.stderr.lines().any(|line| line == shown), "{}", output.stderr);
 
-    // The next daemon remembers what was sent. Only changed files are sent again, and removed files are reported.
+    // The next daemon loads the record of sent guides. Only changed files are sent again, and removed files are
+    // reported.
     world.write("project/api/AGENTS.md", "Of the new api.");
     fs::remove_file(world.path().join("project/my web/AGENTS.md")).unwrap();
     world.daemon.crash().await;

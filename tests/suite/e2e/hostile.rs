@@ -1,4 +1,4 @@
-//! The corpora of hostile commands and paths, with each entry as a model's call in a real turn: no command runs without
+//! The corpora of hostile commands and paths. Each entry is called by a model in a real turn: no command runs without
 //! permission, and no path leads outside.
 
 use std::cell::Cell;
@@ -14,7 +14,7 @@ const EXISTING_GRANTS: [&str; 8] =
 /// Settings that fully trust the model, so that only built-in rules stop the commands.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
-/// A session with a writable project, and a trap that covers the session's folders and the folders around them.
+/// Creates a session with a writable project, and a trap that covers the session's folders and the folders around them.
 async fn session(agentd_yaml: &str) -> (World, String, Trap) {
     let world = World::configured(agentd_yaml).await;
     world.write("project/src/main.rs", "fn main() {}\n");
@@ -27,7 +27,7 @@ async fn session(agentd_yaml: &str) -> (World, String, Trap) {
     (world, session, trap)
 }
 
-/// The corpus, with its folders replaced by those of this session.
+/// Returns the corpus with its folders replaced by those of this session.
 fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
     let (root, project) = (trap.root.to_str().unwrap(), trap.project.to_str().unwrap());
     let resolved = |line: &str| line.replace(hostile::CORPUS_ROOT, root).replace(hostile::CORPUS_PROJECT, project);
@@ -35,7 +35,7 @@ fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
     entries.map(|(_, line)| ("run_bash_command", json!({ "command": resolved(&line) }))).collect()
 }
 
-/// Number of commands in the audit log, and the commands that ran or were allowed.
+/// Returns the number of commands in the audit log, and the commands that ran or were allowed.
 async fn audited(world: &World) -> (usize, Vec<Value>) {
     let records = world.json(["audit", "--tool", "run_bash_command", "-n", "10000"]).await;
     let records = records.as_array().unwrap().clone();
@@ -43,13 +43,13 @@ async fn audited(world: &World) -> (usize, Vec<Value>) {
     (records.len(), records.iter().filter(ran).cloned().collect())
 }
 
-/// State that must not change. The calls fill the window, so the daemon itself stores compacted messages.
+/// Returns the state that must not change. The calls fill the window, so the daemon itself stores compacted messages.
 fn folders(world: &World, trap: &Trap) -> [BTreeMap<String, String>; 3] {
     let history = trap.root.join("conversation_history");
     [state(&trap.root, &[&history]), state(&trap.project, &[]), outside_state(world, trap)]
 }
 
-/// Makes the model call all of these tools. Each call is denied with this text and runs nothing.
+/// Makes the model call all of these tools, and checks that each call is denied with this text and does not run.
 async fn assert_all_denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], text: &str) -> Value {
     let args = ["--session", session, "--on-interrupt", on_interrupt, "--output", "json"];
     let (results, output) = world.call_all(all.to_vec(), &args).await;
@@ -101,7 +101,8 @@ async fn denied_command_never_runs_even_if_approved() {
     assert_all_denied(&world, &session, "approve", &all, "on the deny list").await;
 }
 
-/// State that must not change: the secrets, and the names of everything next to the workspaces and the project.
+/// Returns the state that must not change: the secrets, and the names of everything next to the workspaces and the
+/// project.
 fn outside_state(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let others = trap.root.parent().unwrap().join("other");
@@ -129,7 +130,7 @@ fn outside_state(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     found
 }
 
-/// Names that exceed the limit of any file system. Their text does not repeat, as in names that a model writes.
+/// Returns names longer than any file system allows. Their text does not repeat, like names written by a model.
 fn long_paths() -> Vec<(Class, String)> {
     let long = |bytes: usize| (0..).flat_map(|number: u32| format!("{number}.").into_bytes()).take(bytes);
     let long = |bytes: usize| String::from_utf8(long(bytes).collect()).unwrap();
@@ -154,14 +155,14 @@ fn is_project_relative(path: &str) -> bool {
     !path.starts_with('/') && !first.is_some_and(|first| ["uploads", "outputs", "temp", "skills"].contains(&first))
 }
 
-/// Calls to each of these tools with all paths.
+/// Returns calls to each of these tools with all paths.
 fn calls(trap: &Trap, tools: impl Fn(&str) -> Vec<Call>) -> (Vec<(Class, String)>, Vec<Call>) {
     let paths = trap.paths().into_iter().chain(long_paths());
     let all = paths.flat_map(|(class, path)| tools(&path).into_iter().map(move |call| ((class, path.clone()), call)));
     all.unzip()
 }
 
-/// Checks that nothing sent to the model contains anything from outside.
+/// Checks that nothing sent to the model contains any content from outside.
 #[track_caller]
 fn assert_no_secrets_sent(world: &World) {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -12,7 +12,7 @@ const SCHEMA: &str = r#"{
 const GOOD: &str = r#"{"count": 7, "unit": "files"}"#;
 
 impl World {
-    /// Runs a turn whose answer has to match the schema.
+    /// Runs a turn whose answer must match the schema.
     async fn in_form(&self, prompt: &str, args: &[&str]) -> Output {
         self.daemon.write("schema.json", SCHEMA);
         self.daemon.agentctl(["run", prompt, "--schema", "schema.json"].iter().chain(args)).await
@@ -54,7 +54,7 @@ async fn invalid_answer_is_retried_once_then_exits_with_7() {
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
     has_all(&requests[1].body["messages"].to_string(), &["does not match the JSON Schema", "not a JSON document"]);
-    // If there are no tools to call, the server can enforce the schema.
+    // The server can enforce the schema if there are no tools to call.
     assert!(has_field(&requests[1]), "{:#}", requests[1].body);
 
     world.model.reply(Reply::text("Seven files."));

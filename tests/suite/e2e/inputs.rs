@@ -1,18 +1,18 @@
-//! Piped input and messages that exceed the window: stored in a file, of which the model can read more, and never
-//! truncated silently.
+//! Piped input and messages that exceed the window: they are stored in a file from which the model can read more, and
+//! never truncated silently.
 
 use agentd_testkit::daemon::PATIENCE;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{Events as _, *};
 
-/// A diff of about 126 KB, whose last line matters.
+/// Returns a diff of about 126 KB, whose last line matters.
 fn diff() -> String {
     let lines: String = (1..=2600).map(|n| format!("+ line {n:05} of a change that somebody made\n")).collect();
     format!("{lines}+ the needle is a walrus\n")
 }
 
-/// Simulates a careful model: it continues reading at the end of the file named in the message.
+/// Replies as a careful model that continues to read where the excerpt in the message ends.
 fn reads_on(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     if result.contains("walrus") {
@@ -35,14 +35,14 @@ async fn oversized_input_is_stored_and_read_in_parts() {
     assert_eq!(result["text"], "The needle is a walrus.");
     let input = &result["input"];
     holds(input, json!({"stored_as": "uploads/stdin.txt", "bytes": diff().len()}));
-    // The window has 32,768 tokens, and a good part of it is used.
+    // The window has 32,768 tokens, and the excerpt uses much of it.
     assert!(input["shown_bytes"].as_u64().unwrap() > 20_000, "{input}");
     let session = result["session_id"].as_str().unwrap();
     let path = world.data().join("workspace").join(session).join("uploads/stdin.txt");
     assert_eq!(fs::read_to_string(path).unwrap(), diff());
     assert_eq!(world.model.requests().len(), 2, "no summary was requested");
 
-    // Input that fits is not stored in a file, and no result mentions a file.
+    // Input that fits is not stored in a file, and no result mentions one.
     world.model.respond_with(|_| Reply::text("Short."));
     let output = world.agentctl_with(args, "+ one line\n").await.exits(0);
     assert!(output.json().get("input").is_none() && output.stderr.is_empty(), "{}", output.stderr);
@@ -97,7 +97,7 @@ async fn oversized_input_is_refused_on_a_full_disk() {
     world.still_serves().await;
 }
 
-/// A command whose standard input stays open and silent, and the writer that keeps the input open.
+/// Starts a command whose standard input stays open and silent. Returns the command and the pipe's write end.
 fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = tokio::process::Command::from(world.agentctl_command(args));

@@ -1,4 +1,4 @@
-//! Approvals and questions: they outlive clients and daemons, and can be answered once, from any client.
+//! Approvals and questions: they outlive clients and daemons, and are answered exactly once, from any client.
 
 use agentd_core::{Timestamp, interrupt::Interrupt};
 
@@ -8,7 +8,7 @@ fn write(content: &str) -> Reply {
     Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}))
 }
 
-/// A turn that is waiting for approval, its client, and the interrupt.
+/// Starts a turn that waits for approval. Returns its client and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
     world.run_until_question(&["Write it"]).await
 }
@@ -240,7 +240,7 @@ async fn two_clients_follow_a_turn_across_a_restart() {
         let result = lines.last().unwrap();
         holds(result, json!({"type": "result", "text": "It is written."}));
     }
-    // Every stored event occurs once, in order, across the restart.
+    // Every stored event occurs once and in order, across the restart.
     let stored = lines.iter().chain(&ended[1]).filter(|line| line["type"] != "item_delta");
     let seqs: Vec<u64> = stored.filter_map(|line| line["seq"].as_u64()).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! Changes that undo may not be able to revert: the record of a running command is kept, unrecordable changes require
-//! approval, and losses are counted.
+//! Changes that undo may not be able to revert: the record of a running command is preserved, changes that cannot be
+//! recorded require approval, and losses are counted.
 
 use futures_util::future::join_all;
 use nix::{sys::signal::kill, unistd::Pid};
@@ -33,7 +33,7 @@ impl World {
     }
 }
 
-/// Each session has its own project, so that only its own undo can restore its file.
+/// Each session has its own project, so that only undo in that session can restore its file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn undo_in_each_of_many_concurrent_sessions_restores_its_own_files() {
     let world = World::start().await;
@@ -58,17 +58,17 @@ async fn undo_in_each_of_many_concurrent_sessions_restores_its_own_files() {
     let own = BTreeSet::from(["/project/made.txt", "/project/thesis.txt"]);
     for (number, result) in results.iter().enumerate() {
         assert_eq!(paths(result).into_iter().collect::<BTreeSet<_>>(), own, "of {number}: {result:#}");
-        assert!(!exists(number, "thesis.txt"), "{number}: the file is back before the undo of its session");
-        // Undo exits with 0, and restores the file itself: it does not find the file already restored.
+        assert!(!exists(number, "thesis.txt"), "{number}: the file was restored before the undo in its session");
+        // Undo exits with 0 and restores the file itself. No other undo has restored it before.
         let report = world.json(["undo", result["session_id"].as_str().unwrap()]).await;
         assert_eq!(texts(&report["files"], "path").into_iter().collect::<BTreeSet<_>>(), own, "{report:#}");
         assert_eq!(texts(&report["files"], "outcome"), ["done", "done"], "of {number}: {report:#}");
         assert_eq!(world.read(&path(number, "thesis.txt")), format!("thesis {number}"));
-        assert!(!exists(number, "made.txt"), "{number}: the file that the command made is still there");
+        assert!(!exists(number, "made.txt"), "{number}: the file created by the command still exists");
     }
 }
 
-/// All sessions share a project. Each record has the session's own deletion, whatever the others have recorded.
+/// All sessions share a project. Each session's record contains its own deletion, regardless of the other records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_deletions_in_one_project_are_all_recorded() {
     let world = World::start().await;
@@ -101,7 +101,7 @@ async fn concurrent_deletions_in_one_project_are_all_recorded() {
     }
 }
 
-/// A daemon that cannot store anything for undo.
+/// Starts a daemon that cannot store any data for undo.
 async fn world_without_undo() -> World {
     let world = World::with_files(&[("data/undo", "a file in the place of the folder")]).await;
     world.write("project/a.txt", "one\n");
@@ -184,7 +184,7 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     assert!(text.contains(irreversible) && !text.contains("node_modules"), "{text}");
     assert!(world.has_file("data/a.csv"), "the command ran");
 
-    // The question to the user shows the same reason.
+    // The approval request shows the user the same reason.
     world.script_reply(run("rm data/a.csv"));
     world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
     let asked = world.first_question().await;
@@ -253,7 +253,7 @@ async fn command_with_a_killed_sandbox_has_unknown_outcome() {
     };
     let helpers = world.processes().into_iter().filter(is_helper);
     for helper in helpers.map(|pid| Pid::from_raw(pid.cast_signed())) {
-        // The other processes end with the first one.
+        // The other processes end when the first one ends.
         let _ = kill(helper, Signal::SIGKILL);
     }
     let result = running.output(Vec::new()).await.exits(0).json();
@@ -277,6 +277,6 @@ async fn calls_not_started_at_a_cancel_are_reported_as_not_run() {
     let session = result["session_id"].as_str().unwrap();
     world.ok(["run", "And now?", "--session", session]).await;
     let text = world.model.requests().last().map(tool_texts).unwrap();
-    assert_eq!(text.matches("E_NOT_RUN: the turn ended before this ran: it never ran").count(), 2, "{text}");
+    assert_eq!(text.matches("E_NOT_RUN: the turn ended before the call ran: it never ran").count(), 2, "{text}");
     assert!(!text.contains("E_UNKNOWN_OUTCOME"), "{text}");
 }

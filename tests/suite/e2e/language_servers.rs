@@ -8,15 +8,15 @@ mod timing;
 
 use super::*;
 
-/// Beginning of the message to the model.
+/// Beginning of the message that is sent to the model.
 const DIAGNOSTICS_HEADING: &str = "Your last edits introduced these errors";
 
-/// Folder that contains the fake server.
+/// Returns the folder that contains the fake server.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("lsp")
 }
 
-/// A daemon with only these language servers. Commands and servers may read that folder.
+/// Starts a daemon with only these language servers. Commands and servers may read the folder `readable`.
 async fn world(global: Value, servers: Value, readable: &Path) -> World {
     World::with_files(&[
         ("config/agentd.yaml", &json!({"sandbox": {"read": [readable]}}).to_string()),
@@ -25,7 +25,7 @@ async fn world(global: Value, servers: Value, readable: &Path) -> World {
     .await
 }
 
-/// A configuration with these servers, in which the servers shipped with agentd are disabled.
+/// Returns a configuration with these servers, in which the servers shipped with agentd are disabled.
 fn languages(global: Value, servers: Value) -> String {
     let mut all = json!({});
     for name in ["basedpyright", "clangd", "gopls", "pyright", "rust-analyzer", "typescript"] {
@@ -37,7 +37,7 @@ fn languages(global: Value, servers: Value) -> String {
     json!({"global": global, "servers": all}).to_string()
 }
 
-/// Reply that edits a project file.
+/// Returns a reply that edits a project file.
 fn edit(file: &str, old: &str, new: &str) -> Reply {
     let path = format!("/project/{file}");
     Reply::tool_call("edit_file", json!({"path": path, "old_string": old, "new_string": new}))
@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-/// All messages of a request as text.
+/// Returns all messages of a request as text.
 fn words(request: &Recorded) -> String {
     Value::Array(request.messages().to_vec()).to_string()
 }

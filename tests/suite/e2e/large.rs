@@ -1,18 +1,19 @@
-//! Command output that exceeds the window: stored completely, shown in part, and read where it matters.
+//! Command output that exceeds the window: it is stored completely and shown in part, and the model reads the relevant
+//! lines.
 
 use super::{Events as _, *};
 
 /// Command that prints 80,000 lines, about two megabytes, with an error message in the middle.
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
 
-/// Path of the stored output, as sent to the model.
+/// Returns the path of the stored output, as sent to the model.
 fn stored_path(result: &str) -> &str {
     let start = result.find("large_tool_results/").unwrap_or_else(|| panic!("no path in {result}"));
     let end = result[start..].find(".txt").unwrap();
     &result[start..start + end + 4]
 }
 
-/// A careful model: it runs the command, reads around the middle, and searches for a line.
+/// Replies as a careful model that runs the command, reads around the middle, and searches for a line.
 fn reads_on(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     if !result.contains("large_tool_results/") {
@@ -83,12 +84,12 @@ async fn large_output_shows_the_decisive_lines_at_once() {
     let decides =
         ["exit code 0", "040000\nerror: the walrus is gone\nthis is line 040001\n", "line 080000", "left out"];
     assert_line_found_despite_kill("", &decides).await;
-    // Without feedback, only a head and a tail are shown.
+    // With `feedback_tokens: never`, only the head and the tail of the output are shown.
     let parts = ["exit code 0", "this is line 000010\n", "this is line 080000\n", "80,003 lines", "offset="];
     assert_line_found_despite_kill("tools: {feedback_tokens: never}\n", &parts).await;
 }
 
-/// The workspaces are on a nearly full disk.
+/// The workspaces are on a disk that is nearly full.
 #[tokio::test]
 async fn turn_continues_with_lost_output_on_a_full_disk() {
     let model = ModelServer::start().await;

@@ -1,19 +1,20 @@
-//! Facts that the daemon learns about a model server, stores for its next start, shows to users, and tests on request.
+//! Properties of a model server that the daemon detects, stores for its next start, shows to users, and tests on
+//! request.
 
 use super::*;
 
-/// Tokens as counted by this server.
+/// Counts tokens as this server does.
 fn tokens(request: &Recorded) -> u64 {
     ((request.body["messages"].to_string().len() + request.body["tools"].to_string().len()) / 4) as u64
 }
 
-/// A reply with token usage.
+/// Adds token usage to a reply.
 fn counted(reply: Reply, prompt_tokens: u64, cached_tokens: u64) -> Reply {
     let details = json!({ "cached_tokens": cached_tokens });
     let usage = json!({
         "prompt_tokens": prompt_tokens, "completion_tokens": 20, "prompt_tokens_details": details,
-        // The same counts under the names of Messages, because usage is sent unconverted. Messages therefore reports no
-        // more than the other wires.
+        // The same counts under the names used by Messages, because usage is sent unconverted. Messages therefore
+        // reports no more than the other wires.
         "input_tokens": prompt_tokens, "cache_read_input_tokens": cached_tokens,
     });
     reply.with_usage(UsagePlace::Tail, usage)
@@ -23,7 +24,7 @@ fn prose(number: usize) -> String {
     (0..200).map(|line| format!("part {number} says in line {line} what the harbour has to do\n")).collect()
 }
 
-/// Reads one file after the other, and then answers.
+/// Replies by reading one file after the other, and then answers.
 fn reads(request: &Recorded, count: usize) -> Reply {
     let all = request.body["messages"].to_string();
     match (0..count).find(|number| !all.contains(&format!("part {number} says in line 7"))) {
@@ -32,7 +33,7 @@ fn reads(request: &Recorded, count: usize) -> Reply {
     }
 }
 
-/// Makes the model read that many files in one turn.
+/// Makes the model read `count` files in one turn.
 async fn read_all(world: &World, count: usize) -> Output {
     for number in 0..count {
         world.write(&format!("project/f{number}.txt"), prose(number));
@@ -70,7 +71,7 @@ async fn silently_truncating_server_is_detected_reported_and_stored() {
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), expected);
 
-    // The server's own figure is capped at the observed limit until the server reports a different figure.
+    // The window that the server reports is capped at the observed limit until the server reports a different value.
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), expected);
@@ -89,7 +90,7 @@ async fn odd_token_counts_do_not_report_truncation() {
             let (whole, mut last) = (tokens(request), last.lock().unwrap());
             let before = std::mem::replace(&mut *last, whole).min(whole);
             match kind {
-                // Cached tokens are excluded, reported separately, or not reported.
+                // Cached tokens are excluded, reported separately, or not reported at all, depending on the server.
                 0 => counted(reads(request, 5), whole - before, 0),
                 1 => counted(reads(request, 5), whole - before, before),
                 _ => Reply { usage_place: UsagePlace::Nowhere, ..reads(request, 5) },
@@ -102,7 +103,7 @@ async fn odd_token_counts_do_not_report_truncation() {
     world.ok(["doctor"]).await.shows(&["the size of its window is unknown, 32768 tokens"]);
 }
 
-/// A capable model on a well-behaved server.
+/// Replies as a capable model on a well-behaved server.
 fn good(request: &Recorded) -> Reply {
     let asked = request.last_user();
     let call = |reply: Reply, word: &str| reply.and_call("note_word", json!({ "word": word }));
@@ -116,7 +117,7 @@ fn good(request: &Recorded) -> Reply {
     counted(reply, tokens(request), if asked.contains("code word") { 6000 } else { 0 })
 }
 
-/// State and message of each check, by name.
+/// Runs the checks. Returns a function that maps a check's name to its state and message.
 async fn checks(daemon: &TempDaemon, code: i32) -> impl Fn(&str) -> (String, String) {
     let checks = daemon.agentctl(["models", "test", "--json"]).await.exits(code).json();
     move |name: &str| {
@@ -184,7 +185,7 @@ async fn models_test_reports_problems_with_hints() {
             () => counted(Reply::text("OK"), 50, 0),
         }
     });
-    // The rejections are in the form of chat completions.
+    // The errors have the form of chat completions.
     let mut home = TempHome::with_model(&model.base_url());
     home.set("MODEL_BASIC_WIRE", "openai");
     let daemon = TempDaemon::start_in(home).await;
@@ -201,7 +202,7 @@ async fn models_test_reports_problems_with_hints() {
     check("parameters", "warn", "max_completion_tokens");
     assert_eq!(daemon.json(["models"]).await[0]["model"]["window_source"], "cut");
 
-    // The test fails for a model that makes no calls, and for a missing server.
+    // The test fails if the model makes no calls, and if the server is missing.
     model.respond_with(|request| counted(Reply::text("I would rather talk."), tokens(request), 0));
     let of = checks(&daemon, 1).await;
     assert!(of("tools").0 == "fail" && of("tools").1.contains("I would rather talk"), "{:?}", of("tools"));

@@ -11,7 +11,7 @@ async fn client_starts_the_daemon_if_none_runs() {
     assert_eq!(home.ok(["run", "Hi"]).await.stdout, "Hello from the model server.\n");
     let status = home.json(["status"]).await;
     let pid = status["pid"].as_u64().unwrap();
-    // The daemon outlives its client, in a new session, and other clients reach the same daemon.
+    // The daemon outlives its client, because it runs in a new session, and other clients reach the same daemon.
     assert_eq!(home.json(["start"]).await["started"], false);
     assert_eq!(home.json(["status"]).await["pid"], pid);
     let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
@@ -61,11 +61,11 @@ async fn other_file_at_the_socket_path_is_left_alone() {
     fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["is not a socket", "hint:"]);
     assert_eq!(home.read("run/agentd.sock"), "precious");
-    // A process that listens and sends nothing, or hangs up immediately, is not a daemon.
+    // A process that listens but sends nothing, or hangs up immediately, is not a daemon.
     fs::remove_file(home.socket()).unwrap();
     let listener = UnixListener::bind(home.socket()).unwrap();
     let inode = fs::metadata(home.socket()).unwrap().ino();
-    // The thread lives as long as the test.
+    // The thread lives as long as the test process.
     std::thread::spawn(move || while listener.accept().is_ok() {});
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["agentd.sock", "hint:"]);
     assert_eq!(fs::metadata(home.socket()).unwrap().ino(), inode);
@@ -90,7 +90,7 @@ async fn stop_suspends_the_turn_and_it_can_be_continued() {
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap().to_owned();
     assert_eq!(world.daemon.sigterm().await, Some(0), "{}", world.log());
-    // The attached client learns how the turn ended.
+    // The attached client is notified of the turn's end.
     let (ended, _) = running.event("turn_ended").await;
     assert_eq!(ended["result"]["stop_reason"], "suspended");
     running.output(Vec::new()).await.exits(75);
@@ -166,7 +166,7 @@ async fn passed_socket_is_served_and_not_removed() {
     command.args(["-c", ACTIVATE]).arg(home.socket()).arg(program("agentd"));
     let daemon = TempDaemon::start_with(home, command).await;
     let inode = fs::metadata(daemon.socket()).unwrap().ino();
-    // Clients that connect before the daemon is ready are served once it is.
+    // Clients that connect before the daemon is ready are served as soon as it is.
     assert_eq!(daemon.json(["status"]).await["pid"], json!(daemon.pid()));
     daemon.ok(["run", "Hi"]).await;
     assert_eq!(daemon.sigterm().await, Some(0));

@@ -1,4 +1,4 @@
-//! Resource limits of commands. Commands leave nothing in the system's temporary folders.
+//! Resource limits of commands, and the cleanup of their temporary files.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use super::{
 /// Limits that are small enough to be reached immediately.
 const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_files: 64, processes: 310}\n";
 
-/// Missing features on this host, as shown by `agentctl status`.
+/// Returns the isolation features that this host lacks, as shown by `agentctl status`.
 async fn weaknesses(world: &World) -> String {
     let status = world.json(["status"]).await;
     status["sandbox"]["weaknesses"].to_string()
@@ -19,7 +19,7 @@ async fn weaknesses(world: &World) -> String {
 #[tokio::test]
 async fn configured_limits_apply_to_each_process() {
     let world = world(SMALL).await;
-    // In kilobytes and counts, in bash's units. None of the limits can be raised.
+    // Kilobytes and counts, in the units of bash's `ulimit`. None of the limits can be raised.
     has_all(
         &world.allowed("echo $(ulimit -Hf) $(ulimit -Hn) $(ulimit -Hd) $(ulimit -Ht) $(ulimit -Hc)").await,
         &["\n1024 64 262144 1 0"],
@@ -33,7 +33,7 @@ async fn configured_limits_apply_to_each_process() {
     // A descriptor below the limit can be opened, and a descriptor above it cannot.
     world.allowed("for n in {10..60}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     world.assert_fails("for n in {10..90}; do eval \"exec $n</dev/null\" || exit 1; done").await;
-    // Without line ends, `tail` buffers all of its input.
+    // The input has no line ends, so `tail` buffers all of it.
     let script = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
     world.allowed(&script(40_000_000)).await;
     has_all(&world.assert_fails(&script(400_000_000)).await, &["the sandbox limits memory"]);
@@ -47,18 +47,18 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     let world = world(SMALL).await;
     world.allowed("true").await;
     if weaknesses(&world).await.contains("processes is not limited") {
-        // On this host, the bomb would only stop at its time limit, as `doctor` reports.
+        // On this host, the bomb only stops at its time limit, as `doctor` reports.
         return;
     }
     let before = children(world.daemon.pid());
-    // Each process that ends is followed by two new ones, for as long as the command may run. The mark is an argument
-    // of every process.
+    // Each process that ends is followed by two new ones until the command's time limit. The mark is an argument of
+    // every process.
     let bomb = format!("b() {{ b | b & }}; b; while :; do :; done # {}", world.daemon.pid());
     world.script_call(json!({"command": bomb, "timeout_s": 2}));
     let peak = Cell::new(0);
     let look = async {
         until_true("the processes have multiplied", || process_count(&bomb) > 30).await;
-        // The daemon serves other clients in the meantime.
+        // The daemon still serves other clients.
         world.ok(["status"]).await;
         world.ok(["sessions", "list"]).await;
         until("all processes have exited", || async {
@@ -73,7 +73,7 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     let result = world.last_result();
     assert!(result.contains("fork: retry"), "{result}");
     assert_eq!((process_count(&bomb), children(world.daemon.pid())), (0, before), "processes are left: {result}");
-    // The next command has its full limits again.
+    // The limits apply to each command separately.
     world.allowed("for n in {1..50}; do true & done; wait").await;
     world.still_serves().await;
 }
@@ -82,11 +82,11 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
 async fn temporary_files_are_private_to_each_command() {
     let world = world("").await;
     let mark = format!("agentd-own-{}", world.daemon.pid());
-    // Files of other programs, such as the daemons in other tests.
+    // Temporary files of other programs, such as the daemons in other tests.
     let theirs = Path::new("/tmp").join(format!("{mark}-theirs"));
     fs::write(&theirs, "theirs").unwrap();
     let script = |command: &str| ("run_bash_command", json!({ "command": command.replace("MARK", &mark) }));
-    // The commands run one by one, in one session.
+    // The commands run sequentially in one session.
     let results = world
         .call_all_in_project(vec![
             script("for f in /tmp /dev/shm; do echo left > $f/MARK; cat $f/MARK; done; mktemp -p /tmp"),
@@ -130,7 +130,8 @@ async fn commands_gain_no_privileges_and_no_dangerous_syscalls() {
         &world.allowed("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").await,
         &["NoNewPrivs:\t1", "Seccomp:\t2"],
     );
-    // By number, because no library has all of them: ptrace, keyctl, bpf, userfaultfd, unshare, mount, io_uring_setup.
+    // The syscalls are called by number, because no library wraps all of them: ptrace, keyctl, bpf, userfaultfd,
+    // unshare, mount, io_uring_setup.
     let numbers = match std::env::consts::ARCH {
         "x86_64" => [101, 250, 321, 323, 272, 165, 425],
         "aarch64" => [117, 219, 280, 282, 97, 40, 425],
@@ -145,7 +146,7 @@ async fn commands_gain_no_privileges_and_no_dangerous_syscalls() {
             return;
         }
         let result = world.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
-        // `EPERM` or `ENOSYS`: 1 and 38.
+        // Error codes 1 (`EPERM`) and 38 (`ENOSYS`).
         let result = result.trim_end();
         assert!(result.ends_with("answered -1 1") || result.ends_with("answered -1 38"), "{number}: {result}");
     }

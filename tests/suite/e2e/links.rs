@@ -1,15 +1,15 @@
-//! Links in a project: no link bypasses the rules for its target.
+//! Links in a project: a link cannot be used to bypass the rules for its target.
 
 use super::*;
 
-/// The user's own rules: one file is never read or written by a tool.
+/// The user's own rules, which deny tools all access to one file.
 const RULES: &str = "tools:
   read_file:
     patterns: {high_risk: ['private\\.txt']}
     actions: {high_risk: deny}
 ";
 
-/// A project with links to files that other programs run, to secrets, and to harmless files.
+/// Creates a project with links to files that other programs run, to secrets, and to harmless files.
 async fn with_links() -> World {
     let world = World::with_files(&[("config/hitl_rules.yaml", RULES)]).await;
     for (path, content) in [
@@ -59,7 +59,7 @@ impl World {
         (tool_texts(self.model.requests().last().unwrap()), result)
     }
 
-    /// Runs a turn in which the model makes this call and the user is asked.
+    /// Runs a turn in which the model makes this call, up to the request for approval.
     async fn asks(&self, tool: &str, arguments: Value) -> (Running, Value) {
         self.model.reply(Reply::tool_call(tool, arguments)).reply(Reply::text("I see."));
         self.run_until_question(&["Do it", "-C", &self.mount()]).await
@@ -111,7 +111,7 @@ async fn grant_does_not_cover_writes_through_a_link() {
         ],
     );
     assert_eq!(result["denials"], json!([]), "an invalid path is an error of the model, not a denial: {result:#}");
-    // The rules evaluate the real name, to which the grants do not apply.
+    // The rules evaluate the real path, to which the grants do not apply.
     let (text, result) = world
         .run_unattended(vec![
             write("/project/.envrc"),
@@ -155,14 +155,14 @@ async fn a_read_through_a_link_is_judged_by_both_names() {
 #[tokio::test]
 async fn link_swapped_during_the_question_does_not_change_the_call() {
     let world = with_links().await;
-    // A read: the file that was shown is the file that is read.
+    // For a read, the file that was shown is the file that is read.
     let (running, interrupt) = world.asks("read_file", json!({"path": "/project/docs/settings.md"})).await;
     let shown = "/project/docs/settings.md leads to /project/.env through a link";
     assert_eq!(interrupt["preview"], shown, "{interrupt:#}");
     world.link("../private.txt", "docs/settings.md");
     let result = world.approved(running, &interrupt).await;
     assert!(result.contains("hunter2") && !result.contains("for nobody"), "{result}");
-    // A write: if the path has become a link, nothing is written.
+    // For a write, nothing is written if the path has become a link.
     let (running, interrupt) = world.asks("write_file", write("/project/docs/plain.md").1).await;
     world.link("../.envrc", "docs/plain.md");
     let result = world.approved(running, &interrupt).await;
@@ -201,7 +201,7 @@ async fn audit_log_records_link_targets_for_policy_tests() {
     let world = with_links().await;
     let read = |path: &str| ("read_file", json!({ "path": path }));
     world.run_unattended(vec![read("/project/CLAUDE.md"), read("/project/docs/plain.md")]).await;
-    // The current target of a link may differ from the target that was read.
+    // The link may have a different target than when it was read.
     world.link("docs/plain.md", "CLAUDE.md");
 
     let records = world.json(["audit", "--tool", "read_file"]).await;
@@ -248,7 +248,7 @@ async fn search_skips_files_that_the_rules_withhold() {
     let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["grep"], "an explicitly named file requires approval: {result:#}");
 
-    // A file that a grant allows to be read is also searched. A suspected secret cannot be allowed by any rule.
+    // A file that a grant allows to be read is also searched. No rule can allow a suspected secret to be searched.
     let rules = RULES.replace("high_risk: deny", "high_risk: prompt").replace("high_risk", "medium_risk");
     world.write("config/hitl_rules.yaml", rules);
     world.ok(["reload"]).await;

@@ -1,13 +1,13 @@
-//! Password-protected documents: the password goes from the user to the reader, and nowhere else.
+//! Password-protected documents: the password is only passed from the user to the reader.
 
 use super::{documents::fixture, *};
 
 /// A document with the password `secret`.
 struct LockedFile {
     fixture: &'static str,
-    /// The document's path below `uploads/`, or the path of a document inside it.
+    /// Path of the document below `uploads/`, or of a document inside it.
     path: &'static str,
-    /// Text in the document, and other text with the location where it is found.
+    /// Text in the document, and text that names the location where it is found.
     words: &'static str,
     found: (&'static str, &'static str),
 }
@@ -51,7 +51,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let messages = world.model.requests().iter().map(|request| request.messages().to_vec()).collect::<Vec<_>>();
     let messages = format!("{messages:?}");
     assert!(messages.contains(words) && !messages.contains("vermilion-0"), "{messages}");
-    // The session has now stored the password.
+    // By now, the session has stored the password.
     let (results, _) = world
         .call_all(
             vec![("search_file", json!({"path": path, "query": query})), ("search_documents", json!({"query": query}))],
@@ -62,7 +62,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     assert!(!results[1].contains("1. uploads/") && results[1].contains("password"), "{}", results[1]);
     world.agentctl(["docs", "show", &path]).await.exits(2).says(&["run this in a terminal"]);
     world.daemon.sigterm().await;
-    // Neither the typed password nor the indexable text is in the data folder.
+    // The data folder contains neither the typed password nor the indexed text.
     assert!(!is_in(&world.daemon.data(), b"vermilion-0"), "a password was stored");
     assert!(!is_in(&world.daemon.data().join("index"), query.as_bytes()), "the text was indexed");
     assert!(!world.log().contains("vermilion-0"), "a password was logged");
@@ -87,7 +87,7 @@ async fn password_is_asked_at_the_terminal_without_echo() {
     found.says(&[
         "uploads/aes.zip, uploads/password.xlsx need a password and were not searched; `agentctl docs show FILE`",
     ]);
-    // Passwords for OpenDocument are not requested.
+    // Passwords for OpenDocument files are not requested.
     let output = world.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
     output.says(&["requires a password", "save it without a password"]);
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/password.xlsx"]);
@@ -97,6 +97,6 @@ async fn password_is_asked_at_the_terminal_without_echo() {
         assert!(!shown.contains(typed), "{shown}");
     }
     terminal.ends();
-    // The file names in an archive are not encrypted.
+    // The file names in this archive are not encrypted.
     world.ok(["docs", "show", "uploads/aes.zip"]).await.shows(&["papers/rules.odt (1 KB), requires a password"]);
 }

@@ -1,10 +1,10 @@
 //! A coding task of sixty steps over three turns and a crash, with a todo list, mentions, a picture and failures: each
-//! request extends the previous request without changing it.
+//! request extends the previous one without changing it.
 
 use super::{providers::messages, *};
 
 const RED: &[u8] = include_bytes!("fixtures/red.png");
-/// Number of functions in the program that is fixed.
+/// Number of functions in the program that the model fixes.
 const FUNCTIONS: usize = 12;
 
 async fn world() -> World {
@@ -23,7 +23,7 @@ async fn world() -> World {
     World { model, daemon: TempDaemon::start_in(home).await }
 }
 
-/// The todo list with that many completed items.
+/// Returns a call that writes the todo list with `done` completed items.
 fn todos(done: usize) -> Reply {
     let todo = |n: usize| {
         let status = if n < done { "completed" } else { "pending" };
@@ -32,14 +32,14 @@ fn todos(done: usize) -> Reply {
     Reply::tool_call("todo_write", json!({"todos": (0..FUNCTIONS).map(todo).collect::<Vec<_>>()}))
 }
 
-/// Reads, edits, tests and completes one function.
+/// Returns the replies that read, edit, test and complete one function.
 fn fix_function(n: usize) -> Vec<Reply> {
     let edit = json!({"path": "/project/parts.rs", "old_string": format!("    {n} + {n}\n"), "new_string": format!("    {n} * {n}\n")});
     vec![
         Reply::tool_call("grep", json!({"pattern": format!("part_{n}\\b"), "path": "/project"}))
             .and_call("read_file", json!({"path": "/project/parts.rs", "offset": 3 * n + 1, "limit": 3})),
         Reply { text: format!("Part {n} is next."), ..Reply::tool_call("edit_file", edit) },
-        // Every third test fails.
+        // Every third test run fails.
         Reply::tool_call(
             "run_bash_command",
             json!({"command": format!("grep -c '{n} [*] {n}' parts.rs; exit {}", n % 3 % 2)}),

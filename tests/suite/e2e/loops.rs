@@ -1,16 +1,16 @@
-//! Models that repeat themselves: they are warned, then stopped with a specific reason. Changing calls do not count as
-//! a loop, and unchanged files are not read twice.
+//! Models that repeat themselves: the model is warned, and then the turn is stopped with a specific reason. Calls with
+//! changing arguments do not count as a loop, and unchanged files are not sent twice.
 
 use super::*;
 
-/// Calls by index, from 0.
+/// Function that returns the call at an index, from 0.
 type CallSequence = fn(usize) -> Reply;
 
 fn results(request: &Recorded) -> usize {
     request.messages().iter().filter(|message| message["role"] == "tool").count()
 }
 
-/// Repeats these calls until no more tools can be called.
+/// Makes the model repeat these calls until no more tools are offered.
 fn repeat_calls(world: &World, call_at: CallSequence) {
     world.model.respond_with(move |request| match request.text.contains("Do not call any more tools") {
         true => Reply::text("I went in circles."),
@@ -39,7 +39,7 @@ fn warnings(lines: &[Value], code: &str) -> usize {
     lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code).count()
 }
 
-/// A note that is too long to be sent again unnecessarily.
+/// Creates a note that is too long to be sent twice.
 fn note(world: &World) -> (String, String) {
     let content: String = (0..60).map(|n| format!("the line number {n} of the note\n")).collect();
     (world.write("notes.txt", &content).to_str().unwrap().to_owned(), content)
@@ -106,18 +106,18 @@ async fn unchanged_file_is_read_once_while_in_context() {
     let request = world.model.requests().pop().unwrap();
     assert_eq!(shown(&request), 1, "{}", tool_texts(&request));
     assert!(tool_texts(&request).contains("unchanged since"), "{}", tool_texts(&request));
-    // The daemon remembers this after a restart. Other lines and changed lines are shown.
+    // The daemon still has this information after a restart. Other lines and changed lines are shown.
     world.daemon.crash().await;
     world.model.reply(read());
     world.model.reply(Reply::tool_call("read_file", json!({"path": "uploads/notes.txt", "limit": 30})));
     world.model.reply(bash("echo more >> uploads/notes.txt")).reply(read());
-    // The file is restored, but differs from the last version that was read.
+    // The file is restored, so it differs from the last version that was read.
     world.model.reply(bash("sed -i '$d' uploads/notes.txt")).reply(read()).reply(Reply::text("Read."));
     run(&world, &["--session", &session], 0).await;
     let request = world.model.requests().pop().unwrap();
     assert_eq!(shown(&request), 4, "{}", tool_texts(&request));
     assert_eq!(tool_texts(&request).matches("unchanged since").count(), 2, "{}", tool_texts(&request));
-    // Compacted messages are gone from the context: all but the last ten.
+    // Compaction removes all messages except the last ten from the context.
     world.model.default_reply(Reply::text("A summary of what was done so far."));
     for _ in 0..6 {
         run(&world, &["--session", &session], 0).await;

@@ -31,7 +31,7 @@ mod variables;
 
 use super::*;
 
-/// Path of an installed server by another author, where the Makefile installs it.
+/// Returns the path where the Makefile installs a server by another author.
 pub(super) fn installed(path: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().find(|folder| folder.join("mcp-servers").is_dir());
@@ -40,22 +40,22 @@ pub(super) fn installed(path: &str) -> PathBuf {
     target.join("mcp-servers").join(path)
 }
 
-/// Path of the scripted fake server.
+/// Returns the path of the scripted fake server.
 fn fake() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py")
 }
 
-/// A daemon with these servers.
+/// Starts a daemon with these servers.
 async fn world(servers: Value) -> World {
     World::prepared(|home| drop(home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string()))).await
 }
 
-/// The fake server with this behaviour.
+/// Returns the configuration of the fake server with this behaviour.
 fn fake_server(mode: &str) -> Value {
     json!({"command": "python3", "args": [fake(), mode], "tools": {"act": {"always_available": true}}})
 }
 
-/// Peak memory of a process, in KiB.
+/// Returns the peak memory of a process in KiB.
 fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -63,7 +63,7 @@ fn peak_memory(pid: u32) -> u64 {
 }
 
 impl World {
-    /// Server processes: all except the daemon, and the process that probes the sandbox at its start.
+    /// Returns the server processes: all except the daemon, and the process that probes the sandbox at start-up.
     fn server_processes(&self) -> Vec<u32> {
         let is_sandbox_probe = |pid: &u32| {
             let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -73,8 +73,7 @@ impl World {
         all.filter(|pid| *pid != self.daemon.pid() && !is_sandbox_probe(pid)).collect()
     }
 
-    /// Stops all servers while the daemon keeps running, and asserts that nothing is left: no process, and no waiting
-    /// session.
+    /// Stops all servers while the daemon keeps running, and asserts that no process and no waiting session is left.
     async fn assert_servers_exit(&self) {
         let listed = self.json(["mcp", "list"]).await;
         for server in listed.as_array().unwrap() {
@@ -82,19 +81,19 @@ impl World {
         }
         until_true("no server process is left", || self.server_processes().is_empty()).await;
         let sessions = self.json(["sessions", "list"]).await;
-        // A turn that was interrupted by a crash can be continued, and does not wait for anything.
+        // A turn that was interrupted by a crash can be continued, and is not waiting.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
     }
 
-    /// Like [`assert_servers_exit`](Self::assert_servers_exit), and then ends the daemon.
+    /// Like [`assert_servers_exit`](Self::assert_servers_exit), but also ends the daemon.
     async fn assert_all_exit(&self) {
         self.assert_servers_exit().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
         until_true("no process is left", || self.daemon.processes().is_empty()).await;
     }
 
-    /// Asserts that the daemon serves the next request, and leaves nothing behind when it stops.
+    /// Asserts that the daemon serves the next request, and leaves no processes behind when it stops.
     async fn assert_clean_end(&self) {
         self.still_serves().await;
         self.assert_all_exit().await;
@@ -108,7 +107,7 @@ impl World {
         });
     }
 
-    /// The result of one call to the fake server.
+    /// Calls the fake server once, and returns the result.
     async fn act(&self, text: &str) -> String {
         let call = ("mcp_fake_act", json!({"text": text}));
         let (mut results, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;

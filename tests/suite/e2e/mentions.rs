@@ -14,7 +14,7 @@ async fn world() -> World {
     world
 }
 
-/// The last message of a request, which contains reminders.
+/// Returns the last message of a request, which contains reminders.
 fn tail(request: &Recorded) -> String {
     request.messages().last().unwrap()["content"].as_str().unwrap().to_owned()
 }
@@ -22,7 +22,7 @@ fn tail(request: &Recorded) -> String {
 #[tokio::test]
 async fn mentioned_tool_stays_loaded_in_the_session() {
     let world = world().await;
-    // Reminders come after results.
+    // Reminders follow tool results.
     world.model.respond_with(|request| match tool_texts(request).is_empty() {
         false => Reply::text("done"),
         true => Reply::tool_call("web_search", json!({"query": "x"})),
@@ -58,7 +58,7 @@ async fn unknown_mentions_are_reported_and_harmless() {
     assert!(output.stderr.contains("@read_url loads nothing") && output.stderr.contains("never"), "{}", output.stderr);
     assert_eq!(output.stderr.matches("no match for").count(), 1, "{}", output.stderr);
     assert!(!tail(&world.model.requests()[0]).contains("<system_reminder>"));
-    // Piped text contains no mentions.
+    // Mentions in piped text are not recognised.
     let piped = world.agentctl_with(["run", "What is this?"], "see @web_search and @taxx").await.exits(0);
     assert!(!piped.stderr.contains("@taxx"), "{}", piped.stderr);
     assert!(!tool_names(world.model.requests().last().unwrap()).contains(&"web_search".to_owned()));

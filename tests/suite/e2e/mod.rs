@@ -200,14 +200,14 @@ use self::terminal::{Terminal, says};
 /// A tool and its arguments.
 type Call = (&'static str, Value);
 
-/// A daemon and its model server.
+/// A daemon with its model server.
 struct World {
     model: ModelServer,
     daemon: TempDaemon,
 }
 
-/// Command to start a daemon with this folder of its home on a small separate disk. `None` if mounting is not
-/// permitted, in which case the test is skipped.
+/// Returns a command that starts a daemon with this folder of its home on a small separate disk, or `None` if mounting
+/// is not permitted, in which case the test is skipped.
 fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<Command> {
     let flags = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
     let mount_point = home.path().join(folder);
@@ -244,7 +244,7 @@ impl World {
         world
     }
 
-    /// Starts with this content of `agentd.yaml`.
+    /// Starts with this content in `agentd.yaml`.
     async fn configured(agentd_yaml: &str) -> Self {
         Self::with_files(&[("config/agentd.yaml", agentd_yaml)]).await
     }
@@ -255,14 +255,14 @@ impl World {
         Self::prepared(write).await
     }
 
-    /// Starts in a home that this function prepares.
+    /// Starts in a home that `prepare` has set up.
     async fn prepared(prepare: impl FnOnce(&mut TempHome)) -> Self {
         let (model, mut home) = TempHome::with_server().await;
         prepare(&mut home);
         Self { daemon: TempDaemon::start_in(home).await, model }
     }
 
-    /// All pending questions of all sessions.
+    /// Returns the pending questions of all sessions.
     async fn questions(&self) -> Vec<Value> {
         self.json(["interrupts"]).await.as_array().unwrap().clone()
     }
@@ -272,25 +272,25 @@ impl World {
         until("a question is pending", || async { self.questions().await.into_iter().next() }).await
     }
 
-    /// Like [`first_question`](Self::first_question), and asserts that there is only one question.
+    /// Like [`first_question`](Self::first_question), but asserts that there is only one question.
     async fn asked(&self) -> Value {
         let asked = self.first_question().await;
         assert_eq!(self.questions().await, std::slice::from_ref(&asked));
         asked
     }
 
-    /// The project folder in writable mode, as an argument of `-C`.
+    /// Returns the project folder in writable mode, as an argument of `-C`.
     fn mount(&self) -> String {
         format!("{}:rw", self.daemon.path().join("project").display())
     }
 
-    /// ID of the most recently used session.
+    /// Returns the ID of the most recently used session.
     async fn last_session(&self) -> String {
         let sessions = self.json(["sessions", "list"]).await;
         sessions[0]["id"].as_str().unwrap().to_owned()
     }
 
-    /// Number of clients that have started to follow a session. Requires the log level `debug`.
+    /// Counts the times that a client has started to follow a session. Requires the log level `debug`.
     fn followers(&self) -> usize {
         self.daemon.log().matches("a client follows a session").count()
     }
@@ -303,7 +303,7 @@ impl World {
         });
     }
 
-    /// Makes the model delegate this task once, and its subagent make one call.
+    /// Makes the model delegate this task once, and makes the subagent call a tool once.
     fn delegates(&self, task: Value, call: Reply) {
         self.model.respond_with(move |request| match (is_subagent(request), request.last_role()) {
             (false, "tool") => Reply::text("All is done."),
@@ -324,7 +324,7 @@ impl World {
     /// Runs one turn in which the model makes all of these calls, in batches that one step can run. Returns the results
     /// in order. String arguments are sent unchanged.
     async fn call_all(&self, calls: Vec<Call>, args: &[&str]) -> (Vec<String>, Output) {
-        // Calls in one response beyond this number are not run, and longer arguments are not read.
+        // Maximum number of calls in one response. Further calls are not run, and longer arguments are not read.
         const AT_ONCE: usize = 64;
         const BYTES_AT_ONCE: usize = 512 << 10;
         let (count, calls) = (calls.len(), Arc::new(calls));
@@ -351,7 +351,7 @@ impl World {
         results
     }
 
-    /// Asserts that the daemon serves the next request normally.
+    /// Asserts that the daemon still serves requests.
     #[track_caller]
     fn still_serves(&self) -> impl Future<Output = ()> + '_ {
         let caller = std::panic::Location::caller();
@@ -362,14 +362,14 @@ impl World {
         }
     }
 
-    /// Starts with this folder of the home on a small disk. `None` if mounting is not permitted.
+    /// Starts with this folder of the home on a small disk. Returns `None` if mounting is not permitted.
     async fn on_disk(folder: &str, size: &str) -> Option<Self> {
         let (model, home) = TempHome::with_server().await;
         let command = on_small_disk(&home, folder, size)?;
         Some(Self { daemon: TempDaemon::start_with(home, command).await, model })
     }
 
-    /// Starts a run whose questions are answered elsewhere. Returns the run with its first question.
+    /// Starts a run whose questions are answered by another client. Returns the run with its first question.
     async fn run_until_question(&self, args: &[&str]) -> (Running, Value) {
         let waits = ["--on-interrupt", "wait", "--output", "stream-json"];
         let mut running = self.daemon.spawn_agentctl(["run"].iter().chain(args).chain(&waits));
@@ -378,7 +378,7 @@ impl World {
     }
 }
 
-/// A turn of a client that waits for answers.
+/// Returns a request for a turn whose client waits for answers.
 fn turn(session: SessionChoice, text: &str) -> StartRequest {
     StartRequest {
         session,
@@ -392,7 +392,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
     }
 }
 
-/// A new session with this folder as `/project` that runs commands without asking.
+/// Returns a new session with this folder as `/project`, in which commands run without approval.
 fn trusting_session(project: &Path) -> SessionChoice {
     SessionChoice::New(NewSession {
         confirm_write: Some(false),
@@ -402,11 +402,11 @@ fn trusting_session(project: &Path) -> SessionChoice {
     })
 }
 
-/// A stream of events, of any kind.
+/// A stream of session events or turn events.
 trait Events {
     async fn event(&mut self) -> Option<Event>;
 
-    /// The stored events up to and including the first matching event.
+    /// Collects the stored events up to and including the first matching event.
     async fn stored_until(&mut self, fits: impl Fn(&EventKind) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.event().await {
@@ -422,7 +422,7 @@ trait Events {
         panic!("the stream ended after {events:#?}");
     }
 
-    /// The stored events of the rest of a turn.
+    /// Collects the stored events until the turn ends.
     async fn to_the_end(&mut self) -> Vec<Event> {
         self.stored_until(|kind| matches!(kind, EventKind::TurnEnded { .. })).await
     }
@@ -451,13 +451,13 @@ fn script_steps(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply)
     });
 }
 
-/// Concatenated tool results in a request.
+/// Concatenates the tool results in a request.
 fn tool_texts(request: &Recorded) -> String {
     let texts = request.messages().iter().filter(|message| message["role"] == "tool");
     texts.filter_map(|message| message["content"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A call that differs from the previous calls.
+/// Returns a call that differs from the previous calls.
 fn unique_call(request: &Recorded) -> Reply {
     let called = request.messages().iter().filter(|message| message["role"] == "tool").count();
     let zone = ["UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York"][called % 4];
@@ -467,13 +467,13 @@ fn unique_call(request: &Recorded) -> Reply {
 /// Input that starts the calls in [`World::call_all`].
 const CALL_ALL_INPUT: &str = "Do all of it.";
 
-/// Results of all calls since the last [`CALL_ALL_INPUT`], in call order.
+/// Returns the results of all calls since the last [`CALL_ALL_INPUT`], in call order.
 fn results_since_input(request: &Recorded) -> Vec<String> {
     let messages = request.messages();
     let is_input = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(CALL_ALL_INPUT));
     let begin = messages.iter().rposition(|message| message["role"] == "user" && is_input(message)).unwrap();
     let turn = || messages[begin..].iter();
-    // Read-only calls run concurrently, and end in any order.
+    // Read-only calls run concurrently and may end in any order.
     let results = turn().filter(|message| message["role"] == "tool");
     let results: HashMap<&str, &str> =
         results.filter_map(|result| Some((result["tool_call_id"].as_str()?, result["content"].as_str()?))).collect();
@@ -486,14 +486,14 @@ fn is_subagent(request: &Recorded) -> bool {
     request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"))
 }
 
-/// Warnings with this code in a run with `--output stream-json`.
+/// Returns the warnings with this code in a run with `--output stream-json`.
 fn warnings(output: &Output, code: &str) -> Vec<String> {
     let lines = output.json_lines();
     let warned = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
     warned.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
 }
 
-/// Verdicts for calls under the current rules and under the tried rules.
+/// Returns the verdicts for calls under the current rules and under the tried rules.
 fn verdicts(report: &Value) -> Vec<(&str, &str)> {
     let calls = report["calls"].as_array().unwrap().iter();
     calls.map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap())).collect()
@@ -507,7 +507,7 @@ fn has_all(text: &str, parts: &[&str]) {
     }
 }
 
-/// The strings under this key in a list of objects.
+/// Returns the strings under this key in a list of objects.
 #[track_caller]
 fn texts<'v>(list: &'v Value, key: &str) -> Vec<&'v str> {
     list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap()).collect()
@@ -529,13 +529,13 @@ fn has_none(text: &str, parts: &[&str]) {
     }
 }
 
-/// Names of the tools that a request offers, in order.
+/// Returns the names of the tools that a request offers, in order.
 fn tool_names(request: &Recorded) -> Vec<String> {
     let tools = request.body["tools"].as_array().into_iter().flatten();
     tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The sorted keys of an object.
+/// Returns the sorted keys of an object.
 #[track_caller]
 fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();

@@ -1,11 +1,11 @@
-//! A server's models: listed, selected, stored; and their context windows, without configuration.
+//! The models of a server: they are listed, selected and stored, and their context windows are detected.
 
 use super::*;
 
 /// An arrow key, as a terminal sends it.
 const DOWN: &str = "\u{1b}[B";
 
-/// A daemon whose server has three models. The first model is the default.
+/// Starts a daemon whose server has three models. The first model is the default.
 async fn world() -> World {
     let model = ModelServer::start().await;
     model.lists([
@@ -57,7 +57,7 @@ async fn models_and_windows_are_listed_with_their_source() {
 async fn piped_input_may_fill_the_window_reported_by_the_server() {
     let world = world().await;
     world.model.default_reply(Reply::text("Read."));
-    // The text exceeds the window that is assumed if the real window is unknown.
+    // The text exceeds the window that is assumed when the real window is unknown.
     let long: String = (0..3500).map(|n| format!("line {n} of the change that is piped in\n")).collect();
     let output = world.agentctl_with(["run", "Review this"], long.as_bytes()).await.exits(0);
     assert!(!output.stderr.contains("stored as"), "{}", output.stderr);
@@ -86,7 +86,7 @@ async fn model_option_selects_a_model_for_the_session() {
     world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["matches several models"]);
     assert_eq!(requested_models(&world).len(), 4, "no model was called");
 
-    // A script lists the models, one per line.
+    // In a script, `/model` lists the models, one per line.
     let listed = world.agentctl_with(["chat"], b"/model\n/model second\n/model\n").await.exits(0);
     let marked: Vec<&str> = listed.stdout.lines().filter(|line| line.starts_with('›')).collect();
     let names: Vec<&str> = marked.iter().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
@@ -109,7 +109,7 @@ async fn model_can_be_chosen_from_a_list_at_the_terminal() {
     // The first lookup may take longer than a greeting waits for the result.
     world.ok(["models", "--available"]).await;
     let mut terminal = Terminal::open(&world.daemon, &["-C", "none"]);
-    // The greeting names the model, and has no placeholder for an unnamed model.
+    // The greeting contains the name of the model, not a placeholder.
     let greeting = terminal.prompt();
     assert!(greeting.contains("first") && !greeting.contains("default"), "{greeting:?}");
     terminal.says_for("/model", "Models (type to search");
@@ -119,9 +119,9 @@ async fn model_can_be_chosen_from_a_list_at_the_terminal() {
     terminal.presses_last("\r", "model: lab/second-large");
     terminal.hears("Who are you?", "Here I am.");
     terminal.hears("/current", "model     lab/second-large (slot base)");
-    // The marker is at the current model; Esc leaves it unchanged.
+    // The marker is at the current model. Esc cancels the selection.
     terminal.says("/model");
-    // `› `, as bytes.
+    // The bytes are `› `, which the terminal library does not decode.
     terminal.answers("\u{e2}\u{80}\u{ba} lab/second-large  current", DOWN);
     terminal.answers("\u{e2}\u{80}\u{ba} lab/fourth", "\u{1b}");
     terminal.prompt();

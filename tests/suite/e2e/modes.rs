@@ -1,4 +1,4 @@
-//! The modes of a session at a terminal and for scripts: which calls run without approval, and how this is reported.
+//! Session modes at a terminal and for scripts: which calls run without approval, and how this is reported.
 
 use super::*;
 
@@ -14,7 +14,7 @@ async fn shift_tab_switches_the_mode() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.sees_last("\u{1b}]2;agentd");
-    // Several keys sent in one write are all handled, and the line is unchanged.
+    // Several keys sent in one write are all handled, and the input line is unchanged.
     terminal.presses(&format!("wri{SHIFT_TAB}te"));
     terminal.sees_all(&["accept-edits", "write"]);
     world.model.reply(writes("outputs/a.txt")).reply(says("It stands there."));

@@ -1,4 +1,5 @@
-//! Costs of whole sessions, compared with the servers' own figures for each request, regardless of its outcome.
+//! Costs of whole sessions, compared with the servers' own figures for each request, whether or not the request
+//! succeeds.
 
 use std::sync::Mutex;
 
@@ -8,7 +9,7 @@ use super::*;
 
 /// Prices per token in micro-dollars: input, cache read, cache write, cache write for an hour, output.
 const BASE_PRICES: [u64; 5] = [10, 1, 12, 25, 50];
-/// Prices for requests above the threshold.
+/// Prices for requests with more tokens than the threshold.
 const LONG_PRICES: [u64; 5] = [20, 2, 24, 50, 75];
 const LONG_THRESHOLD: u64 = 200_000;
 
@@ -33,7 +34,8 @@ impl Counts {
         tokens.iter().zip(prices).map(|(tokens, price)| tokens * price).sum()
     }
 
-    /// The counts with the names of Messages or chat completions, from which Responses is rendered.
+    /// Returns the counts under the names of Messages or chat completions. Usage over Responses is rendered from these
+    /// counts.
     fn usage(self, wire: &str) -> Value {
         let Self { fresh, cached, written, hour, answer } = self;
         if wire == "anthropic" {
@@ -50,7 +52,7 @@ impl Counts {
     }
 }
 
-/// All costs charged by a server, and the kinds of requests.
+/// Total costs charged by a server, and the kinds of its requests.
 #[derive(Debug, Default)]
 struct Bill {
     money: u64,
@@ -71,7 +73,8 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
     } else if text.contains("Have it done") && !has_kind("call") {
         ("call", Reply::tool_call("delegate_task", json!({"task": "Look at each thing"})))
     } else if text.contains("Break off") && !has_kind("broken") {
-        // Over Responses, a failure includes the counts. Over the other wires, the counts come before the stream ends.
+        // Over Responses, a failure includes the counts. Over the other wires, the counts are sent before the stream
+        // breaks off.
         let end = if wire == "responses" { "failed" } else { "" };
         ("broken", Reply::text("Half an answer").finish(end).without_done())
     } else if text.contains("A long one") && !has_kind("long") {
@@ -220,7 +223,7 @@ async fn openrouter_gets_cache_marks_for_claude_and_its_charge_counts() {
         messages.filter(|(_, message)| is_marked(message)).map(|(at, _)| at).collect()
     };
     assert_eq!((marked(&requests[0]), requests[0].body["usage"]["include"] == true), (vec![0, 1], true));
-    // The second request has the markers of the first, and one marker after the result.
+    // The second request has the markers of the first request, and one more marker after the result.
     assert_eq!(marked(&requests[1]), [0, 1, 3], "{:#}", requests[1].body);
     assert_eq!(requests[1].last_role(), "tool");
     daemon.ok(["models", "show", "base"]).await.shows(&["in $3, cached $0.3, out $15", "its server"]);

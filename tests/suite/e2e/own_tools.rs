@@ -1,4 +1,4 @@
-//! Tools for the conversation itself, with a real daemon: the user's rules apply to these tools.
+//! Tools that act on the conversation itself, with a real daemon: the user's rules apply to them.
 
 use super::*;
 

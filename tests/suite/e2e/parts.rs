@@ -14,7 +14,7 @@ use super::{Events as _, *};
 /// A picture of 40 × 20 pixels.
 pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 
-/// A daemon with a separate model in the slot `vision`.
+/// Starts a daemon with a separate model in the slot `vision`.
 pub(super) async fn with_vision_model() -> World {
     World::prepared(|home| home.set("MODEL_MULTIMODAL_ID", "eyes")).await
 }
@@ -60,7 +60,7 @@ async fn picture_file_and_selection_reach_the_model_and_persist() {
         messages.contains("[Selection: src/main.rs, lines 10 to 12]") && messages.contains("the needle is blue"),
         "{messages}"
     );
-    // The picture is stored in an item, and survives the daemon.
+    // The picture is stored in an item, and available after a restart.
     world.daemon.crash().await;
     world.ok(["run", "Sure?", "--session", &session]).await;
     let before = request.messages();
@@ -88,7 +88,7 @@ async fn refused_start_leaves_no_uploaded_files() {
     let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["notes.txt"], "only the accepted request stored its file");
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
-    // The next turn contains nothing from the rejected input.
+    // The next turn does not include any part of the rejected input.
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
     let messages = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(
@@ -112,7 +112,7 @@ async fn invalid_parts_are_refused_with_a_hint() {
     check(vec![file("a", vec![7; (8 << 20) + 1])], "at most 8 MiB").await;
     check(vec![selection("a.rs", Some((0, 2)), "x")], "invalid line range").await;
     check(vec![selection("a.rs", None, &"x".repeat(70_000))], "at most 64 KiB").await;
-    // An unknown kind is not skipped silently.
+    // An unknown kind is reported, not skipped silently.
     let start = v1::turn_request::Start {
         text: Some("Hi".to_owned()),
         parts: vec![v1::InputPart { part: None }],
@@ -121,7 +121,7 @@ async fn invalid_parts_are_refused_with_a_hint() {
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
     let refused = super::bad_input::frames(&world, vec![frame]).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
-    // Text in parts is the input.
+    // Text in parts is used as the input.
     let text_part = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
     let start = v1::turn_request::Start { parts: vec![text_part("one"), text_part("two")], ..Default::default() };
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };

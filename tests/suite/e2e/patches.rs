@@ -1,4 +1,5 @@
-//! Patches in real turns: both forms, all or nothing, and a helpful error for the model if a patch does not fit.
+//! Patches in real turns: both forms are supported, a patch is applied completely or not at all, and the error helps
+//! the model to correct it.
 
 use super::*;
 
@@ -13,7 +14,7 @@ fn begin_patch(inner: &str) -> Call {
     patch(format!("*** Begin Patch\n{inner}*** End Patch\n"))
 }
 
-/// A world whose project has a few files.
+/// Starts a world whose project has a few files.
 async fn world() -> World {
     let world = World::start().await;
     world.write("project/src/code.rs", CODE);
@@ -22,7 +23,7 @@ async fn world() -> World {
     world
 }
 
-/// The files of the project.
+/// Returns the files of the project.
 fn files(world: &World) -> BTreeMap<String, Vec<u8>> {
     let project = world.path().join("project");
     let mut found = BTreeMap::new();
@@ -71,7 +72,7 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
     let fits = "--- a/project/list.txt\n+++ b/project/list.txt\n@@ -3,2 +3,2 @@\n three\n-four\n+4\n";
     let code = "--- a/project/src/code.rs\n+++ b/project/src/code.rs\n";
     let made = "*** Add File: /project/made.txt\n+made\n*** Delete File: /project/gone.txt\n";
-    // The previous file and the first hunk fit, but nothing is applied.
+    // The previous file and the first hunk would apply, but nothing is changed.
     let cases = [
         (
             patch(format!(
@@ -106,7 +107,7 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
         ),
         (begin_patch(&format!("{made}*** Delete File: /project/none.txt\n")), vec!["/project/none.txt does not exist"]),
         (begin_patch(&format!("{made}*** Add File: /project/list.txt\n+x\n")), vec!["which already exists"]),
-        // The new file blocks a folder that the patch needs, which is only discovered while writing.
+        // The patch also needs the new file's path as a folder, which fails only while writing.
         (
             begin_patch(&format!("{made}*** Add File: /project/made.txt/deep.txt\n+x\n")),
             vec!["1 file rolled back, so nothing was changed"],
@@ -131,17 +132,17 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
 async fn only_white_space_may_differ_in_a_hunk() {
     let world = World::start().await;
     let old = "alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nend";
-    // Hunks as models write them for this text, and the expected content: `None` if the patch is rejected.
+    // Hunks as models write them for this text, and the expected content, or `None` if the patch is rejected.
     let cases: [(&str, Option<&str>); 15] = [
-        // Unchanged white space.
+        // The white space is the same.
         (" alpha  \n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
-        // Different white space at line ends and starts, in kept lines and in the removed line.
+        // The white space differs at line ends or starts, in context lines or in the removed line.
         (" alpha\n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
         (" alpha\n-\tbeta one  \n+\tBETA\n Gamma(1, 2) \n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
         (" alpha\n-    beta one\n+    BETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
         ("-Gamma(1, 2)\n+Gamma(3)\n \t\n \"delta\"\n", Some("alpha  \n\tbeta one\nGamma(3)\n\n\"delta\"\nend")),
         (" \"delta\"\n-end\n+END\n", Some("alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nEND")),
-        // Any other difference.
+        // The hunk differs in other ways.
         (" alpha\n-\tbeta two\n+\tBETA\n", None),
         (" alpha\n-\tbeta One\n+\tBETA\n", None),
         (" alpha\n-\tbetaone\n+\tBETA\n", None),

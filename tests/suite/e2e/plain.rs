@@ -5,7 +5,7 @@ use super::*;
 /// The bytes of `› `. The terminal library does not decode non-ASCII characters.
 const PROMPT: &str = "\u{e2}\u{80}\u{ba} ";
 
-/// A terminal, with all output so far.
+/// A terminal with all of its output so far.
 struct Plain(Terminal, String);
 
 impl Plain {
@@ -39,16 +39,16 @@ async fn plain_chat_sends_no_escapes() {
         };
         world.model.reply(write("outputs/a.txt")).reply(Reply::deltas(["# Done\n\n", "It is written."]));
         plain.says("Write it", &["I will **write** it.", "Now.", "brand new", "y yes, once"]);
-        // A line of text is not an answer, regardless of how it begins.
+        // A line of text is not an answer, whatever its first letter is.
         plain.says("no, wait", &["no answer: it is said to the turn", "y yes, once"]);
         plain.says("y", &["approved", "write_file outputs/a.txt", "# Done", "It is written.", PROMPT]);
         assert!(world.model.requests().last().unwrap().body.to_string().contains("no, wait"));
 
-        // A rejection with its reason, which is also a single line.
+        // A rejection with its reason fits on a single line.
         world.model.reply(write("outputs/b.txt")).reply(Reply::deltas(["As you like."]));
         plain.says("Another", &["y yes, once"]);
         plain.says("no", &["reason"]);
-        // The instruction for the model is not shown.
+        // The instruction for the model is not displayed.
         plain.says("not that file", &["rejected", "refused: not that file \u{c2}\u{b7}", "As you like.", PROMPT]);
         plain.says("/resume", &["  1  ", "number, or words to search"]);
         plain.0.presses("\r");

@@ -5,7 +5,7 @@ use super::*;
 const TAX: &str = "---\nname: tax\ndescription: Works out taxes\n---\nRun sh skills/tax/scripts/sum.sh.\n";
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
 
-/// A plugin with one part of each kind.
+/// Creates a plugin with one part of each kind.
 fn write_plugin(home: &TempHome, version: &str) -> String {
     let server = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py")).unwrap();
     home.write("kit/servers/fake.py", server);
@@ -30,7 +30,7 @@ async fn listed(world: &World) -> Vec<Value> {
     plugin(world, &["list", "--json"]).await.exits(0).json().as_array().unwrap().clone()
 }
 
-/// Folders in which the daemon stores plugins.
+/// Returns the folders in which the daemon stores plugins.
 fn copies(world: &World) -> Vec<String> {
     let entries = fs::read_dir(world.data().join("plugins")).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -91,7 +91,7 @@ async fn audited(world: &World) -> Vec<String> {
 async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
     let mut world = World::start().await;
     let folder = write_plugin(&world.daemon, "1.0");
-    // There is no terminal to give consent.
+    // Without a terminal, the user cannot consent.
     let refused = plugin(&world, &["add", &folder]).await.exits(2);
     refused.says(&[
         "python3 ${PLUGIN_ROOT}/servers/fake.py plain",
@@ -109,7 +109,7 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
     let added = plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     added.says(&["added kit 1.0: 1 skill, 1 agent, 1 command, 1 server"]);
     assert_parts_used(&world).await;
-    // The copy is used instead of the folder.
+    // The daemon uses its copy, not the original folder.
     fs::remove_dir_all(&folder).unwrap();
     world.daemon.crash().await;
     assert_parts_used(&world).await;
@@ -278,7 +278,7 @@ async fn broken_part_is_reported_and_the_rest_works() {
         ],
     );
     assert_parts_used(&world).await;
-    // The plugin's own rating of harmless tools is ignored.
+    // The plugin's own rating of its tools as harmless is ignored.
     let (results, _) =
         world.call_all(vec![("mcp_allowed_act", json!({"text": "now"}))], &["--on-interrupt", "deny"]).await;
     assert!(results[0].contains("E_DENIED"), "{results:?}");
@@ -312,7 +312,7 @@ async fn name_conflicts_are_reported_with_their_owner() {
     assert_eq!(hidden["usable"], false, "{hidden}");
     assert!(hidden["problems"].to_string().contains("already has this name"), "{hidden}");
 
-    // If two plugins use a name, it belongs to the plugin that was added first.
+    // If two plugins use the same name, it belongs to the plugin that was added first.
     let other = world.path().join("apple").display().to_string();
     world.write("apple/plugin.json", json!({"name": "apple"}).to_string());
     world.write("apple/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the first\n---\nx\n");
@@ -396,7 +396,7 @@ async fn plugin_from_a_repository_is_fetched_with_git() {
     plugin(&world, &["add", "file:///no/such/place", "--yes"]).await.exits(2).says(&["could not fetch"]);
 }
 
-/// The consent shows everything that decides which program runs, in any form.
+/// The consent screen shows every setting that determines which program runs, in any form.
 #[tokio::test(flavor = "multi_thread")]
 async fn consent_shows_everything_that_selects_code_to_run() {
     let world = World::start().await;

@@ -1,8 +1,8 @@
-//! Rules with a real daemon: enforced, explained, tried before they are adopted, reloaded.
+//! Rules with a real daemon: they are enforced, explained, reloaded, and can be tried before they are adopted.
 
 use super::*;
 
-/// A user's own file: one command never runs, one requires approval, one runs.
+/// The user's own rules: one command is denied, one requires approval, and one is allowed.
 const RULES: &str = "tools:
   run_bash_command:
     deny: ['frobnicate', 'git push']
@@ -52,7 +52,7 @@ async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     for phrase in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would add: run_bash_command: git commit"] {
         assert!(output.stdout.contains(phrase), "{phrase:?} is missing in:\n{}", output.stdout);
     }
-    // Quoted as in the README and after `--`, the result is the same.
+    // The result is the same for a quoted command, as in the README, and for one after `--`.
     let quoted = world.ok(["policy", "explain", "rm -rf build"]).await;
     let output = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
@@ -65,8 +65,8 @@ async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     assert_eq!(world.ok(args).await.json()["explanation"]["verdict"], "ask");
 }
 
-/// A model trained for other tools uses the arguments of those tools. They are translated before they are evaluated,
-/// shown, audited and run.
+/// A model trained for other tools uses the argument names of those tools. Arguments are translated before they are
+/// evaluated, shown, audited and used.
 #[tokio::test]
 async fn foreign_arguments_are_translated_before_they_are_judged() {
     let world = with_rules(RULES).await;
@@ -97,7 +97,7 @@ async fn foreign_arguments_are_translated_before_they_are_judged() {
     assert_eq!(args[1], json!({"path": "outputs/.envrc", "content": "x"}));
     assert_eq!(args[2], json!({"command": "echo a > outputs/b", "timeout_s": 120}));
 
-    // The user is asked about the translated arguments, and the explanation is the same.
+    // The approval request shows the translated arguments, and the explanation is the same.
     world.model.reply(Reply::tool_call("write_file", hidden.clone())).reply(Reply::text("No."));
     let mut running = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
@@ -149,7 +149,7 @@ async fn policy_test_compares_a_rules_file_without_adopting_it() {
 
     let output = world.ok([&["policy", "test", tried][..], &calls].concat()).await;
     output.shows(&["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
-    // Nothing was adopted.
+    // The tried rules are not adopted.
     assert_eq!(world.explained("git push").await["explanation"]["verdict"], "deny");
     world.ok(["policy", "test", tried]).await.says(&[]);
 
@@ -219,7 +219,7 @@ async fn reloaded_rules_apply_and_broken_ones_are_rejected() {
     let verdict = async |command: &str| world.explained(command).await["explanation"]["verdict"].clone();
     assert_eq!(verdict("frobnicate").await, "deny");
     world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
-    assert_eq!(verdict("frobnicate").await, "deny", "the rules are not reloaded by themselves");
+    assert_eq!(verdict("frobnicate").await, "deny", "the rules are not reloaded automatically");
     world.ok(["reload"]).await.says(&[]);
     assert_eq!((verdict("frobnicate").await, verdict("terraform").await), (json!("ask"), json!("deny")));
 
@@ -229,7 +229,7 @@ async fn reloaded_rules_apply_and_broken_ones_are_rejected() {
     world.still_serves().await;
 }
 
-/// The rules change between two calls in one turn: the second call is evaluated with the new rules.
+/// The rules change between two calls in one turn, and the second call is evaluated with the new rules.
 #[tokio::test]
 async fn rules_changed_during_a_turn_apply_to_its_next_call() {
     let world = with_rules("tools: {run_bash_command: {deny: [frobnicate]}}\n").await;

@@ -1,4 +1,4 @@
-//! Projects that include instructions, agents, skills and commands, which are only used if the user trusts the project.
+//! Projects with instructions, agents, skills and commands, which are only used if the user trusts the project.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const DEPLOY: &str = "---\nname: deploy\ndescription: How we deploy\n---\nSteps 
 /// Project texts that a request may contain.
 const WORDS: [&str; 3] = ["Speak like a pirate.", "transfer_to_cook", "How we deploy"];
 
-/// A project with one part of each kind.
+/// Creates a project with one part of each kind.
 fn with_project(home: &TempHome, name: &str) -> String {
     home.write(&format!("{name}/AGENTS.md"), "Run make check.");
     home.write(&format!("{name}/.agentd/instructions.md"), "Speak like a pirate.\n");
@@ -30,7 +30,7 @@ async fn trust(world: &World, project: &str) {
     world.ok(["project", "trust", project]).await;
 }
 
-/// The project texts in the last request.
+/// Returns the project texts that the last request contains.
 fn project_texts(world: &World) -> Vec<&'static str> {
     let request = world.model.requests().last().unwrap().body.to_string();
     WORDS.into_iter().filter(|text| request.contains(text)).collect()
@@ -70,12 +70,12 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     let store = fs::metadata(world.path().join("data/projects/trusted.json")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&store.permissions()) & 0o777, 0o600);
 
-    // Trust survives the daemon, regardless of how the daemon ends.
+    // Trust is persistent, regardless of how the daemon ends.
     world.daemon.crash().await;
     run(&world, &project).await;
     assert_eq!(project_texts(&world), WORDS);
 
-    // Any changed byte in any file revokes the trust.
+    // A change of any byte in any file revokes the trust.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY.replace("ours", "0urs"));
     let output = run(&world, &project).await;
     output.says(&["changed since you trusted it (1 file;", "none of it is used"]);
@@ -141,7 +141,7 @@ async fn trust_is_bound_to_the_folder_and_the_shown_hash() {
     world.write("app/.agentd/instructions.md", "Speak like a pirate.\n");
     world.ok(["project", "trust", &project, "--hash", &hash]).await;
 
-    // Another folder with the same content is a different project; another name for the folder is not.
+    // Another folder with the same content is a different project, but another path to the same folder is not.
     run(&world, &twin).await.says(&["not trusted"]);
     assert_eq!(project_texts(&world), Vec::<&str>::new());
     symlink("app", world.path().join("link")).unwrap();
@@ -183,7 +183,7 @@ async fn project_agent_has_its_own_prompt_and_replaces_no_user_agent() {
         .await
         .shows(&["`researcher` is not used, because the configuration has an agent with this name"]);
 
-    // A session with a project's agent stops once the project is no longer trusted.
+    // A session with an agent from a project cannot continue once the project is no longer trusted.
     world.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
     world.model.respond_with(|request| match tool_texts(request) {
         result if result.contains("no such agent") => Reply::text("Nobody cooks."),

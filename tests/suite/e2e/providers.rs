@@ -1,8 +1,8 @@
-//! Servers with special requirements: their own form of IDs, signatures, reasoning. A whole daemon uses each of them.
+//! Servers with special requirements for IDs, signatures or reasoning, each used by a complete daemon.
 
 use super::*;
 
-/// Providers that support tools.
+/// Returns the providers that support tools.
 fn with_tools() -> Vec<Provider> {
     Provider::ALL.into_iter().filter(|provider| provider.takes_tools()).collect()
 }
@@ -13,7 +13,7 @@ async fn server(provider: Provider) -> ModelServer {
     server
 }
 
-/// A slot of `models.yaml`.
+/// Returns a slot of `models.yaml`.
 fn slot(name: &str, provider: Provider, server: &ModelServer) -> String {
     let (url, echo, wire) = (server.base_url(), provider.wants_thoughts(), provider.wire());
     let id = if provider == Provider::Gemini { "gemini-3-pro-preview" } else { "the-model" };
@@ -58,7 +58,7 @@ fn reads(names: &[&str]) -> Reply {
     names.iter().fold(Reply::default(), call)
 }
 
-/// The messages in a request without cache markers, up to the last text, which may be extended later.
+/// Returns the messages in a request without cache markers, up to the last text, which may be extended later.
 pub(super) fn messages(request: &Recorded) -> String {
     let text = request.text.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
     let begin = ["\"messages\":[", "\"input\":["].iter().find_map(|begin| text.find(begin)).unwrap();
@@ -70,7 +70,7 @@ pub(super) fn messages(request: &Recorded) -> String {
     after[..end].trim_end_matches(['"', '}', ']']).to_owned()
 }
 
-/// Asserts that each request begins with the whole previous request.
+/// Asserts that each request begins with the complete previous request.
 #[track_caller]
 pub(super) fn assert_requests_grow(server: &ModelServer) {
     let requests = server.requests();
@@ -80,7 +80,7 @@ pub(super) fn assert_requests_grow(server: &ModelServer) {
     }
 }
 
-/// The results in a request, each with the text that its call asks for.
+/// Returns the results in a request, each with the text that its call asks for.
 pub(super) fn answered(request: &Recorded) -> Vec<(String, String)> {
     let body = request.sent();
     let messages = || body["messages"].as_array().into_iter().flatten();
@@ -207,7 +207,8 @@ async fn another_model_of_the_server_gets_no_ids_of_the_first() {
     talk.turn(&server, "base", "Read.", vec![reads(&["a"]), Reply::text("Done.")]).await;
     let session = talk.session.clone().unwrap();
     server.reply(Reply::text("Done."));
-    // The server rejects changed IDs in its own calls. Only this test checks what the other model receives.
+    // The server rejects changed IDs in its own calls. Only this test checks the requests that the other model
+    // receives.
     server.lenient();
     talk.daemon.ok(["run", "And now?", "--session", &session, "--model", "=the-other"]).await;
     let requests = server.requests();

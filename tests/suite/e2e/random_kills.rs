@@ -23,10 +23,10 @@ use futures_util::future::join_all;
 
 use self::ledger::{At, Ledger};
 
-/// Variable with the number of kills.
+/// Environment variable with the number of kills.
 const KILLS: &str = "AGENTD_SOAK_KILLS";
 
-/// Variable with the seed.
+/// Environment variable with the seed.
 const SEED: &str = "AGENTD_SOAK_SEED";
 
 /// Number of concurrent clients.

@@ -1,4 +1,4 @@
-//! Several clients on one session, and clients that do not read.
+//! Several clients in one session, and clients that stop reading.
 
 use agentd_testkit::model_server::fast_text;
 use futures_util::future::join_all;
@@ -108,7 +108,7 @@ async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let attached = attached.output(Vec::new()).await.exits(0);
     assert!(attached.stdout.contains("One two three four"), "{attached:?}");
     running.output(Vec::new()).await.exits(0);
-    // If no turn is running, the command ends immediately.
+    // `attach` ends immediately if no turn is running.
     let attached = world.ok(["attach", session]).await;
     assert_eq!(attached.stdout, "");
     attached.says(&["no turn is running"]);

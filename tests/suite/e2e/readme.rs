@@ -1,5 +1,5 @@
-//! The commands and the picture in `README.md`, taken literally: the test fails on a command that does not work, on a
-//! new command without a trial, and on an outdated picture.
+//! The commands and the picture in `README.md`: the test fails if a command does not work, if a new command has no
+//! trial, and if the picture is outdated.
 
 const PAGE: &str = include_str!("../../../README.md");
 const MAKEFILE: &str = include_str!("../../../Makefile");
@@ -8,18 +8,18 @@ const MAKEFILE: &str = include_str!("../../../Makefile");
 const ROWS: u16 = 70;
 const COLUMNS: u16 = 100;
 
-/// The way in which a line on the page is tested.
+/// Test of a line on the page.
 #[derive(Clone, Copy)]
 enum Trial {
-    /// Run unchanged; the output contains this text.
+    /// Run unchanged. The output contains this text.
     Runs(&'static str),
-    /// Run with these replacements, which a user would make; the output contains this text.
+    /// Run with these replacements, as a user would make them. The output contains this text.
     With(&'static [(&'static str, &'static str)], &'static str),
     /// Run at a terminal, where a chat opens.
     Chat,
-    /// A make target, which must exist but is not run.
+    /// Make target, which must exist but is not run.
     Made(&'static str),
-    /// Not run, for this reason.
+    /// Not run, for the given reason.
     Untried(&'static str),
 }
 use Trial::{Chat, Made, Runs, Untried, With};
@@ -52,19 +52,19 @@ const LINES: [(&str, Trial); 19] = [
     ("agentctl sessions list; agentctl doctor", Runs("all sessions can be read")),
 ];
 
-/// The command lines on the page, without comments.
+/// Returns the command lines on the page, without comments.
 fn commands() -> Vec<String> {
     let blocks = PAGE.split("\n```").skip(1).step_by(2).filter(|block| !block.starts_with("text\n"));
     let lines = blocks.flat_map(|block| block.lines().skip(1));
     lines.map(|line| line.split(" # ").next().unwrap().trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
-/// The picture on the page.
+/// Returns the picture on the page.
 fn picture() -> &'static str {
     PAGE.split_once("\n```text\n").unwrap().1.split("\n```").next().unwrap()
 }
 
-/// A reader of the page, in the folder of a small program.
+/// A reader of the page, who works in the folder of a small program.
 struct Reader {
     model: ModelServer,
     home: TempHome,
@@ -103,7 +103,7 @@ impl Reader {
         Running::spawn(command).output(Vec::new()).await
     }
 
-    /// Leaves a question pending, and returns the ID of its session.
+    /// Runs a turn up to a question, leaves it pending, and returns the ID of the session.
     async fn asked(&self) -> String {
         let line = "agentctl run 'Write it' -C .:rw --detach";
         let session = self.types(line).await.exits(0).stdout.trim().to_owned();
@@ -165,7 +165,7 @@ async fn every_readme_command_works() {
         let output = reader.types(&format!("SESSION={session}\n{typed}")).await;
         let all = format!("{}{}", output.stdout, output.stderr);
         assert_eq!(output.code, Some(0), "{typed}\n{all}");
-        // Escaped as JSON, or unchanged.
+        // The command appears with JSON escapes, or unchanged.
         assert!(
             all.contains(expected) || all.contains(&expected.replace('"', "\\\"")),
             "{typed}: {expected:?} is not in\n{all}"
@@ -181,7 +181,7 @@ async fn every_readme_command_works() {
     }
 }
 
-/// A shell line that runs in the folder, with the binaries of this build.
+/// Returns a shell line that runs in the folder, with the binaries of this build.
 fn in_folder(folder: &Path, line: &str) -> String {
     let programs = program("agentctl").parent().map(Path::to_owned).unwrap();
     format!("cd '{}' && export PATH='{}':\"$PATH\" && {line}", folder.display(), programs.display())
@@ -232,7 +232,7 @@ fn without_numbers(line: &str) -> String {
     out + rest
 }
 
-/// Returns true if a word ended before this rest.
+/// Returns true if `rest` begins at the end of a word.
 fn ends_word(rest: &&str) -> bool {
     !rest.starts_with(char::is_alphanumeric)
 }
@@ -248,7 +248,7 @@ impl Screen {
         Self { terminal, parser: vt100::Parser::new(ROWS, COLUMNS, 0) }
     }
 
-    /// Waits for a text, and processes all output up to that text. Non-ASCII characters are not decoded.
+    /// Waits for a text, and applies all output up to that text to the screen. Non-ASCII characters are not decoded.
     #[track_caller]
     fn sees(&mut self, text: &str) {
         let before = self.terminal.sees(text);
@@ -256,7 +256,7 @@ impl Screen {
         self.parser.process(&bytes);
     }
 
-    /// Waits for the prompt, and reports the cursor position.
+    /// Waits for the prompt, and answers its query for the cursor position.
     #[track_caller]
     fn prompt(&mut self) {
         self.sees("\u{1b}[6n");
@@ -270,7 +270,7 @@ impl Screen {
         self.terminal.presses(keys);
     }
 
-    /// The rows of the screen up to the last one that is not empty.
+    /// Returns the rows of the screen up to the last non-empty row.
     fn rows(&self) -> String {
         let rows: Vec<String> = self.parser.screen().contents().lines().map(|row| row.trim_end().to_owned()).collect();
         rows.join("\n").trim_end().to_owned()

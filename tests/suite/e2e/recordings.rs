@@ -1,10 +1,10 @@
-//! Recordings: made from sessions, replayed without a model, tools or network, and compared with expectations.
+//! Recordings: created from sessions, replayed without a model, tools or network, and compared with expectations.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 
-/// A turn that reads a file, edits it after approval, and runs a command.
+/// Runs a turn that reads a file, edits it after approval, and runs a command. Returns the world and the recording.
 async fn recorded() -> (World, PathBuf) {
     let world = World::start().await;
     world.write("project/notes.txt", "old words\n");
@@ -58,7 +58,7 @@ async fn replay_needs_no_model_and_changes_nothing() {
 #[tokio::test]
 async fn replay_on_another_daemon_shows_a_changed_prompt() {
     let (_world, file) = recorded().await;
-    // Another host, on which the model's URL is unreachable.
+    // On another host, the model's URL is unreachable.
     let other = TempDaemon::start("http://127.0.0.1:9/v1").await;
     other.write("project/AGENTS.md", "Be brief.\n");
     let folder = other.path().join("project").display().to_string();
@@ -138,7 +138,7 @@ async fn test_folder_reports_passes_and_failures() {
     assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
 }
 
-/// A test file may come from another author: it names what it needs, and the command line permits it.
+/// A test file may come from another author, so it declares the access it needs, and the command line permits it.
 #[tokio::test]
 async fn live_test_is_limited_by_the_command_line() {
     let (world, file) = recorded().await;
@@ -167,7 +167,7 @@ async fn live_test_is_limited_by_the_command_line() {
     assert_eq!((notes("project"), notes("tests/fixture")), ("old words\n".to_owned(), "old words\n".to_owned()));
     test("fixture", &["--approve", "--writable"]).await;
     assert_eq!(notes("tests/fixture"), "new words\n");
-    // A recording must be in the folder of its test, even if it is reached through links.
+    // A recording must be inside the folder of its test, even if it is reached through links.
     symlink(&file, folder.join("far.jsonl")).unwrap();
     world.write("tests/far.yaml", "{}\n");
     let output = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
@@ -210,7 +210,7 @@ async fn session_with_subagents_can_be_recorded_and_replayed() {
         let is_subagent = is_subagent(request);
         let all = request.messages().iter().map(ToString::to_string).collect::<String>();
         match (is_subagent, request.last_role()) {
-            // The subagent is asked for more detail.
+            // The subagent's report is too short, so it is asked for more detail.
             (true, _) if all.contains("second part") && !all.contains("Short.") => Reply::text("Short."),
             (true, _) => Reply::text(report.clone()),
             (false, "tool") => Reply::text("All parts are done."),
@@ -273,7 +273,7 @@ async fn compacted_session_can_be_replayed_later() {
     world.ok(["run", "--replay", path]).await.shows(&["Noted."]);
 }
 
-/// The examples of the documentation pass, with a daemon without a model.
+/// The examples in the documentation pass with a daemon that has no model.
 #[tokio::test]
 async fn documentation_examples_pass() {
     let daemon = TempDaemon::start("http://127.0.0.1:9/v1").await;
@@ -288,7 +288,7 @@ async fn documentation_examples_pass() {
     assert!(page.contains("agentctl test docs/testing"));
 }
 
-/// A recording can come from anywhere, so its changes to files are not applied.
+/// A recording may come from an untrusted source, so its changes to files are not applied.
 #[tokio::test]
 async fn replayed_undo_changes_no_file() {
     let world = World::start().await;

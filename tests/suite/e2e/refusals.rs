@@ -1,4 +1,4 @@
-//! Parts of requests that a server rejects, in any wording: omitted for one attempt, reported, remembered.
+//! Parts of requests that a server rejects, in any wording: they are omitted for one attempt, reported, and remembered.
 
 use super::{wires::RED, *};
 
@@ -30,7 +30,7 @@ impl World {
         Self { model, daemon, wire }
     }
 
-    /// Uses the model with that ID from now on.
+    /// Uses the model with this ID from now on.
     async fn choose(&self, id: &str) {
         let url = self.model.base_url();
         let base =
@@ -49,7 +49,7 @@ impl World {
         self.daemon.agentctl(args.iter().chain(more)).await
     }
 
-    /// Runs a turn, and returns the output and the requests.
+    /// Runs a turn. Returns the output and the requests.
     async fn asked(&self, text: &str, more: &[&str]) -> (Output, Vec<Recorded>) {
         let before = self.model.requests().len();
         let output = self.run(text, more).await.exits(0);
@@ -97,7 +97,7 @@ async fn pictures(wire: &'static str) {
             shows(&asked[0]) && !shows(asked.last().unwrap()) && !tools(asked.last().unwrap()).is_empty(),
             "{message}"
         );
-        // The file is kept and mentioned, and the session continues without the picture.
+        // The file is still stored and mentioned, and the session continues without the picture.
         let (output, asked) = world.asked("Sure?", &["--session", &output.session()]).await;
         assert!(asked.len() == 1 && !shows(&asked[0]) && asked[0].text.contains("red.png"), "{message}");
         assert!(warnings(&output, "pictures_not_shown").is_empty() && warnings(&output, "model_retry").is_empty());
@@ -106,7 +106,7 @@ async fn pictures(wire: &'static str) {
     world.choose("sees").await;
     let (_, asked) = world.asked("Which colour?", &["--file", &red]).await;
     assert!(asked.len() == 1 && shows(&asked[0]));
-    // A single rejected picture is remembered individually. After two rejections, the model gets no pictures.
+    // After one rejection, only that picture is omitted. After two rejections, the model gets no pictures.
     world.choose("m-8").await;
     world.wait_until_stored("without_pictures").await;
     world.restart().await;
@@ -168,7 +168,7 @@ async fn refused_tools_move_into_the_text() {
         world.restart().await;
         let (_, asked) = world.asked("What time is it?", &[]).await;
         assert!(asked.len() == 2 && asked.iter().all(|request| tools(request).is_empty()), "{wire}");
-        // Another model on the same server, with unrelated server errors, is retried as usual.
+        // Unrelated errors of another model on the same server are retried as usual.
         world.choose("fails").await;
         world.model.respond_with(|_| Reply::refusal(500, "out of memory"));
         let failed = world.run("What time is it?", &[]).await;
@@ -206,7 +206,7 @@ async fn single_refused_tool_is_omitted_alone() {
             assert_eq!(tools(&asked[1]).len() + 1, tools(&asked[0]).len(), "{wire} {form}");
             let left_out = warnings(&output, "tool_left_out");
             assert!(left_out.len() == 1 && left_out[0].contains("read_file"), "{wire} {form}: {left_out:?}");
-            // After the second rejection, the limitation is remembered, and not reported again.
+            // After the second rejection, the limitation is remembered and is not reported again.
             for requests in [2, 1] {
                 let (output, asked) = world.asked("Hello", &[]).await;
                 assert_eq!((asked.len(), warnings(&output, "tool_left_out").len()), (requests, 0), "{wire} {form}");

@@ -1,4 +1,4 @@
-//! Space freed in the middle of a session, as reported to users and scripts.
+//! Context space freed in the middle of a session, as reported to users and scripts.
 
 use super::*;
 
@@ -31,7 +31,7 @@ async fn results_moved_to_files_are_reported_with_the_cause() {
     let result = tool_texts(&world.model.requests().pop().unwrap());
     assert!(result.contains("[Moved to a file to make room:") && result.contains("fact a"), "{result}");
 
-    // The moved result can be read like any file, and is visible again after an undo.
+    // The moved result can be read like any file, and is back in the context after an undo.
     let path = result.split("all of them in ").nth(1).and_then(|rest| rest.split(';').next()).unwrap().to_owned();
     world.model.reply(Reply::tool_call("grep", json!({"path": path, "pattern": "fact"})));
     world.model.reply(Reply::text("There."));

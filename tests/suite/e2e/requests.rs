@@ -1,9 +1,9 @@
-//! Complete snapshots of what the model received, at important points. A changed snapshot changes the input of every
-//! model: review it like code.
+//! Complete snapshots of the requests that models receive, at important points. A changed snapshot means that the input
+//! of every model changes: review it like code.
 
 use super::{Events as _, *};
 
-/// A request in readable form. Constant parts (tool descriptions) are reduced to names, and variable parts (IDs, times)
+/// Formats a request readably. Constant parts (tool descriptions) are reduced to names, and variable parts (IDs, times)
 /// are removed.
 fn readable(request: &Recorded, session: &str) -> String {
     let tools = request.body["tools"].as_array().into_iter().flatten();
@@ -102,7 +102,7 @@ async fn last_request_of_a_turn_matches_its_snapshot() {
     insta::assert_snapshot!("last_request_of_a_turn", readable(&requests[1], &session));
 }
 
-/// Guides from users, uploaded files, and text added while a turn waits for an answer.
+/// Snapshot of guides from users, uploaded files, and text added while a turn waits for an answer.
 #[tokio::test]
 async fn requests_with_guides_uploads_and_steering_match_snapshots() {
     let world = World::start().await;
@@ -131,7 +131,8 @@ async fn requests_with_guides_uploads_and_steering_match_snapshots() {
     insta::assert_snapshot!("with_memory_skills_and_uploads", without_home(&world, &readable(&requests[0], &session)));
     insta::assert_snapshot!("with_words_that_were_added", without_home(&world, &readable(&requests[1], &session)));
 
-    // The next turn sends everything again, in the same position, except for what was only valid in the previous turn.
+    // The next turn sends everything again in the same position, except for parts that were only valid in the previous
+    // turn.
     world.model.reply(Reply::text("In blue."));
     let (_, requests) = says(&world, on(), "Which ink was it?").await;
     insta::assert_snapshot!("in_the_turn_behind_them", without_home(&world, &readable(&requests[0], &session)));

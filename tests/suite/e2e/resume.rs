@@ -1,5 +1,4 @@
-//! Resuming at a terminal: the list of sessions, a new session in addition to the old one, and the last session in a
-//! folder.
+//! Resuming at a terminal: the list of sessions, starting a new session, and the last session in a folder.
 
 use super::*;
 
@@ -19,13 +18,13 @@ async fn session_chosen_from_the_list_can_be_continued() {
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
     terminal.sees_last("last here: Mend the roof");
     terminal.says("/resume");
-    // Sessions in this folder come first, although another session was used later.
+    // Sessions in this folder come first, although another session was used more recently.
     let list = terminal.sees("Sail away");
     let (roof, barn) = (list.find("Mend the roof").unwrap(), list.find("Paint the barn").unwrap());
     assert!(roof < barn, "{list}");
     terminal.presses_for("app", "leaves): app");
     terminal.presses(DOWN);
-    // `› `, as bytes.
+    // The bytes are `› `, which the terminal library does not decode.
     terminal.answers("\u{e2}\u{80}\u{ba} Paint the barn", "\r");
     terminal.sees_last("Certainly.");
     world.model.reply(Reply::text("Red."));
@@ -33,7 +32,7 @@ async fn session_chosen_from_the_list_can_be_continued() {
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
 
-    // Esc selects nothing. A new session contains nothing from the previous one, which is kept.
+    // Esc selects nothing. A new session has no content from the previous one, which is preserved.
     terminal.says_for("/resume", "leaves)");
     terminal.presses("\u{1b}");
     terminal.prompt();

@@ -1,4 +1,4 @@
-//! Removal of data that has not been used for a long time, by command and across crashes; and the disk usage.
+//! Removal of data that has not been used for a long time, by command and across crashes, and the reported disk usage.
 
 use super::*;
 
@@ -7,12 +7,12 @@ const SHORT_RETENTION: &str = "sessions: {idle_unload: 50ms}
 retention: {every: never, workspaces: 1s, outputs: 1s, results: 1s, undo: 1s}
 ";
 
-/// A daemon whose model writes a report on request.
+/// Starts a daemon whose model writes a report on request.
 async fn world() -> World {
     World::configured(SHORT_RETENTION).await
 }
 
-/// A session with a report, and the path of the report.
+/// Creates a session with a report. Returns the session and the path of the report.
 async fn session_with_report(world: &World) -> (String, PathBuf) {
     world.model.respond_with(|request| match request.last_role() {
         "user" if request.last_user().contains("report") => {
@@ -34,7 +34,7 @@ fn parts(report: &Value) -> Vec<&str> {
     report["parts"].as_array().unwrap().iter().map(|part| part["part"].as_str().unwrap()).collect()
 }
 
-/// Waits until that many sessions have data that is old enough.
+/// Waits until `sessions` sessions have data that is old enough.
 async fn wait_until_old(world: &World, sessions: u64) {
     until("the files are old enough", || async {
         let report = clean(world, &["--dry-run"]).await;
@@ -64,13 +64,13 @@ async fn clean_removes_old_files_and_the_session_stays_usable() {
     let again = world.ok(["clean"]).await.stdout;
     assert!(again.contains("nothing is old enough to be removed"), "{again}");
 
-    // The history shows the removal to the user and the model, and is complete.
+    // The complete history is still available, and reports the removal to the user and the model.
     let shown = world.ok(["sessions", "show", &id]).await.stdout;
     assert!(shown.contains("were removed to save space: outputs/ (1 file)"), "{shown}");
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
     world.ok(["run", "--session", &id, "Go on"]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["outputs/ (1 file)"]);
-    // The session gets new files when it needs them.
+    // Writing another report creates the session's files again.
     world.ok(["run", "--session", &id, "Another report", "--on-interrupt", "approve"]).await;
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
@@ -98,7 +98,7 @@ async fn clean_skips_pinned_and_waiting_sessions() {
     wait_until_old(&world, 1).await;
     let cleaned = clean(&world, &[]).await;
     assert!(!third.exists() && report.exists() && other.exists(), "{cleaned}");
-    // A waiting session is recognised without loading it.
+    // The daemon detects that the session is waiting without loading it.
     assert_eq!(cleaned["kept_sessions"], 1, "{cleaned}");
     assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
 
@@ -119,7 +119,7 @@ async fn kill_during_cleaning_does_no_harm() {
         }
         wait_until_old(&world, 1).await;
         let cleaning = world.spawn_agentctl(["clean"]);
-        // Killed at some point during the removal, a little later in each round.
+        // The daemon is killed during the removal, at a later point in each round.
         let left = 300 - 80 * round as usize;
         until("removal has started or finished", || async {
             let files = fs::read_dir(&folder).map_or(0, Iterator::count);
@@ -183,7 +183,7 @@ async fn truncated_audit_log_is_detected_without_its_head_file() {
     world.agentctl(["audit", "verify"]).await.exits(1).shows(&["missing"]);
     has_all(&world.log(), &["WARN", "the audit log changed since the last run: lines "]);
 
-    // A damaged log stays damaged, regardless of later entries.
+    // A damaged log is reported as damaged, regardless of later entries.
     world.daemon.restart().await;
     world.agentctl(["audit", "verify"]).await.exits(1);
 }

@@ -1,8 +1,9 @@
-//! Going back to before a turn: files, conversation, or both. External changes are kept, and no data is lost.
+//! Going back to before a turn, for files, the conversation, or both. External changes are preserved, and no data is
+//! lost.
 
 use super::*;
 
-/// Three turns that write files one after the other.
+/// Runs three turns that write files one after the other.
 async fn three_turns() -> (World, String) {
     let world = World::start().await;
     world.write("project/kept.txt", "kept\n");
@@ -61,7 +62,7 @@ async fn rewind_reverts_files_and_conversation_and_keeps_the_old() {
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(asked.contains("Did one") && !asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
 
-    // Files can also be restored.
+    // The reverted files can be restored.
     world.ok(["rewind", &old, "--to", "2", "--files", "--redo", "--yes"]).await;
     assert_eq!(
         (read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt").as_deref()),

@@ -28,10 +28,10 @@ use serde_json::json;
 
 use super::{Events as _, World, tool_texts, turn};
 
-/// Variable with the number of vanishing clients.
+/// Environment variable with the number of vanishing clients.
 const CLIENTS: &str = "AGENTD_SOAK_CLIENTS";
 
-/// Variable with the number of pending questions.
+/// Environment variable with the number of pending questions.
 const QUESTIONS: &str = "AGENTD_SOAK_QUESTIONS";
 
 fn number(name: &str, usual: usize) -> usize {
@@ -42,7 +42,7 @@ fn number(name: &str, usual: usize) -> usize {
 struct Unchangeable(Vec<PathBuf>);
 
 impl Unchangeable {
-    /// Returns `None` if the file system or the user's rights do not support immutable files.
+    /// Makes the files immutable. Returns `None` if the file system or the user's rights do not support this.
     fn make(files: Vec<PathBuf>) -> Option<Self> {
         let made = geteuid().is_root() && chattr("+i", &files);
         if !made {
@@ -63,7 +63,7 @@ fn chattr(attribute: &str, files: &[PathBuf]) -> bool {
     done.is_ok_and(|status| status.success())
 }
 
-/// State of a process, such as `T` for a stopped one.
+/// Returns the state of a process, such as `T` for a stopped one.
 fn state(pid: u32) -> char {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit(')').next().unwrap().trim_start().chars().next().unwrap()
@@ -73,7 +73,7 @@ async fn wait_until_stopped(pid: u32) {
     until("the process is stopped", || async { (state(pid) == 'T').then_some(()) }).await;
 }
 
-/// Number of stored model answers in all sessions.
+/// Returns the number of stored model answers in all sessions.
 async fn answers(client: &Client) -> usize {
     let mut count = 0;
     for session in client.sessions(100).await.unwrap() {
@@ -152,7 +152,7 @@ async fn daemon_continues_its_turn_after_sigstop() {
 #[tokio::test]
 async fn stopped_client_blocks_no_other_and_catches_up_after_sigcont() {
     let world = World::start().await;
-    // Much more than fits into the buffers between daemon and client.
+    // The text is much larger than the buffers between daemon and client.
     let text: String = (0..60_000).map(|number| format!("{number} ")).collect();
     world.model.reply(Reply::deltas(["begun. ".to_owned(), text.clone()]).delay_ms(300).when("Count"));
     let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
@@ -171,12 +171,12 @@ async fn stopped_client_blocks_no_other_and_catches_up_after_sigcont() {
     running.output(Vec::new()).await.exits(0);
 }
 
-/// Number of open descriptors of a process.
+/// Returns the number of open descriptors of a process.
 fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// Memory of a process, in KiB.
+/// Returns the memory of a process in KiB.
 fn memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -187,7 +187,7 @@ fn memory(pid: u32) -> u64 {
 async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
     /// Number of concurrent clients, below the process's limit on open files.
     const AT_ONCE: usize = 200;
-    /// Permitted growth of the memory, in KiB: caches that fill once.
+    /// Permitted memory growth in KiB, for caches that are only filled once.
     const MEMORY_GROWTH: u64 = 24 << 10;
     let count = number(CLIENTS, 1000);
     let world = World::start().await;
@@ -210,7 +210,7 @@ async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
         let sockets: Vec<UnixStream> = (0..AT_ONCE.min(count - slice * AT_ONCE))
             .map(|number| {
                 let mut socket = UnixStream::connect(world.daemon.socket()).unwrap();
-                // The daemon may have hung up by then.
+                // The daemon may already have closed the connection.
                 let _ = socket.write_all(beginnings[number % beginnings.len()]);
                 socket
             })
@@ -261,7 +261,7 @@ async fn one_of_many_concurrent_daemon_starts_survives() {
     assert_eq!(ended.code(), Some(0));
 }
 
-/// IDs of all pending questions.
+/// Returns the IDs of all pending questions.
 async fn pending_questions(client: &Client) -> BTreeSet<InterruptId> {
     client.interrupts(None).await.unwrap().iter().map(|interrupt| interrupt.id).collect()
 }
@@ -298,7 +298,7 @@ async fn pending_questions_survive_a_kill_and_are_answered_once() {
     let all: Vec<InterruptId> = before.into_iter().collect();
     let (first, second) = (&one, &other);
     for some in all.chunks(AT_ONCE) {
-        // Two clients answer at the same time: one answer is accepted.
+        // Two clients answer at the same time, and only one answer is accepted.
         let answered = some.iter().map(|id| async move {
             let (approved, rejected) =
                 tokio::join!(first.answer(*id, &Answer::Approve, "one"), second.answer(*id, &Answer::Approve, "other"));

@@ -1,4 +1,4 @@
-//! Network routes: this host is reached directly, all others through the configured proxies.
+//! Network routes: this host is reached directly, and all others through the configured proxies.
 
 use agentd_testkit::{
     collector::Collector,
@@ -12,7 +12,7 @@ use super::{
     *,
 };
 
-/// A home with this proxy for all requests.
+/// Creates a home with this proxy for all requests.
 fn home_with_proxy(proxy: &TestProxy) -> TempHome {
     let mut home = TempHome::new();
     home.set("all_proxy", format!("http://me:s3cret@{}", proxy.place()));
@@ -75,7 +75,7 @@ async fn remote_addresses_use_the_proxy_and_errors_name_it() {
     assert!(shown.contains(&route) && !shown.contains("s3cret"), "{shown}");
     drop(daemon);
 
-    // All errors name the proxy that rejects requests.
+    // Each error names the proxy that rejected the request.
     let refusing = TestProxy::start(ProxyBehaviour::Refuses).await;
     let route = format!("through the proxy http://{}", refusing.place());
     let mut home = home_with_proxy(&refusing);
@@ -87,7 +87,7 @@ async fn remote_addresses_use_the_proxy_and_errors_name_it() {
     let failed = daemon.agentctl(["run", "Hi"]).await;
     assert!(failed.code != Some(0) && failed.stderr.contains(&route), "{}", failed.stderr);
     let doctor = daemon.agentctl(["doctor"]).await.exits(2).stdout;
-    assert!(doctor.contains("nothing answers at") && doctor.contains(&route), "{doctor}");
+    assert!(doctor.contains("no response from") && doctor.contains(&route), "{doctor}");
     let started = daemon.agentctl(["mcp", "start", "there"]).await.exits(1).stderr;
     assert!(started.contains(&route), "{started}");
     assert!(refusing.seen().iter().any(|line| line.starts_with("CONNECT mcp.example:443")), "{:?}", refusing.seen());
@@ -121,7 +121,8 @@ async fn hanging_proxy_times_out_and_no_proxy_bypasses_it() {
     assert_eq!(proxy.seen().len(), seen);
 }
 
-/// Result of a command that needs a package of this index, with these further variables of the daemon.
+/// Runs a command that needs a package of this index, with these additional variables of the daemon. Returns the
+/// result.
 async fn installed_from(index: &str, variables: &[(&str, &str)]) -> String {
     let world = World::prepared(|home| {
         home.write("config/skills/hello/SKILL.md", HELLO);
@@ -143,7 +144,7 @@ const GREETING: &str = "hello from the package";
 async fn package_downloads_use_the_proxy_except_for_this_machine() {
     let folder = tempfile::tempdir().unwrap();
     let (_index, url) = Index::start(folder.path());
-    // The proxy passes whole URLs on, which the index reads as paths.
+    // The proxy forwards complete URLs, which the index reads as paths.
     fs::create_dir(folder.path().join("http:")).unwrap();
     symlink(folder.path(), folder.path().join("http:/index.example")).unwrap();
     let address = url.trim_start_matches("http://").trim_end_matches("/simple").parse().unwrap();

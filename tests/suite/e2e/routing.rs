@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The model and the rule of each selection in the output lines of a run.
+/// Returns the model and the rule of each selection in the output lines of a run.
 fn choices(lines: &[Value]) -> Vec<(String, String)> {
     let chosen = lines.iter().filter(|line| matches!(line["type"].as_str(), Some("turn_started" | "model_chosen")));
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -47,7 +47,7 @@ async fn turn_about_code_uses_the_code_model_and_reports_why() {
 #[tokio::test]
 async fn fallback_model_continues_if_the_balance_is_exhausted() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
-    // A call comes first, so that the turn is running when its server breaks.
+    // The first reply is a call, so that the turn is running when its server breaks.
     base.reply(Reply::tool_call("list_dir", json!({"path": "."})));
     base.default_reply(Reply::refusal(402, "Insufficient balance"));
     spare.default_reply(Reply::text("Spare here."));
@@ -65,7 +65,7 @@ async fn fallback_model_continues_if_the_balance_is_exhausted() {
         asked[0].messages().iter().any(|message| message["role"] == "tool"),
         "the fallback continues after the last result"
     );
-    assert_eq!(base.requests().len(), 2, "an unpaid model was called again");
+    assert_eq!(base.requests().len(), 2, "a model without balance was called again");
     let output = daemon.ok(["run", "And now?"]).await;
     assert_eq!(output.stdout.trim(), "Spare here.");
     assert!(output.stderr.contains("spare-model answers: base-model did not answer recently"), "{}", output.stderr);

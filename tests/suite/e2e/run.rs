@@ -1,4 +1,4 @@
-//! `agentctl run`, with the behaviour that scripts rely on.
+//! Tests of `agentctl run`, including the behaviour that scripts rely on.
 
 use super::{Events as _, *};
 
@@ -17,7 +17,7 @@ const RESULT_KEYS: [&str; 12] = [
     "usage",
 ];
 
-/// Asserts the keys of a result; a failed result also has an error.
+/// Asserts the keys of a result. A failed result also has an error.
 #[track_caller]
 fn check_result(result: &Value, stop_reason: &str) {
     let mut found = keys(result);
@@ -97,7 +97,7 @@ async fn failed_turn_still_prints_a_result() {
     let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(1);
     check_stream(&output, "failed");
     check_result(&world.daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json(), "failed");
-    // A turn that could not be started has a result as well.
+    // A turn that could not be started also has a result.
     let output = world.agentctl(["run", "Hi", "--session", "ffff", "--output", "stream-json"]).await.exits(2);
     let lines = output.json_lines();
     assert_eq!(lines.len(), 1);
@@ -191,7 +191,7 @@ async fn missing_approval_exits_with_5() {
     check_result(&denied, "completed");
     assert_eq!((&denied["text"], &denied["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("refused"));
-    // With approval in advance, the call runs.
+    // If approved in advance, the call runs.
     world.model.reply(write()).reply(Reply::text("Written."));
     let approved = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.json();
     assert_eq!(approved["files"], json!([{"path": "outputs/a.txt", "change": "created"}]));
@@ -229,7 +229,7 @@ async fn cancelled_run_exits_with_130() {
     let lines = output.json_lines();
     check_result(lines.last().unwrap(), "cancelled");
     assert_eq!(lines[lines.len() - 2]["type"], "turn_ended");
-    // The model does not continue working unnecessarily.
+    // The daemon closes the connection, so that the model does not continue generating.
     world.model.wait_until(|counts| counts.dropped == 1).await;
     world.still_serves().await;
 }
@@ -317,7 +317,7 @@ async fn failed_command_is_shown_as_failed_everywhere() {
     }
 }
 
-/// The value under this key at any depth.
+/// Finds the value under this key at any depth.
 fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields.get(key).or_else(|| fields.values().find_map(|inner| find(inner, key))),
@@ -334,7 +334,7 @@ async fn wait_returns_the_result_of_a_detached_run() {
     world.ok(["run", "More", "--session", &session, "--if-busy", "queue", "--detach"]).await;
     let waited = world.ok(["wait", &session]).await;
     assert_eq!(waited.stdout, "Three.\n", "{}", waited.stderr);
-    // The result of a completed run can be read again, even after a restart of the daemon.
+    // The result of a completed run can be read later, even after a restart of the daemon.
     world.daemon.crash().await;
     let result = world.json(["wait", "last"]).await;
     holds(&result, json!({"text": "Three.", "session_id": session}));
@@ -343,7 +343,7 @@ async fn wait_returns_the_result_of_a_detached_run() {
     world.ok(["run", "Hang", "--session", &session, "--detach"]).await;
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);
-    // A client that has not subscribed when the daemon stops would report that the daemon is gone.
+    // A client that is not yet subscribed when the daemon stops would only report that the daemon has stopped.
     until_true("the client is subscribed", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["still running"]);

@@ -1,5 +1,5 @@
-//! Commands in real turns in the sandbox: what they cannot access, what they still can access, which environment they
-//! receive, and what they leave behind.
+//! Commands in real turns in the sandbox: the paths and services that they can and cannot access, their environment,
+//! and what they leave behind.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const SECRET: &str = "the launch code is 0000";
 
-/// A world with a writable project.
+/// Starts a world with a writable project.
 pub(super) async fn world(agentd_yaml: &str) -> World {
     let world = World::configured(agentd_yaml).await;
     fs::create_dir_all(project(&world)).unwrap();
@@ -28,7 +28,7 @@ impl World {
         self.script_reply(Reply::tool_call("run_bash_command", arguments.clone()));
     }
 
-    /// The last tool result sent to the model.
+    /// Returns the last tool result sent to the model.
     pub(super) fn last_result(&self) -> String {
         let requests = self.model.requests();
         let last = requests.last().unwrap().messages().last().unwrap();
@@ -63,7 +63,7 @@ impl World {
     }
 }
 
-/// Number of processes with this argument, counted outside the sandbox.
+/// Counts the processes with this argument from outside the sandbox.
 pub(super) fn process_count(word: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
@@ -73,7 +73,7 @@ pub(super) fn process_count(word: &str) -> usize {
     processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())).count()
 }
 
-/// Children of the daemon, regardless of the program that they now run.
+/// Returns the daemon's child processes, regardless of the program that they now run.
 pub(super) fn children(daemon: u32) -> Vec<String> {
     fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"))
         .unwrap_or_default()
@@ -124,7 +124,7 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
     assert_eq!(fs::read_to_string(outside.path().join("diary")).unwrap(), SECRET);
     assert!(!outside.path().join("new").exists() && !world.path().join("new").exists());
     assert_eq!(world.read("notes.txt"), "plain");
-    // The session's own files can be changed, and the changes persist.
+    // Commands can change the session's own files, and the changes persist.
     world.allowed("echo made > \"$PROJECT/made\" && echo made > /outputs/made").await;
     assert_eq!(fs::read_to_string(project(&world).join("made")).unwrap(), "made\n");
     world.still_serves().await;
@@ -151,7 +151,7 @@ async fn network_is_closed_unless_allowed() {
     assert_eq!(status["sandbox"]["network"], false, "{status:#}");
     open.daemon.write("config/hitl_rules.yaml", "{}\n");
     open.client().await.reload().await.unwrap();
-    // The daemon listens on a local socket, which no command can use.
+    // The daemon listens on a local socket, which no command can connect to.
     let ask = format!("'{}' status", program("agentctl").display());
     open.assert_fails(&format!("AGENTD_SOCKET='{}' {ask}", open.daemon.socket().display())).await;
 }
@@ -232,14 +232,14 @@ async fn commands_see_the_environment_of_their_client() {
     for seen in ["LANG=de_DE.UTF-8", "TZ=Asia/Tokyo", "COLOUR=red", &format!("PATH={path}"), "HOME=", "WORKSPACE="] {
         assert!(result.lines().any(|line| line.starts_with(seen)), "{seen} is missing in {result}");
     }
-    // Long values, since the random names of temporary folders may contain short values.
+    // The values are long, since the random names of temporary folders may contain short ones.
     let values = ["secret-token-value", "secret-key-value", "other-client-value", "value-of-the-daemon"];
     let names = ["OTHER", "LD_PRELOAD", "SSH_AUTH_SOCK", "BASH_ENV", "MODEL_BASIC", "AGENTD_"];
     for unseen in values.iter().chain(&names) {
         assert!(!result.contains(unseen), "{unseen} is in {result}");
     }
 
-    // Another client, in the same session.
+    // Another client in the same session has different values.
     let other =
         [("LANG", "zh_CN.GBK"), ("LC_ALL", "zh_TW.Big5"), ("LC_TIME", "fr_FR.UTF-8"), ("PATH", ".:/usr/bin::/bin")];
     run_as(&world, &["--session", &session], &other).await;
@@ -249,7 +249,7 @@ async fn commands_see_the_environment_of_their_client() {
     assert!(!result.contains("Tokyo") && !result.contains("COLOUR"), "{result}");
 }
 
-/// A daemon on a kernel without these features.
+/// Starts a daemon as on a kernel without these features.
 async fn world_without_features(lacking: &str, agentd_yaml: &str) -> World {
     let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", agentd_yaml);
@@ -300,8 +300,7 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     assert_eq!(check["state"], "warn", "{check}");
     assert!(check["message"].as_str().unwrap().contains("no namespaces"), "{check}");
 
-    // A read-only command requires approval if nothing would enforce the restriction, and runs if the kernel enforces
-    // it.
+    // A read-only command requires approval if the restriction cannot be enforced, and runs if the kernel enforces it.
     for (agentd_yaml, asks) in [("", false), ("sandbox: {mode: 'off'}", true)] {
         let asking = world(agentd_yaml).await;
         asking.script_command("ls");
@@ -322,7 +321,7 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     assert!(check["message"].as_str().unwrap().contains("off"), "{check}");
 }
 
-/// Returns true if a program is in the search path for commands.
+/// Returns true if a program is in the search path of commands.
 fn installed(name: &str) -> bool {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(name).exists())
 }
@@ -330,7 +329,7 @@ fn installed(name: &str) -> bool {
 #[tokio::test]
 async fn common_build_tools_work_in_the_sandbox() {
     let (model, mut home) = TempHome::with_server().await;
-    // Build tools of the user who runs the tests are outside this home, wherever they are.
+    // Build tools of the user who runs the tests are outside this home, wherever they are installed.
     let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {
         let folder = std::env::var_os(name).map_or_else(|| own.join(usual), PathBuf::from);

@@ -1,9 +1,9 @@
-//! Searches read the files that `read_file` reads, and report everything that they skipped. A path that is shown to a
-//! model identifies its file, regardless of the characters in the name.
+//! Searches read the same files as `read_file`, and report everything that they skip. A path shown to a model
+//! identifies its file, regardless of the characters in the name.
 
 use super::*;
 
-/// Lines in encodings without a declaration, produced by another program.
+/// Lines in encodings that are not declared, produced by another program.
 const JAPANESE: &[u8] = b"// \x95\xcf\x8dX\x82\xb7\x82\xe9\x91O\x82\xc9\x81A\x82\xdc\x82\xb8\x90\xe0\x96\xbe\x8f\x91\x82\xf0\x93\xc7\x82\xf1\x82\xc5\x82\xad\x82\xbe\x82\xb3\x82\xa2\x81B\nfn of_tokyo() {}\n";
 const CHINESE: &[u8] = b"// \xc7\xeb\xd4\xda\xd0\xde\xb8\xc4\xd6\xae\xc7\xb0\xcf\xc8\xd4\xc4\xb6\xc1\xcb\xb5\xc3\xf7\xa3\xac\xc8\xbb\xba\xf3\xd4\xd9\xcc\xe1\xbd\xbb\xa1\xa3\nfn of_beijing() {}\n";
 const STRAY: &str = "pub fn before_it() {}\n// a stray \0 of some editor\npub fn needle_after() {}\n";
@@ -12,7 +12,7 @@ fn wide(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-/// A call with a path argument.
+/// Returns a call with a path argument.
 fn on(tool: &'static str, path: &str, more: Value) -> (&'static str, Value) {
     let mut arguments = json!({ "path": path });
     arguments.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());

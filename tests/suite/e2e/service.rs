@@ -1,8 +1,8 @@
-//! `agentctl service`: its units, its systemd calls, and a daemon started by its socket.
+//! `agentctl service`: its units, its systemd calls, and a daemon started by socket activation.
 
 use super::*;
 
-/// A home with a fake systemd that only records calls.
+/// A home with a fake systemd that only records its calls.
 struct Home(TempHome);
 
 impl Home {
@@ -28,7 +28,7 @@ impl Home {
         self.0.path().join(".config/systemd/user").join(name)
     }
 
-    /// Systemd calls since the last check, except queries.
+    /// Returns the systemd calls since the last check, except queries.
     fn manager_calls(&self) -> Vec<String> {
         let all = self.0.read("calls");
         let _ = fs::remove_file(self.0.path().join("calls"));
@@ -49,7 +49,7 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
     let service = fs::read_to_string(home.unit("agentd.service")).unwrap();
     assert!(service.contains("/agentd\"\n") && service.contains("AGENTD_DATA_DIR="), "{service}");
 
-    // The second time, nothing is written, and a running daemon is not restarted.
+    // The second installation writes nothing, and does not restart a running daemon.
     let again = home.0.ok(["service", "install"]).await;
     assert!(again.stderr.contains("unchanged") && !again.stderr.contains("wrote"), "{}", again.stderr);
     assert_eq!(home.manager_calls(), [reload, enabled]);
@@ -174,7 +174,7 @@ async fn units_pass_systemd_analyze_verify() {
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{}", output.stdout);
 }
 
-/// Value of a key in a unit.
+/// Returns the value of a key in a unit.
 fn value(unit: &Path, key: &str) -> String {
     let text = fs::read_to_string(unit).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{key}="))).unwrap();

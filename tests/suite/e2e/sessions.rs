@@ -63,7 +63,7 @@ async fn session_is_found_by_title_id_suffix_index_or_last() {
     daemon.agentctl(["sessions", "show", "4"]).await.exits(2).says(&["no such session", "hint:"]);
     let output = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
     output.says(&["matches several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
-    // Users see names that work. An index is not accepted for a permanent deletion.
+    // The names shown to users can be used in commands. A permanent deletion does not accept an index.
     let listed = daemon.ok(["sessions", "list"]).await.stdout;
     let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();
     assert!(row.starts_with("3 ") && row.contains(&end(&ids[0])) && !row.contains(&ids[0]), "{listed}");
@@ -78,7 +78,7 @@ async fn session_is_found_by_title_id_suffix_index_or_last() {
     daemon.agentctl(["sessions", "show", &ids[0]]).await.exits(2);
 }
 
-/// The clock was set back: sessions used before the change are in the future.
+/// If the clock was set back, the last use of some sessions is in the future.
 #[tokio::test]
 async fn last_used_session_is_first_despite_a_clock_change() {
     let mut world = World::start().await;
@@ -109,7 +109,7 @@ async fn models_tools_status_and_doctor_support_json() {
     assert_eq!(models[0]["model"]["base_url"], world.model.base_url());
 
     let tools = daemon.json(["tools"]).await;
-    // Tools of language servers exist if this host has a language server.
+    // Language server tools are only offered if this host has a language server.
     let of_servers = ["definition", "diagnostics", "references", "rename_symbol"];
     let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
     let names: Vec<&str> = names.filter(|name| !of_servers.contains(name)).collect();

@@ -1,21 +1,21 @@
-//! Shell variables for models that the daemon was not started with, and the configuration in force: reported to the
-//! user, without any secret.
+//! Shell variables for models that the daemon was not started with, and the effective configuration, are reported to
+//! the user without any secret.
 
 use super::*;
 
-/// The greeting of a chat, up to the prompt.
+/// Returns the greeting of a chat, up to the prompt.
 fn greeting(home: &TempHome) -> String {
-    // Wide enough that no sentence is wrapped.
+    // The terminal is wide enough that no sentence is wrapped.
     let mut terminal = Terminal::around(home, "stty rows 40 cols 300 && exec \"$@\"", &["chat", "-C", "none"]);
     let output = terminal.prompt();
     terminal.leaves();
     output
 }
 
-/// A daemon that was started without any variables.
+/// Starts a daemon without any variables for models.
 async fn bare() -> TempDaemon {
     let mut daemon = TempDaemon::start_in(TempHome::new()).await;
-    // Set in every user's terminal.
+    // Every user's terminal sets this variable.
     daemon.set("LC_ALL", "C.UTF-8");
     daemon
 }
@@ -43,7 +43,7 @@ async fn missing_variables_are_reported_until_a_restart() {
     let json = daemon.json(["status"]).await;
     assert_eq!(json["environment"][0]["variables"], json!(["MODEL_BASIC_BASE_URL", "MODEL_BASIC_API_KEY"]), "{json:#}");
 
-    // The next daemon has these variables. A changed value is reported again.
+    // The next daemon uses these variables. A changed value is reported again.
     daemon.ok(["stop"]).await;
     daemon.ok(["start"]).await;
     for output in [greeting(&daemon), status(&daemon).await.stdout] {

@@ -1,8 +1,8 @@
-//! A call is shown before it is approved: completely, with every character, even after an edit, and to every client.
+//! A call that requires approval is shown completely and with every character, even after an edit, and to every client.
 
 use super::*;
 
-/// A turn that is waiting for approval, and the interrupt.
+/// Starts a turn that waits for approval. Returns its client and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
     let mut running = world.spawn_agentctl(["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
@@ -90,7 +90,7 @@ async fn edited_call_is_shown_before_it_runs_and_in_all_reports() {
     let shown = world.ok(["sessions", "show", session]).await.stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
-    // An answer from another client shows the same text. With `--preview`, only the text is shown.
+    // `answer` in another client shows the same text. With `--preview`, only the text is shown.
     world.model.reply(command).reply(Reply::text("It is done."));
     let (running, interrupt) = waiting(&world).await;
     let edit = ["edit", "--args", r#"{"command": "echo again\u001b[2J > outputs/b"}"#];
@@ -152,7 +152,7 @@ async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
         assert!(shown.contains(seen) && !shown.contains(is_hidden), "{shown:?}");
     }
 
-    // Content of a file in an undo preview.
+    // An undo preview shows the content of the file.
     let content = format!("first\n{unseen}\n");
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}));
     world.model.reply(write).reply(Reply::text("Written."));
@@ -166,7 +166,7 @@ async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
     check(&json.stdout, r"a\u009bb\u202ec\u200bd");
     assert!(json.json()["files"][0]["diff"].as_str().unwrap().contains(unseen), "{}", json.stdout);
 
-    // The title, wherever it appears: in lists, and in a question in the session.
+    // The title is escaped in lists, and in a question in the session.
     world.ok(["sessions", "rename", session, unseen]).await;
     check(&world.daemon.ok(["sessions", "list"]).await.stdout, seen);
     check(&world.daemon.ok(["sessions", "show", session]).await.stdout, seen);
@@ -179,7 +179,7 @@ async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
     let shown = world.ok(["interrupts", id(interrupt)]).await.stdout;
     check(&shown, &format!("in \"{seen}\""));
 
-    // A question as sent to another program, without a separate preview.
+    // The call is for another program and has no separate preview, so its arguments are shown.
     check(&shown, &format!("\"text\": \"{seen}\""));
     check(&world.daemon.ok(["interrupts"]).await.stdout, seen);
     assert_eq!(interrupt["args"]["text"], unseen);
@@ -189,7 +189,7 @@ async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
     check(&world.daemon.ok(["audit", "--session", session]).await.stdout, seen);
 }
 
-/// A pipe may lead to a terminal, and a terminal may not be recognised as a terminal.
+/// A pipe may lead to a terminal, and a terminal may not be recognised as one.
 #[tokio::test]
 async fn output_contains_no_terminal_escapes_in_any_format() {
     let world = World::start().await;
@@ -211,7 +211,7 @@ async fn output_contains_no_terminal_escapes_in_any_format() {
     }
 }
 
-/// Content that the pager received.
+/// Returns the content that the pager received.
 async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String {
     let (seen, whole) = (world.path().join("seen"), world.path().join("whole"));
     let _ = fs::remove_file(&whole);
@@ -247,7 +247,7 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
     assert!(!seen.contains("large_tool_results") && !seen.contains("read_file"), "{}", &seen[seen.len() - 600..]);
 
-    // A file that was read, and a subagent's answer.
+    // The contents are those of a file that was read, and a subagent's answer.
     let path = format!("outputs/{}.txt", "a");
     let session = world.last_session().await;
     let folder = world.data().join("workspace").join(&session);
@@ -265,7 +265,7 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     let seen = paged(&world, &mut terminal, "/show").await;
     assert!(seen.contains("result:\nFirst.\n\nAnd this") && !seen.contains("{\""), "{seen}");
 
-    // Removed content is reported as such.
+    // Removed content is reported as removed.
     fs::remove_dir_all(folder.join("large_tool_results")).unwrap();
     let seen = paged(&world, &mut terminal, "/show 3").await;
     assert!(seen.contains("line 1\n") && seen.contains("was removed") && !seen.contains("line 1000\n"), "{seen}");

@@ -1,4 +1,4 @@
-//! Scripts in a skill's folder run like any other command: with questions, rules and the sandbox.
+//! Scripts in a skill's folder run like any other command, with approval, rules and the sandbox.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use super::{
 
 const SECRET: &str = "the launch code is 0000";
 
-/// A session with a skill whose script consists of these lines.
+/// Creates a session with a skill whose script consists of these lines.
 async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
     world.model.respond_with(|_| Reply::text("hello"));
     let session = world.ok(["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.session();

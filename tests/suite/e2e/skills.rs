@@ -77,7 +77,7 @@ async fn mention_or_file_type_loads_a_skill() {
     let file = world.path().join("2025.tax");
     let attached = world.ok(["run", "See", "--file", file.to_str().unwrap(), "--output", "json"]).await.json();
     assert!(skills(&attached) && tail(&world).contains("For work on uploads/2025.tax"), "{}", tail(&world));
-    // Changed in the meantime: the next mention loads the current version.
+    // If a file has changed, the next mention loads the current version.
     world.write("config/skills/tax/reference/rates.md", "Twenty of a hundred, from now on.\n");
     let session = mentioned["session_id"].as_str().unwrap();
     world.ok(["run", "Again @tax", "--session", session]).await;
@@ -331,15 +331,15 @@ async fn packages_are_installed_with_consent_and_shared() {
     .await;
     let command = json!({"command": "python skills/hello/scripts/hi.py", "timeout_s": 60});
     let asks = command.clone();
-    // Reminders come after results.
+    // Reminders follow tool results.
     world.model.respond_with(move |request| match tool_texts(request).is_empty() {
         false => Reply::text("over"),
         true => Reply::tool_call("run_bash_command", asks.clone()),
     });
-    // Denied: nothing is installed and nothing runs.
+    // If the approval is denied, nothing is installed and nothing runs.
     world.agentctl(["run", "Hi", "--on-interrupt", "deny"]).await;
     assert!(!world.path().join("data/skill_environments").exists());
-    // Asked once, for the packages and the command together, even if commands run without questions.
+    // One approval covers the packages and the command, even if commands run without approval.
     let client = world.client().await;
     let free = NewSession { confirm_exec: Some(false), ..NewSession::default() };
     let mut events = client.turn(turn(SessionChoice::New(free), "Say hi with @hello")).await.unwrap();
@@ -352,7 +352,7 @@ async fn packages_are_installed_with_consent_and_shared() {
     events.to_the_end().await;
     let result = tool_texts(world.model.requests().last().unwrap());
     assert!(result.contains("hello from the package"), "{result}\n{}", world.log());
-    // Another session uses it, without a question about packages.
+    // Another session uses the installed packages without approval.
     let free = NewSession { confirm_exec: Some(false), ..NewSession::default() };
     let mut events = client.turn(turn(SessionChoice::New(free), "Hi again")).await.unwrap();
     let all = events.to_the_end().await;
@@ -385,7 +385,7 @@ async fn failed_installation_leaves_nothing_and_reports_why() {
     world.still_serves().await;
 }
 
-/// Undeclared modules that scripts import are requested when they are missing.
+/// If a script fails because an undeclared module that it imports is missing, the user is asked to install it.
 #[tokio::test(flavor = "multi_thread")]
 async fn undeclared_packages_are_requested_when_missing() {
     let folder = tempfile::tempdir().unwrap();
@@ -404,7 +404,7 @@ async fn undeclared_packages_are_requested_when_missing() {
         let command = format!("python skills/tax/scripts/{script}.py");
         ("run_bash_command", json!({"command": command, "timeout_s": 60}))
     };
-    // One by one, as by a model that reads each result.
+    // The calls are made one by one, as by a model that reads each result.
     let steps = [run("run"), run("liar"), run("run")];
     world.model.respond_with(move |request| {
         let done = super::results_since_input(request).len();
@@ -413,7 +413,7 @@ async fn undeclared_packages_are_requested_when_missing() {
     world.ok(["run", CALL_ALL_INPUT, "--on-interrupt", "approve"]).await;
     let results = super::results_since_input(world.model.requests().last().unwrap());
     assert!(results[0].contains("No module named") && results[0].contains("Retry the same command"), "{results:#?}");
-    // No script in the skill imports the module: printed text is not trusted.
+    // No script in the skill imports the module, and the printed text is not trusted.
     assert!(results[1].contains("evil") && !results[1].contains("Retry the same command"), "{results:#?}");
     assert!(results[2].contains("hello from the package"), "{results:#?}");
 }

@@ -1,5 +1,5 @@
-//! The environment of a session: facts about the host and the project in its instructions, and the start folder of
-//! commands.
+//! The environment of a session: its instructions contain facts about the host and the project, and commands start in
+//! the client's folder.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn system(request: &Recorded) -> String {
 }
 
 impl World {
-    /// Runs one turn for a client in this folder of the home, with these replies from the model.
+    /// Runs one turn with a client in this folder of the home, and with these replies from the model.
     async fn turn_from(&self, folder: &str, replies: Vec<Reply>, args: &[&str]) -> Vec<Recorded> {
         let before = self.model.requests().len();
         for reply in replies {
@@ -52,7 +52,7 @@ async fn instructions_describe_machine_and_project_and_stay_unchanged() {
     assert!(first.lines().last().unwrap().starts_with("This session began on "), "{first}");
     assert!(!first.contains("obey"), "{first}");
 
-    // Another branch, a changed clock, another daemon run: the session's requests begin as before.
+    // After a change of branch, clock or daemon, the session's requests begin as before.
     let session = world.last_session().await;
     world.write("shop/.git/HEAD", "ref: refs/heads/main\n");
     world.write("shop/Makefile", "lint:\n");

@@ -1,14 +1,14 @@
-//! A cancellation withdraws unanswered input. Responses that have started are marked, so that no model continues them
-//! without being asked.
+//! A cancellation withdraws unanswered input. Responses that have started are marked as cancelled, so that no model
+//! continues them without being asked.
 
 use super::{Events as _, *};
 
-/// All text in a request.
+/// Returns all text in a request.
 fn words(request: &Recorded) -> String {
     request.messages().iter().map(|message| message["content"].to_string()).collect()
 }
 
-/// The input and the additions that were withdrawn when the turn ended.
+/// Returns the input and the additions that were withdrawn when the turn ended.
 fn taken_back(events: &[Event]) -> Option<(Option<&str>, Vec<&str>)> {
     events.iter().find_map(|event| match &event.kind {
         EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
@@ -91,7 +91,7 @@ async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     let order = ["count", "I begin", "The user interrupted here", "second thing"].map(|part| text.find(part));
     assert!(order.is_sorted() && order[0].is_some() && !text.contains("drop"), "{text}");
 
-    // If the user asks for it, the response is continued.
+    // The response is continued if the user asks for it.
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
     let mut running = client.turn(turn(existing(&session), "ask me")).await.unwrap();
     running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;

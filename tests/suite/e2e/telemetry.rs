@@ -1,10 +1,11 @@
-//! Turns for a collector: built from the journal, and each sent once despite failures of the daemon or the collector.
+//! Telemetry of turns: it is built from the journal, and each turn is exported once despite failures of the daemon or
+//! the collector.
 
 use agentd_testkit::collector::{Collector, CollectorBehaviour, ReceivedSpan};
 
 use super::*;
 
-/// Text that must not leave the host unless requested.
+/// Text that must not leave the host unless the user enables it.
 const SECRET: &str = "zanzibar";
 
 fn counted(reply: Reply, tokens: u64) -> Reply {
@@ -13,7 +14,7 @@ fn counted(reply: Reply, tokens: u64) -> Reply {
     reply.with_usage(UsagePlace::Tail, usage)
 }
 
-/// The main agent delegates two tasks and reads a missing file; the subagents answer.
+/// Replies as a main agent that delegates two tasks and reads a missing file, or as a subagent that answers.
 fn answers(request: &Recorded) -> Reply {
     match (is_subagent(request), request.last_role()) {
         (true, _) => counted(Reply::text(format!("The {SECRET} was looked at and found in order. ").repeat(10)), 300),
@@ -45,7 +46,7 @@ async fn ask(daemon: &TempDaemon) -> Value {
     daemon.ok(["run", &format!("Have the {SECRET} done"), "--output", "json"]).await.json()
 }
 
-/// Waits until that many user turns have arrived, and returns all spans.
+/// Waits until `count` user turns have arrived, and returns all spans.
 async fn turns(collector: &Collector, count: usize) -> Vec<ReceivedSpan> {
     let is_turn = |span: &&ReceivedSpan| span.name == "invoke_agent main";
     until("the spans have arrived", || async {
@@ -126,7 +127,7 @@ async fn spans_of_a_turn_are_sent_once_without_content() {
     assert!(chat.attributes["gen_ai.response.time_to_first_chunk"].as_f64().unwrap() >= 0.0);
     assert_eq!(chat.attributes["server.address"], "127.0.0.1");
 
-    // Metrics have the same sums.
+    // The sums of the metrics match those of the spans.
     let points = until("the metrics have arrived", || async {
         Some(collector.points()).filter(|points| points.iter().any(|it| it.name == "gen_ai.invoke_agent.duration"))
     })
@@ -138,7 +139,7 @@ async fn spans_of_a_turn_are_sent_once_without_content() {
     assert_eq!(of("gen_ai.execute_tool.duration").map(|point| point.count).sum::<u64>(), 3);
     assert_eq!(of("gen_ai.invoke_agent.duration").map(|point| point.count).sum::<u64>(), 3);
 
-    // The key is sent but never shown.
+    // The key is sent to the collector, but never shown.
     let requests = collector.requests();
     assert!(requests.iter().all(|(_, headers)| headers["x-api-key"] == "hushhush+1"), "{requests:#?}");
     assert!(!daemon.log().contains("hushhush"), "{}", daemon.log());
@@ -192,7 +193,7 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
     let spans = turns(&collector, 2).await;
     check(&spans[received.len()..], &second);
 
-    // A turn that was interrupted by the kill is sent as interrupted.
+    // A turn that was interrupted by the kill is exported as interrupted.
     model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = model.requests().len();
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
@@ -235,14 +236,14 @@ async fn telemetry_is_off_unless_configured() {
     assert_eq!(daemon.sigterm().await, Some(0));
     assert!(collector.requests().is_empty());
 
-    // If telemetry is only enabled in the configuration, later turns are exported.
+    // If telemetry is enabled later, in the configuration, later turns are exported.
     let home = home(&model, &[]);
     home.write("config/agentd.yaml", format!("telemetry: {{endpoint: \"{endpoint}\"}}\n"));
     let daemon = TempDaemon::start_in(home).await;
     let result = ask(&daemon).await;
     check(&turns(&collector, 1).await, &result);
 
-    // Invalid settings are reported, and do not end the daemon.
+    // Invalid settings are reported, but do not end the daemon.
     let wrong = TempDaemon::start_in(self::home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "hush://hush")])).await;
     ask(&wrong).await;
     let log = wrong.log();
@@ -256,7 +257,7 @@ async fn oversized_telemetry_is_sent_in_parts() {
     let endpoint = collector.http();
     let daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
     let result = ask(&daemon).await;
-    // The turn itself is sent with the first part.
+    // The span of the turn itself is in the first part.
     let spans = until("all spans have arrived", || async { Some(collector.spans()).filter(|it| it.len() == 10) }).await;
     check(&spans, &result);
 }
@@ -277,7 +278,7 @@ async fn invalid_setting_keeps_pending_turns_for_a_later_start() {
     daemon.restart().await;
     assert!(daemon.log().contains("telemetry is off: OTEL_EXPORTER_OTLP_TIMEOUT"), "{}", daemon.log());
     assert_eq!(daemon.sigterm().await, Some(0));
-    // Pending data is sent once the setting is corrected.
+    // Pending data is exported once the setting is corrected.
     daemon.set("OTEL_EXPORTER_OTLP_TIMEOUT", "10000");
     daemon.restart().await;
     let spans = turns(&collector, 1).await;

@@ -7,7 +7,7 @@ use rexpect::{
 
 use super::*;
 
-/// A reply that appears as contiguous text, regardless of what is typed below it.
+/// Returns a reply that appears as contiguous text, regardless of text typed below it.
 pub(super) fn says(text: &str) -> Reply {
     Reply::deltas([text])
 }
@@ -33,7 +33,8 @@ impl Terminal {
     /// Runs `agentctl` as `"$@"` within a shell line.
     pub(super) fn around(home: &TempHome, line: &str, args: &[&str]) -> Self {
         let client = home.agentctl_command(args);
-        // A real terminal echoes input unless a program disables it. The library's terminal does not echo by default.
+        // A real terminal echoes input unless a program disables echoing. The library's terminal does not echo by
+        // default.
         let mut command = Command::new("sh");
         command.args(["-c", &format!("stty echo && {line}"), "sh"]).arg(client.get_program()).args(client.get_args());
         command.env_clear().envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -71,7 +72,7 @@ impl Terminal {
         before
     }
 
-    /// Reports the cursor position, which the line editor queries while removing its prompt.
+    /// Answers the line editor's query for the cursor position while it removes its prompt.
     #[track_caller]
     pub(super) fn loses_prompt(&mut self) {
         for _ in 0..3 {
@@ -85,7 +86,7 @@ impl Terminal {
     pub(super) fn says(&mut self, line: &str) {
         self.0.send(line).unwrap();
         self.0.flush().unwrap();
-        // A terminal sends a carriage return, and the editor only accepts displayed input.
+        // A terminal sends a carriage return for Enter, and the editor only accepts input that has been displayed.
         self.sees(line);
         self.0.send("\r").unwrap();
         self.0.flush().unwrap();
@@ -99,7 +100,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for this text, and then the prompt.
+    /// Waits for this text, and then for the prompt.
     #[track_caller]
     pub(super) fn sees_last(&mut self, text: &str) {
         self.sees(text);

@@ -1,4 +1,4 @@
-//! The tools that a turn offers, and the rejection of all others.
+//! The tools that a turn offers. Calls to all other tools are rejected.
 
 use super::*;
 
@@ -17,7 +17,7 @@ async fn world() -> World {
     .await
 }
 
-/// The entry of one tool.
+/// Returns the entry of one tool.
 fn tool_entry<'a>(tools: &'a Value, name: &str) -> &'a Value {
     tools.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Two chats in one session: each shows the actions of the other, and both may add to the running turn.
+//! Two chats in one session: each shows the activity of the other, and both can add messages to the running turn.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn slow_reply<const N: usize>(deltas: [&str; N]) -> Reply {
     Reply::deltas(deltas).delay_ms(500)
 }
 
-/// Two chats at their prompts, in a session with a message.
+/// Opens two chats, which are at their prompts, in a session with a message.
 async fn two_chats(world: &World) -> (Terminal, Terminal) {
     let mut first = Terminal::ready(&world.daemon, &[]);
     world.model.reply(says("Hello to you."));
@@ -20,7 +20,7 @@ async fn two_chats(world: &World) -> (Terminal, Terminal) {
 async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     let world = World::start().await;
     let (mut first, mut second) = two_chats(&world).await;
-    // A partially typed line is kept.
+    // A partially typed line is preserved.
     second.presses_for("in Fren", "in Fren");
     world.model.reply(slow_reply(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
     first.says("Count to three");
@@ -35,7 +35,7 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     assert_eq!(inputs, ["Hi", "Count to three", "in French"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
-    // The partially typed line is in the prompt after the turn, and a second turn is also shown.
+    // The partially typed line is back in the prompt after the turn. Another turn is also shown.
     second.presses_for("half a li", "half a li");
     world.model.reply(says("Four."));
     first.says("And then?");
@@ -70,7 +70,7 @@ async fn second_chat_can_leave_steer_and_cancel_the_turn() {
     second.sees("Ctrl-C again cancels the turn");
     second.control('c');
     second.sees("cancelling");
-    // No model has read the message, so it returns to the client that cancelled.
+    // No model has read the message, so it is returned to the client that cancelled.
     second.prompt();
     second.sees("faster, please");
     first.sees_last("cancelled");

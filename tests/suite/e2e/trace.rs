@@ -1,8 +1,8 @@
-//! A turn as a tree: in the terminal, as JSON and as a page.
+//! A turn as a tree in the terminal, as JSON, and as an HTML page.
 
 use super::{mcp::installed, *};
 
-/// Text that would end a script, and that a terminal would interpret.
+/// Text that would end an HTML script, and that a terminal would interpret.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}]0;owned\u{7}\u{202e}";
 
 fn counted(reply: Reply) -> Reply {
@@ -27,7 +27,7 @@ async fn world() -> World {
     World { model, daemon }
 }
 
-/// All spans in a JSON tree, including those of nested turns.
+/// Returns all spans in a JSON tree, including those of nested turns.
 fn spans(of: &Value) -> Vec<&Value> {
     let mut all = Vec::new();
     for key in ["spans", "children", "turns"] {
@@ -56,7 +56,7 @@ async fn trace_tree_has_all_calls_and_matches_the_result() {
     let tool = all.iter().find(|span| span["name"] == "read_file").unwrap();
     assert_eq!(tool["error"], "E_PATH");
 
-    // For users: everything in lines without terminal escapes.
+    // The terminal output contains everything in lines without escapes.
     let shown = world.ok(["trace", "--all"]).await;
     has_all(&shown.stdout, &["turn 1", "turn 2", "step 1", "delegate_task", "E_PATH", "subagent", "1000>20"]);
     assert!(!shown.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{}", shown.stdout);
@@ -99,11 +99,11 @@ async fn trace_follows_a_running_turn_and_shows_interrupted_ones() {
     let asked = all.iter().find(|span| span["kind"] == "interrupt").unwrap();
     assert_eq!((&asked["answer"]["text"], &asked["by"]["client"]), (&json!("yes, do"), &json!("agentctl")));
 
-    // Killed during the model's response.
+    // The daemon is killed during the model's response.
     world.model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = world.model.requests().len();
     let mut run = world.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
-    // The model is queried while the start is being stored, and only published events are certain to survive a kill.
+    // The model is queried while the start is being stored. Only published events are certain to survive a kill.
     run.event("turn_started").await;
     let requests = || async { (world.model.requests().len() > asked).then_some(()) };
     until("the model is called", requests).await;
@@ -111,7 +111,7 @@ async fn trace_follows_a_running_turn_and_shows_interrupted_ones() {
     world.ok(["trace"]).await.shows(&["interrupted", "Hello"]);
 }
 
-/// The page in a third-party DOM, with all of its keys.
+/// Tests the page and all of its keys in a third-party DOM.
 #[tokio::test]
 async fn trace_page_escapes_text_and_finds_every_row() {
     let world = world().await;

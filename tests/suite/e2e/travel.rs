@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A daemon that imports sessions, with the same model.
+/// Starts a daemon that imports sessions, with the same model.
 async fn other_daemon(world: &World) -> TempDaemon {
     TempDaemon::start(&world.model.base_url()).await
 }
@@ -19,7 +19,7 @@ async fn run(world: &World, prompt: &str, args: &[&str], replies: &[Reply]) -> S
     world.ok(all.iter().chain(args)).await.session()
 }
 
-/// Exports to a file in the daemon's home.
+/// Exports a session to a file in the daemon's home.
 async fn export(daemon: &TempDaemon, session: &str, name: &str, args: &[&str]) -> PathBuf {
     let file = daemon.path().join(name);
     let all = ["sessions", "export", session, "-o", file.to_str().unwrap()];
@@ -36,7 +36,7 @@ pub(super) async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> 
     daemon.ok(["sessions", "export", session, "--format", "json"]).await.json_lines()
 }
 
-/// All workspace files, and folders of running imports.
+/// Returns all workspace files, including folders of imports in progress.
 fn workspaces(daemon: &TempDaemon) -> Vec<String> {
     let entries = fs::read_dir(daemon.data().join("workspace"));
     let mut names: Vec<String> =
@@ -90,7 +90,7 @@ async fn imported_session_equals_the_original() {
     let fields = keys(&report);
     assert_eq!(fields, ["events", "files", "interrupted", "session_id", "subagents", "title", "turns"]);
 
-    // The same history, figures and usage.
+    // The history, figures and usage are the same.
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
     let (original, imported) =
         (world.json(["sessions", "show", &id]).await, other.json(["sessions", "show", &id]).await);
@@ -101,7 +101,7 @@ async fn imported_session_equals_the_original() {
     assert_eq!(imported["settings"]["project"], Value::Null, "an imported session has no project");
     assert_eq!(imported["settings"]["former_project"], json!(project.canonicalize().unwrap()));
     other.ok(["sessions", "show", &id]).await.shows(&["none here; it was", "/app"]);
-    // Bytes per token are learnt from the server again, and the project is no longer in the instructions.
+    // The bytes per token are learned from the server again, and the project is no longer in the instructions.
     let figures = async |daemon: &TempDaemon| {
         let view = daemon.json(["context", &id]).await;
         let segments = view["segments"].as_array().unwrap().clone().into_iter();
@@ -145,7 +145,7 @@ async fn existing_session_is_refused_unless_imported_as_new() {
     assert_ne!(new, id);
     assert_eq!(world.json(["usage"]).await["total"], before, "usage of an imported copy is not counted again");
     assert_eq!(world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout, "a\n");
-    // Each copy can be deleted without the other.
+    // Deleting one copy does not affect the other.
     world.ok(["sessions", "delete", &id, "--yes"]).await;
     assert_eq!(world.json(["sessions", "show", new]).await["turns"], json!(1));
     import(&world.daemon, &file, &[]).await;
@@ -179,7 +179,7 @@ async fn open_turn_of_an_exported_session_is_interrupted_on_import() {
     assert_eq!(world.model.requests().len(), requests, "an imported session started a turn");
     let listed = other.ok(["files", "ls", &id, "outputs"]).await.stdout;
     assert!(!listed.contains("a.txt"), "{listed}");
-    // An imported turn does not continue after a restart either. The user can continue the session.
+    // An imported turn does not continue after a restart either, but the user can continue the session.
     let mut other = other;
     other.crash().await;
     assert_eq!(other.json(["interrupts"]).await, json!([]));
@@ -210,7 +210,7 @@ async fn subagents_are_exported_with_their_session() {
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
     let usage = async |daemon: &TempDaemon| daemon.json(["usage", "--by", "session"]).await["groups"].clone();
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
-    // Imported as new sessions, both have new IDs and still belong together.
+    // When imported as new sessions, both have new IDs and are still linked.
     let new = import(&other, &file, &["--as-new"]).await["session_id"].as_str().unwrap().to_owned();
     let listed = other.json(["sessions", "list", "--all"]).await;
     let new_child = listed.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
@@ -285,7 +285,7 @@ async fn killed_import_leaves_nothing_behind() {
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
     let mut other = other_daemon(&world).await;
     let whole = fs::read(&file).unwrap();
-    // Most of the archive has arrived, and the rest never does.
+    // Most of the archive has arrived, and the rest is never sent.
     let mut command = other.agentctl_command(["sessions", "import", "-"]);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut client = command.spawn().unwrap();
@@ -325,7 +325,7 @@ async fn import_on_a_full_disk_leaves_nothing_behind() {
     let left: Vec<_> = fs::read_dir(data.join("workspace")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(small.json(["sessions", "list"]).await, json!([]));
-    // There is space for a smaller session.
+    // A smaller session still fits on the disk.
     let id = run(&world, "Again", &[], &[Reply::text("Hi.")]).await;
     let file = export(&world.daemon, &id, "small.tar.gz", &[]).await;
     import(&small, &file, &[]).await;

@@ -1,4 +1,4 @@
-//! Input typed while the client is busy: the input answers no question, and none of it is lost.
+//! Input typed while the client is busy does not answer a question, and none of it is lost.
 
 use super::*;
 
@@ -29,12 +29,12 @@ async fn queued_messages_are_sent_in_order_and_the_rest_is_kept() {
     let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(inputs, ["slow", "second", "third"]);
 
-    // A cancelled turn does not send the messages queued after it, but keeps them.
+    // When a turn is cancelled, the messages queued after it are not sent, but preserved.
     world.model.reply(says("It hangs now").hang_after_text("hangs"));
     terminal.presses("th\r");
     world.model.wait_until(|counts| counts.requests == 4).await;
     terminal.presses_for("fifth\t", "1 message waits");
-    // Echoed first, so that the client receives the line before Ctrl-C, which overtakes pending input.
+    // Waits for the echo, so that the client receives the line before Ctrl-C, which overtakes pending input.
     terminal.presses_for("six", "six");
     terminal.control('c');
     terminal.sees_last("cancelling");
@@ -61,7 +61,7 @@ async fn enter_sends_a_message_to_the_running_turn() {
     assert_eq!(inputs, ["Count", "in Frensh", "and then stop"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
-    // Queued messages can be withdrawn and edited; commands are queued until the end.
+    // Queued messages can be withdrawn and edited. Commands are queued until the end of the turn.
     let slow = Reply::deltas(["Uno.\n\n", "Due.\n\n", "Tre."]).delay_ms(500);
     world.model.reply(slow).reply(says("As changed."));
     terminal.says_for("Again", "Uno.");
@@ -82,20 +82,20 @@ async fn text_typed_ahead_approves_nothing() {
     terminal.presses_for("say a year as", "write_file");
     terminal.presses_for(" you may go", "no answer: Enter sends it");
     assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
-    // The question receives the keys once the message has been sent.
+    // The question gets the keyboard focus once the message has been sent.
     terminal.presses_for("\r", "y yes");
     terminal.presses_for("n", "reason");
     terminal.presses_for("\r", "say a year as you may go\r");
     terminal.sees_last("I heard.");
     assert_eq!(world.model.requests().last().unwrap().last_user(), "say a year as you may go");
 
-    // Text typed after the question receives the keys is not an answer either, nor is pasted text.
+    // Text typed after the question got the focus is not an answer either, and neither is pasted text.
     world.model.reply(write()).reply(says("Written."));
     terminal.says_for("Write it after all", "y yes");
     for typed in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
         terminal.presses_for(typed, "no answer: Enter sends it");
         assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])), "{typed:?}");
-        // Each pasted line is erased separately.
+        // Ctrl-U erases one line, so it is needed once per pasted line.
         terminal.presses(&ERASE.repeat(2));
         terminal.sees("y yes");
     }
@@ -134,7 +134,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     terminal.presses_for("\r", "approved");
     terminal.sees_last("Dropped.");
 
-    // An invalid edit stays in its field, and text pasted afterwards answers nothing.
+    // An invalid edit remains in its field. Text pasted afterwards is not an answer.
     world.model.reply(run("touch a")).reply(says("Touched."));
     terminal.says_for("Touch it", "y yes");
     terminal.presses_for("e", "command:");
@@ -150,7 +150,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     assert_eq!(stored_rules(&world).await, json!([]));
     terminal.presses_for("\r", "kept for this session: run_bash_command: touch c");
     terminal.sees_last("Kept.");
-    // A prefix rule is offered under a digit key, and allows the next command of the same kind to run.
+    // A prefix rule is offered under a digit key. It allows the next command with that prefix to run.
     world.model.reply(run("mkdir -p one")).reply(run("mkdir two three")).reply(says("Made."));
     terminal.says("Folders");
     terminal.sees_all(&["2  run_bash_command: mkdir *", "y yes"]);
@@ -218,7 +218,7 @@ async fn unsent_message_returns_to_the_prompt() {
     world.model.reply(says("You are Ada."));
     terminal.presses_last("\r", "You are Ada.");
 
-    // While a question is pending, no other message can be sent, and the way back to the question is shown.
+    // While a question is pending, no other message can be sent, and the key that leads back to the question is shown.
     world.model.reply(write()).reply(says("Not written."));
     terminal.says_for("Write it", "y yes");
     terminal.presses("s");

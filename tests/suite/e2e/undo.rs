@@ -1,10 +1,10 @@
-//! File changes in turns are undone, by the user or the model, immediately or after a restart.
+//! File changes made by turns can be undone, by the user or the model, immediately or after a restart.
 
 use std::os::unix::fs::MetadataExt as _;
 
 use super::*;
 
-/// A turn that edits a file, and runs a command that changes, creates, moves and removes files.
+/// Runs a turn that edits a file, and runs a command that changes, creates, moves and removes files.
 async fn changed_project() -> (World, Vec<u8>) {
     let world = World::start().await;
     let notes = b"one\r\ntwo \xff\r\n".to_vec();
@@ -74,7 +74,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     world.ok(["undo", "--turn", "1"]).await;
     assert_unchanged(&world, &notes);
 
-    // The model is notified.
+    // The model is notified of the undo.
     world.model.reply(Reply::text("I know.").when("And now?"));
     world.ok(["run", "--continue", "And now?", "-C", &world.mount()]).await;
     has_all(&format!("{:?}", world.model.requests().last().unwrap().messages()), &["undid the file changes of turn 1"]);
@@ -113,7 +113,7 @@ async fn changes_of_a_killed_command_can_be_undone() {
     until_true("a later heartbeat is on disk", || is_older_than_heartbeat(&world, "project/b.txt")).await;
     world.daemon.kill9().await;
     drop(running);
-    // The user's changes before the next start do not belong to the command, and undo skips them.
+    // The user's changes before the next start are not attributed to the command, and undo skips them.
     world.write("project/mine.txt", "a person's file\n");
     world.write("project/a.txt", "a person's words\n");
     world.daemon.restart().await;
@@ -149,7 +149,7 @@ async fn model_can_undo_its_own_edit() {
     assert_eq!(outcomes(&world.json(["undo", &session]).await), [("outputs/a.txt", "done")]);
     assert_eq!(world.read(&written), "");
 
-    // Undo data is deleted with its session, and no tool could have accessed the data.
+    // Undo data is deleted with its session. No tool can access the data.
     assert!(world.data().join("undo").join(&session).exists());
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     assert!(!world.data().join("undo").join(&session).exists());
@@ -158,7 +158,7 @@ async fn model_can_undo_its_own_edit() {
 #[tokio::test]
 async fn scripted_chat_gets_an_undo_preview_and_no_change() {
     let (world, _) = changed_project().await;
-    // A script cannot confirm: it gets a preview, and nothing is changed.
+    // A script cannot confirm, so it gets a preview and nothing is changed.
     world
         .agentctl_with(["chat", "--continue", "-C", &world.mount()], b"/undo\n/quit\n".to_vec())
         .await
@@ -167,7 +167,7 @@ async fn scripted_chat_gets_an_undo_preview_and_no_change() {
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
 }
 
-/// All entries in the project: kind, permissions, and content or link target.
+/// Returns all entries in the project with their permissions, and their content or link target.
 fn project_entries(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left = vec![world.path().join("project")];
@@ -254,7 +254,7 @@ async fn undo_of_an_older_turn_skips_later_changes() {
     let report = world.agentctl(["undo", &session, "--turn", "1", "--json"]).await.exits(1).json();
     assert_eq!(outcomes(&report), [("/project/a", "conflict"), ("/project/b", "done")]);
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"three\n".to_vec(), b"one\n".to_vec()));
-    // One by one, newest first, everything is restored.
+    // Undoing the turns one by one, newest first, restores everything.
     world.ok(["undo", &session, "--turn", "2"]).await;
     world.ok(["undo", &session, "--turn", "1"]).await;
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"one\n".to_vec(), b"one\n".to_vec()));
@@ -302,7 +302,7 @@ async fn full_disk_stops_an_undo_only_between_files() {
     let (result, _) = run_command(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
     let names: Vec<&str> = result.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
     assert_eq!(names, ["c", "filler", "more", "freed"], "a file was partially restored: {result}");
-    // The other files are restored once there is space.
+    // The other files are restored once there is space on the disk.
     world.ok(["undo", &session, "--turn", "2"]).await;
     let (result, _) = run_command(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
     assert!(result.contains("800000 a") && result.contains("800000 b") && result.contains("one"), "{result}");

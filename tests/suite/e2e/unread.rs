@@ -1,9 +1,9 @@
-//! A file that a model may not read without a question is not revealed by any other tool: neither by its errors nor by
-//! its name.
+//! A file that requires approval to be read is not revealed by any other tool: neither its content in errors nor its
+//! name.
 
 use super::*;
 
-/// The user's own rules: one file is never read by a model, and another file requires approval.
+/// The user's own rules: reading one file is denied, and reading another requires approval.
 const RULES: &str = "tools:
   read_file:
     patterns: {high_risk: ['private\\.txt'], medium_risk: ['diary']}
@@ -78,16 +78,16 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
         "/project/private.txt: some hunks do not match",
         "old_string is not in /project/diary.md; reading the file requires approval",
     ];
-    // There is no question, since the call would fail.
+    // No approval is requested, since the call would fail.
     let (result, _) = world.runs_calls("wait", &failing).await;
     assert_withheld(&result, &text);
-    // There is no question either if the call runs without approval, because the user has allowed the tool permanently.
+    // No approval is requested either if the user has allowed the tool permanently.
     for rule in ["edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
     }
     let (result, _) = world.runs_calls("wait", &failing).await;
     assert_withheld(&result, &text);
-    // For all other files, the current text is quoted, so that the next attempt fits.
+    // For all other files, the error quotes the current text, so that the model can correct its call.
     let (result, _) = world.runs_calls("wait", &[edit("/project/plain.md", "plain word?")]).await;
     assert!(result.contains("the closest match is at line 2:\nplain words"), "{result}");
 }
@@ -108,7 +108,7 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()
         }
     };
-    // One undo fails before the question, and one when the call runs.
+    // One undo fails before approval is requested, and one when the call runs.
     for on_interrupt in ["wait", "approve"] {
         let result = undo(on_interrupt).await;
         assert_withheld(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);

@@ -1,5 +1,5 @@
-//! Empty, truncated and interrupted responses, and calls as text, with a whole daemon: the end of the turn, and its
-//! message.
+//! Empty, truncated and interrupted responses, and calls written as text: how the turn ends in a complete daemon, and
+//! the message shown.
 
 use super::*;
 

@@ -10,10 +10,10 @@ use super::{
     *,
 };
 
-/// 2000 × 1000 pixels that must be rotated by 90°; the metadata contains the camera model.
+/// Picture of 2000 × 1000 pixels that must be rotated by 90°. Its metadata contains the camera model.
 const TURNED: &[u8] = include_bytes!("fixtures/turned.jpg");
 
-/// Media types and bytes of the pictures in a request.
+/// Returns the media types and the bytes of the pictures in a request.
 fn pictures_in(request: &Recorded) -> Vec<(String, Vec<u8>)> {
     let parts = request.messages().iter().flat_map(|message| message["content"].as_array().into_iter().flatten());
     let urls = parts.filter_map(|part| part["image_url"]["url"].as_str());
@@ -32,7 +32,7 @@ async fn upload(world: &World, session: &str, name: &str, content: &[u8]) -> Upl
     world.client().await.upload(session, name, content).await.unwrap()
 }
 
-/// A session without turns.
+/// Creates a session without turns.
 async fn session(world: &World) -> String {
     world.client().await.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string()
 }
@@ -46,7 +46,7 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     assert_eq!((small.media_type.as_str(), small.width, small.height), ("image/png", 40, 20));
     let large = upload(&world, &session, "turned.jpg", TURNED).await.picture.unwrap();
     assert_eq!((large.media_type.as_str(), large.width, large.height), ("image/jpeg", 784, 1568));
-    // The uploaded file survives the daemon.
+    // The uploaded file is still available after a restart.
     world.daemon.crash().await;
     let lines = world.ok(["run", "Which colour?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let started = lines.iter().find(|line| line["type"] == "turn_started").unwrap();
@@ -58,7 +58,7 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
     assert!(
         !pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"),
-        "the other contents of the picture are not sent"
+        "the metadata of the picture is not sent"
     );
     // The next turn repeats the message unchanged, with the picture in the same position.
     let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
@@ -102,7 +102,8 @@ async fn invalid_pictures_are_harmless() {
     let world = with_vision_model().await;
     world.model.default_reply(Reply::text("Fine."));
     let session = session(&world).await;
-    // A picture of 60,000 × 60,000 pixels in a few bytes, a truncated picture, and a file that is not a picture.
+    // A picture that declares 60,000 × 60,000 pixels in a few bytes, a truncated picture, and a file that is not a
+    // picture.
     let huge = [&RED[..16], &60_000u32.to_be_bytes(), &60_000u32.to_be_bytes(), &RED[24..]].concat();
     let many = [&RED[..16], &20_000u32.to_be_bytes(), &20_000u32.to_be_bytes(), &RED[24..]].concat();
     for (name, content, says) in [

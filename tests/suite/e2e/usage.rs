@@ -1,4 +1,5 @@
-//! Tokens and costs of every model call: counted once, by model, session, day and slot, at the prices of that time.
+//! Tokens and costs of every model call, counted once by model, session, day and slot, at the prices in effect at the
+//! time.
 
 use super::*;
 
@@ -45,7 +46,7 @@ impl World {
     }
 }
 
-/// Names of the groups, with calls, unpriced calls, and costs.
+/// Returns the names of the groups with their calls, unpriced calls, and costs.
 fn groups(report: &Value) -> Vec<(String, u64, u64, Option<u64>)> {
     let groups = report["groups"].as_array().unwrap().iter();
     let of = |group: &Value| {
@@ -97,7 +98,7 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
     table.says(&["days in", "the price of 1 call is unknown"]);
     world.ok(["sessions", "show", &second]).await.shows(&["price unknown"]);
 
-    // Reported usage still exists after a kill, and is counted once. New prices apply to later calls.
+    // Reported usage is still available after a kill, and only counted once. New prices apply to later calls.
     world.daemon.kill9().await;
     let base_url = world.model.base_url();
     world.write("config/models.yaml", self::models(&base_url, 100.0));
@@ -107,14 +108,14 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
     let after = world.usage(&[]).await;
     assert_eq!(groups(&after)[0], ("dear".into(), 4, 0, Some(3 * CALL + 60_080)), "{after:#}");
 
-    // The figures of a deleted session remain, but nothing that identifies the session.
+    // The usage of a deleted session is still counted, but nothing identifies the session.
     world.ok(["sessions", "delete", &first, "--yes"]).await;
     assert_eq!(world.usage(&[]).await, after);
     let report = world.usage(&["--by", "session"]).await;
     assert_eq!(groups(&report), [(second, 2, 1, Some(60_080)), (String::new(), 3, 0, Some(3 * CALL))]);
     assert!(!report.to_string().contains(&first), "{report:#}");
 
-    // A model test belongs to no session, but is counted.
+    // A model test has no session, but is counted.
     world.agentctl(["models", "test"]).await;
     assert!(world.usage(&[]).await["total"]["calls"].as_u64() > after["total"]["calls"].as_u64());
 }

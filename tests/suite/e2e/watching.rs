@@ -1,4 +1,5 @@
-//! One stream for all sessions, paging through older items, and structured results: the basis for other clients.
+//! One stream for all sessions, paging through older items, and structured results, which other clients can be built
+//! on.
 
 use agentd_core::{ids::SessionId, session::SessionStatus, tool::ToolResult};
 use agentd_proto::{
@@ -15,7 +16,7 @@ async fn next(watch: &mut WatchStream) -> WatchEvent {
     tokio::time::timeout(std::time::Duration::from_secs(30), watch.next()).await.unwrap().unwrap().unwrap()
 }
 
-/// The first matching event, and all events before it.
+/// Collects all events up to and including the first matching one.
 async fn until(watch: &mut WatchStream, fits: impl Fn(&WatchEvent) -> bool) -> Vec<WatchEvent> {
     let mut seen = Vec::new();
     loop {
@@ -131,7 +132,7 @@ async fn many_sessions_are_watched_and_paged_completely() {
     assert!(refused.hint.is_some(), "{refused}");
 }
 
-/// A client with small receive buffers.
+/// Connects a client with small receive buffers.
 async fn narrow(socket: &Path) -> DaemonClient<Channel> {
     let socket = socket.to_owned();
     let connect = tower::service_fn(move |_| {
@@ -150,7 +151,8 @@ async fn lagging_watcher_gets_a_lag_notice_and_a_snapshot() {
     let request = v1::WatchRequest { snapshot: true, ..v1::WatchRequest::default() };
     let mut watch = narrow.watch(request).await.unwrap().into_inner();
     let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
-    // The connection buffers some events, and the daemon a thousand more. Nothing waits for the watcher.
+    // The connection buffers some events, and the daemon up to a thousand more. The daemon does not wait for the
+    // watcher.
     for at in 0..1200 {
         client.rename_session(&id, &format!("name {at} {}", "x".repeat(150))).await.unwrap();
     }
@@ -204,9 +206,9 @@ async fn older_items_are_paged_and_results_are_structured() {
     has_all(&details(2).diff.as_ref().unwrap().text, &["-one", "+two"]);
     let long = details(3).stdout.as_ref().unwrap();
     assert_eq!((long.text.len(), long.bytes, long.cut), (16 << 10, 40_000, true));
-    // The model gets the text, but no structured data.
+    // The model receives the text, but not the structured data.
     assert!(!world.model.requests().pop().unwrap().body.to_string().contains("@@ -1"));
-    // Older items, page by page.
+    // Older items are read page by page.
     let id = stream.session_id().to_string();
     let all: Vec<u64> = client.items(&id, 0, 1000).await.unwrap().into_iter().map(|item| item.seq).collect();
     let (mut paged, mut before) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! The web with real daemons: permitted requests, the display of pages, and approval before anything is sent.
+//! Web access with real daemons: permitted requests, the display of pages, and approval before anything is sent.
 
 use std::{
     io::Read as _,
@@ -10,8 +10,8 @@ use agentd_core::interrupt::Ask;
 
 use super::{Events as _, documents::fixture, *};
 
-/// A server on loopback. Its `answer` function maps the first line of a request to the head, after the version in the
-/// status line, and the body.
+/// A server on loopback. Its `answer` function maps the first line of a request to the rest of the head, starting with
+/// the status code, and the body.
 struct Site {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -62,7 +62,7 @@ fn read(mut stream: &TcpStream) -> String {
     }
 }
 
-/// A world whose daemon may access loopback, with additional content in `web.yaml`.
+/// Starts a daemon that may access loopback, with additional content in `web.yaml`.
 async fn allowed(search: &str, variables: &[(&str, &str)]) -> World {
     World::prepared(|home| {
         variables.iter().for_each(|(name, value)| home.set(name, *value));

@@ -1,17 +1,17 @@
-//! Model requests and responses as sent over the wire: recorded, shown and compared.
+//! Model requests and responses as sent over the wire: they are recorded, displayed and compared.
 
 use super::*;
 
 /// Setting that records the requests of all sessions.
 const ON: &str = "trace: {requests: true}\n";
 
-/// An API key, as in configurations.
+/// An API key, as found in a configuration.
 const KEY: &str = "key-of-the-test-4711";
 
 /// Text that a terminal would interpret.
 const HOSTILE: &str = "look\u{1b}]0;owned\u{7}\u{202e}";
 
-/// Runs a turn in a new session, and returns the session.
+/// Runs a turn in a new session. Returns the session's ID.
 async fn session_of_turn(daemon: &TempDaemon, args: &[&str]) -> String {
     daemon.ok([&["run", "--output", "json"], args].concat()).await.session()
 }
@@ -32,7 +32,7 @@ fn folder(daemon: &TempDaemon, session: &str) -> PathBuf {
     daemon.data().join("traces").join(session)
 }
 
-/// All files of a trace, the current one first.
+/// Returns all files of a trace, starting with the current one.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let older = (1..).map(|number| folder.join(format!("trace.{number}.jsonl")));
     std::iter::once(folder.join("trace.jsonl")).chain(older).take_while(|path| path.exists()).collect()
@@ -239,7 +239,7 @@ async fn trace_of_fifty_steps_stores_only_new_parts() {
     let sum = |key: &str| listed.iter().map(|one| one[key]["bytes"].as_u64().unwrap()).sum::<u64>();
     let (sent, received, largest) = (sum("request"), sum("answer"), requests.last().unwrap().text.len() as u64);
     let stored = bytes(&folder(&world.daemon, session));
-    // New parts once, the responses, and metadata for each exchange. Escapes add a little.
+    // The limit allows for new parts once, the responses, and metadata for each exchange. Escapes add a little.
     let linear = 2 * largest + 2 * received + 3000 * listed.len() as u64;
     assert!(stored < linear && stored < sent / 4, "{stored} of {sent}; {linear}");
     let last = shown(&world.daemon, &[session, "--request", &listed.len().to_string()]).await;
@@ -328,7 +328,7 @@ async fn full_disk_skips_tracing_and_not_the_turn() {
     let Some(command) = on_small_disk(&home, "data/traces", "16k") else { return };
     let daemon = TempDaemon::start_with(home, command).await;
     model.default_reply(Reply::text("Yes."));
-    // Instructions and tools alone exceed the disk.
+    // The instructions and tools alone are larger than the disk.
     let session = session_of_turn(&daemon, &["Hello"]).await;
     run_turn(&daemon, &session, "And again").await;
     // The command waits until everything that fits has been written.

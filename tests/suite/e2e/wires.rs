@@ -23,7 +23,7 @@ impl World {
         Self::with(provider, thinks, "").await
     }
 
-    /// Starts with additional slot settings, and this content of `agentd.yaml`.
+    /// Starts with additional settings in the slot, and this content in `agentd.yaml`.
     pub(super) async fn with(provider: Provider, slot: &str, agentd_yaml: &str) -> Self {
         let model = ModelServer::start().await;
         model.acts_as(provider);
@@ -80,20 +80,20 @@ fn reads(names: &[&str]) -> Reply {
     names.iter().fold(Reply::default(), call)
 }
 
-/// Replies for a turn with that many steps.
+/// Returns the replies for a turn with `count` steps.
 pub(super) fn steps(count: usize) -> Vec<Reply> {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let steps = (0..count).map(|at| reads(&names[at % 8..=at % 8]));
     steps.chain([Reply::text("Done.")]).collect()
 }
 
-/// The messages or items of a request as sent.
+/// Returns the messages or items of a request as sent.
 fn sent(request: &Recorded) -> Vec<Value> {
     let body = request.sent();
     ["messages", "input"].iter().find_map(|key| body[*key].as_array().cloned()).unwrap_or_default()
 }
 
-/// The answers in a request: assistant messages, or runs of the model's own items.
+/// Returns the answers in a request: assistant messages, or runs of the model's own items.
 fn answers(request: &Recorded) -> Vec<Vec<Value>> {
     let sent = sent(request);
     if !request.sent()["messages"].is_null() {
@@ -105,7 +105,7 @@ fn answers(request: &Recorded) -> Vec<Vec<Value>> {
     runs.filter(|run| is_own(&run[0])).map(<[Value]>::to_vec).collect()
 }
 
-/// Number of answers with thinking in a request, and number of all answers.
+/// Counts the answers with thinking, and all answers in a request.
 fn count_with_thinking(request: &Recorded) -> (usize, usize) {
     let thinks = |part: &Value| ["thinking", "redacted_thinking", "reasoning"].iter().any(|kind| part["type"] == *kind);
     let answers = answers(request);
@@ -327,7 +327,7 @@ async fn window_overflow_during_an_answer_triggers_a_compaction() {
     assert_eq!((&result["text"], &result["compactions"][0]["cause"]), (&json!("All of it."), &json!("overflow")));
 }
 
-/// With another key or organisation, the real server rejects data that it has signed or encrypted itself.
+/// The real server rejects data that it has signed or encrypted itself if the key or organisation differs.
 #[tokio::test]
 async fn session_survives_a_refusal_of_its_reasoning() {
     const BOUND: &str = "messages.1.content.0: The block is bound to a different conversation";
@@ -349,7 +349,7 @@ async fn session_survives_a_refusal_of_its_reasoning() {
         for _ in 0..2 {
             assert_eq!(world.turn("Are you there?", Vec::new()).await["text"], "Here I am.", "{provider:?}");
         }
-        // The rejection is learned once, and the reasoning is not sent again.
+        // The server rejects the reasoning only once, because it is not sent again.
         let old = world.model.requests().iter().filter(|request| has_old(request)).count();
         assert_eq!(old, 3, "expected two requests of the first turn and one refused request");
         assert!(count_with_thinking(&world.last()).0 > 0, "new reasoning is missing");

@@ -1,8 +1,8 @@
-//! Options that a script sets for one turn, and files that its prompt mentions.
+//! Options that a script sets for a single turn, and files that its prompt mentions.
 
 use super::*;
 
-/// All text in a request.
+/// Returns all text in a request.
 fn words(request: &Recorded) -> String {
     request.messages().iter().map(|message| message["content"].to_string()).collect()
 }
@@ -84,7 +84,7 @@ async fn timeout_closes_a_question_beside_a_running_subagent() {
         system if system.contains("You are a subagent") => Reply::never(),
         _ if request.last_role() == "tool" => Reply::text("Out of time."),
         _ => Reply::tool_call("delegate_task", json!({"task": "Never end"}))
-            // A read-only call, which runs in parallel with the other call. The question is about its pattern.
+            // A read-only call that runs in parallel with the other one. Approval is requested because of its pattern.
             .and_call("grep", json!({"pattern": "DROP TABLE x"})),
     });
     let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
@@ -129,11 +129,11 @@ async fn mentioned_project_files_are_attached() {
     let all = ["/project/src/a.rs:2-3", "fn two() {}\\nfn three() {}", "the folder /project/src", "/project/src/b.rs"];
     has_all(&sent.replace("\\\\n", "\\n"), &all);
     assert!(!sent.contains("fn one"), "more than the selected lines was sent: {sent}");
-    // A script's prompt cannot access files outside the project, and unknown names are reported.
+    // A script's prompt cannot mention files outside the project, and unknown names are reported.
     let output = run("Show me #notes.txt and #none.txt").await.exits(0);
     output.says(&["#notes.txt is not a file of the project", "--file", "#none.txt is not a file"]);
     assert!(!words(&world.model.requests()[1]).contains("the milk"));
-    // Piped text contains no mentions.
+    // Mentions in piped text are not recognised.
     let piped = world.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);
     assert!(!piped.stderr.contains("notes.txt"));
     assert!(!words(&world.model.requests()[2]).contains("the milk"));

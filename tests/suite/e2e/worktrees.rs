@@ -1,4 +1,4 @@
-//! Git worktrees of sessions: several agents work on one repository, and their changes are merged without loss.
+//! Git worktrees of sessions: several agents work in one repository, and their changes are merged without loss.
 
 use agentd_proto::client::ClientError;
 
@@ -18,7 +18,7 @@ fn git(folder: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A repository with two commits.
+/// Creates a repository with two commits.
 fn repository(home: &TempHome) {
     let project = home.path().join("project");
     home.write("project/a.txt", "one\ntwo\nthree\n");
@@ -48,7 +48,7 @@ impl World {
         fs::read_to_string(self.daemon.data().join("worktrees").join(name)).unwrap_or_default()
     }
 
-    /// Runs a turn with these calls in a session with the worktree `name`, approving everything. Returns the results
+    /// Runs a turn with these calls in a session with the worktree `name`, and approves everything. Returns the results
     /// and the session.
     async fn works_in(&self, name: &str, calls: Vec<(&'static str, Value)>) -> (Vec<String>, String) {
         let (project, worktree) = (self.project().display().to_string(), format!("--worktree={name}"));
@@ -168,7 +168,7 @@ async fn merge_conflict_is_reported_and_changes_nothing() {
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
     assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "the worktree is unchanged");
-    // A file with uncommitted changes in the main worktree is not overwritten. Changes to other files do not matter.
+    // A file with uncommitted changes in the main worktree is not overwritten. Changes to other files have no effect.
     world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
     world.worktree(&["apply", "three"]).await.fails().says(&["b.txt", "uncommitted", "hint:"]);
@@ -180,7 +180,7 @@ async fn merge_conflict_is_reported_and_changes_nothing() {
     world.worktree(&["apply", "four"]).await.fails().says(&["extra.txt", "hint:"]);
     assert_eq!(world.main_file("extra.txt"), "mine\n");
     world.worktree(&["apply", "three"]).await.exits(0);
-    // Merged manually, as the hint suggests.
+    // The user merges manually, as the hint suggests.
     git(&project, &["merge", "--quiet", "-X", "theirs", "agentd/two"]);
     world.worktree(&["remove", "two"]).await.exits(0);
 }
@@ -221,7 +221,7 @@ async fn sandboxed_git_reaches_only_its_own_worktree() {
 async fn daemon_runs_no_program_of_the_repository() {
     let world = in_repository().await;
     let project = world.project();
-    // The programs of the repository would create this file, which git can write during a merge and when it creates a
+    // The repository's programs would create this file. Git can write to its path during a merge and while it creates a
     // worktree.
     let mark = project.join(".git/ran");
     let touch = format!("touch {}; cat", mark.display());
@@ -237,7 +237,7 @@ async fn daemon_runs_no_program_of_the_repository() {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     for round in 0..2 {
-        // Lists of settings with even and odd lengths.
+        // The number of settings is even in one round and odd in the other.
         git(&project, &["config", "filler.x", &round.to_string()]);
         git(&project, &["config", &format!("filler.{}", "y".repeat(round + 1)), "1"]);
         let (one, two) = (format!("one{round}"), format!("two{round}"));
@@ -293,7 +293,7 @@ async fn kill_during_worktree_operations_loses_no_change() {
     let expected = |world: &World| world.worktree_file("one/many/3.txt");
     let wanted = expected(&world);
     assert!(wanted.starts_with("x3\n"));
-    // During a merge.
+    // The daemon is killed during a merge.
     let before = git(&project, &["rev-parse", "HEAD"]);
     for (stage, pause) in
         [("committing", 0), ("committing", 10), ("applying", 0), ("applying", 10), ("applying", 25), ("applying", 60)]
@@ -314,7 +314,7 @@ async fn kill_during_worktree_operations_loses_no_change() {
     assert_eq!((world.main_file("many/3.txt"), world.main_file("b.txt")), (wanted, "other\n".into()));
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert!(!project.join("many/7.txt").exists() && project.join("many/new.txt").exists());
-    // During creation and removal.
+    // The daemon is killed while a worktree is created and removed.
     for (number, pause) in [0, 10, 30, 60, 120].into_iter().enumerate() {
         let name = format!("made{number}");
         let client = world.client().await;
@@ -359,7 +359,7 @@ async fn interrupted_merge_is_finished_after_a_restart() {
     let project = world.project();
     let (from, to) = (git(&project, &["rev-parse", "HEAD~1"]), git(&project, &["rev-parse", "HEAD"]));
     world.daemon.kill9().await;
-    // As left by an interruption: one file written, one partially written, one not written, and a stale git lock.
+    // The state after an interruption: one file written, one partially written, one not written, and a stale git lock.
     git(&project, &["reset", "--quiet", "--hard", &from]);
     world.write("project/a.txt", "A\n");
     world.write("project/n.txt", "");
@@ -457,7 +457,7 @@ async fn worktree_survives_restart_and_serves_forks_and_undo() {
     assert!(results[0].contains("changed"), "{results:?}");
     world.ok(["undo", &session]).await;
     assert_eq!(world.worktree_file(&file), "deep\n");
-    // After the session has been deleted, the fork has the worktree.
+    // After the session has been deleted, the fork owns the worktree.
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     let listed = world.worktrees().await;
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_orphan"].as_bool()), (Some(fork.as_str()), Some(false)));

@@ -4,7 +4,7 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::{Source, assert_none, files};
 
-/// Exempt folders, whose code is to be rewritten as a whole.
+/// Exempt folders, whose code will be rewritten completely.
 const EXEMPT: [&str; 3] = ["agentctl/src/keyboard/", "agentctl/src/render/", "agentctl/src/repl/"];
 
 /// Forbidden parts of identifiers. Use show, report, send or notify instead.
@@ -23,11 +23,11 @@ const MIN_WORDS: usize = 4;
 const SHOWN: [&str; 5] = ["Args", "JsonSchema", "Parser", "Subcommand", "ValueEnum"];
 
 fn is_exempt(source: &Source) -> bool {
-    // This file lists the phrases.
+    // This file is exempt because it lists the phrases.
     EXEMPT.iter().any(|folder| source.path.starts_with(folder)) || source.path.ends_with("tidy/english.rs")
 }
 
-/// Parts of an identifier in snake case or camel case, in lower case.
+/// Splits an identifier in snake case or camel case into its parts, in lower case.
 fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut follows_lower = false;
@@ -50,13 +50,13 @@ fn is_doc(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Group(group) if group.stream().to_string().starts_with("doc ="))
 }
 
-/// Adds the offences in identifiers and strings, each with its line.
+/// Collects the offences in identifiers and strings, each with its line.
 fn check_tokens(stream: TokenStream, offences: &mut Vec<(usize, String)>) {
     let mut tokens = stream.into_iter().peekable();
     while let Some(token) = tokens.next() {
         let line = token.span().start().line;
         match token {
-            // Doc comments are attributes here; they have their own check.
+            // Doc comments are attributes in the token stream. They have a separate check.
             TokenTree::Punct(sign) if sign.as_char() == '#' => {
                 tokens.next_if(|next| matches!(next, TokenTree::Punct(sign) if sign.as_char() == '!'));
                 tokens.next_if(is_doc);
@@ -79,7 +79,7 @@ fn check_tokens(stream: TokenStream, offences: &mut Vec<(usize, String)>) {
     }
 }
 
-/// Adds the offences in doc comments, each with the first line of the comment.
+/// Collects the offences in doc comments, each with the first line of the comment.
 fn check_comments(text: &str, offences: &mut Vec<(usize, String)>) {
     let mut is_shown = false;
     let mut comment: Option<(usize, String)> = None;
@@ -101,7 +101,7 @@ fn check_comments(text: &str, offences: &mut Vec<(usize, String)>) {
                 offences.push((first, format!("the comment {}", text.trim())));
             }
         }
-        // The end of a type that is not nested.
+        // A closing brace without indentation ends a type.
         is_shown &= line != "}";
     }
 }

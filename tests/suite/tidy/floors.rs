@@ -1,4 +1,4 @@
-//! Dependency direction inside crates: modules are on floors, and an import never goes up.
+//! Direction of dependencies inside crates: each module is on a floor, and may not import from a higher floor.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
 /// Maximum number of files that may import each other in a cycle.
 const MAX_CYCLE_FILES: usize = 2;
 
-/// The top-level modules of a crate, lowest floor first. Modules on one floor do not import each other.
+/// Top-level modules of a crate, lowest floor first. Modules on the same floor do not import each other.
 type Floors = &'static [&'static [&'static str]];
 
 const ENGINE: Floors = &[
@@ -174,7 +174,7 @@ const MCP: Floors = &[
     &["session", "toolbox"],
 ];
 
-/// The crates with their floors.
+/// All checked crates with their floors.
 const CRATES: [(&str, Floors); 17] = [
     ("agentctl", AGENTCTL),
     ("agentd", AGENTD),
@@ -195,7 +195,7 @@ const CRATES: [(&str, Floors); 17] = [
     ("proto", PROTO),
 ];
 
-/// The top-level module of a file: the file's folder below the sources, or its own name.
+/// Returns the top-level module of a file: the file's folder below the sources, or its own name.
 fn top_module(file: &str) -> &str {
     file.split('/').next().unwrap_or_default().trim_end_matches(".rs")
 }
@@ -223,7 +223,7 @@ fn upward_imports(krate: &str, floors: Floors) -> Vec<String> {
 #[test]
 fn imports_never_go_up_a_floor() {
     assert_none(
-        "imports only go down",
+        "a module imports only from lower floors",
         CRATES.iter().flat_map(|(krate, floors)| upward_imports(krate, floors)).collect(),
     );
 }

@@ -13,10 +13,10 @@ use syn::{Attribute, Item, UseTree, Visibility, visit::Visit};
 /// A module path relative to the crate root, such as `["turn", "run"]`.
 type Module = Vec<String>;
 
-/// Maximum number of re-exports that are followed.
+/// Maximum number of re-exports that are followed for one import.
 const MAX_HOPS: usize = 8;
 
-/// One file's use of an item of another file.
+/// Use of an item from another file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Import {
     /// File of the import, relative to the crate's sources.
@@ -37,7 +37,7 @@ struct Parsed {
     paths: Vec<Module>,
 }
 
-/// All imports between files of the crate with these sources.
+/// Returns all imports between files of the crate with these sources.
 pub(super) fn imports(source: &Path) -> BTreeSet<Import> {
     let mut modules = BTreeMap::new();
     collect(source, source, &mut modules);
@@ -246,7 +246,7 @@ fn is_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }
 
-/// Cycles of files that import each other, largest first (Tarjan).
+/// Returns the cycles of files that import each other, largest first (Tarjan's algorithm).
 pub(super) fn import_cycles(imports: &BTreeSet<Import>) -> Vec<Vec<String>> {
     let mut edges: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for import in imports {

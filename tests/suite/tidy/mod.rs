@@ -1,4 +1,4 @@
-//! The architectural rules (see ARCHITECTURE.md) that can be checked automatically.
+//! Architectural rules (see ARCHITECTURE.md) that can be checked automatically.
 
 mod english;
 mod floors;
@@ -12,9 +12,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Maximum number of lines in a file, without its unit tests.
+/// Maximum number of lines in a file, not counting its unit tests.
 const MAX_LINES: usize = 500;
-/// Exclusive upper bound of the median number of lines.
+/// Exclusive upper bound of the median number of lines in a file.
 const MEDIAN_LINES: usize = 240;
 
 fn root() -> PathBuf {
@@ -34,7 +34,7 @@ impl Source {
             || self.path.contains("/examples/")
     }
 
-    /// The text without the unit tests at its end.
+    /// Returns the text without the unit tests at its end.
     fn code(&self) -> &str {
         self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default()
     }
@@ -78,7 +78,7 @@ fn assert_none(law: &str, offences: Vec<String>) {
     assert!(offences.is_empty(), "{law}:\n  {}", offences.join("\n  "));
 }
 
-/// Lines of product code that contain any of the phrases, outside comments.
+/// Returns the lines of product code that contain any of the phrases, outside comments.
 fn mentions(sources: &[Source], phrases: &[&str]) -> Vec<String> {
     let mut offences = Vec::new();
     for source in sources {
@@ -117,7 +117,7 @@ fn modules_open_with_prose() {
     );
 }
 
-/// A comment names the thing or states what it does. Sentences that open with a question word have to be read twice.
+/// A comment names its item or states what it does. Sentences that open with a question word have to be read twice.
 #[test]
 fn doc_comments_open_with_a_noun_or_a_verb() {
     let openings = ["What ", "Whether ", "Who ", "How "];
@@ -135,7 +135,7 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
     assert_none("a doc comment starts with a noun or a verb", offences);
 }
 
-/// Participles and verbs that do not end in `ed`, listed explicitly.
+/// Participles and verbs that do not end in `ed`, listed individually.
 const VERB_FORMS: [&str; 28] = [
     "Asking",
     "Begun",
@@ -167,8 +167,8 @@ const VERB_FORMS: [&str; 28] = [
     "Undone",
 ];
 
-/// A type is named by a technical noun, or two words: `Found` was the name of ten different types, and no name
-/// expressed what was found.
+/// A type's name is a technical noun or has two words: `Found` was the name of ten different types, and none of these
+/// names showed what was found.
 #[test]
 fn types_are_nouns() {
     let is_verb_form =
@@ -192,7 +192,7 @@ fn types_are_nouns() {
     assert_none("a type name is a noun or has two words", offences);
 }
 
-/// The workspace crates that each crate may depend on, and the libraries that no other crate may use.
+/// Workspace crates that each crate may depend on, and libraries that no other crate may use.
 const CRATE_DEPENDENCIES: [(&str, &[&str]); 29] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
@@ -288,12 +288,12 @@ fn dependencies_point_to_the_core() {
     for (folder, allowed) in CRATE_DEPENDENCIES {
         for name in dependencies(folder).keys().filter(|name| name.starts_with("agentd-")) {
             if !allowed.contains(&name.as_str()) {
-                offences.push(format!("{folder} knows {name}"));
+                offences.push(format!("{folder} depends on {name}"));
             }
         }
         for (library, homes) in CONFINED_LIBRARIES {
             if dependencies(folder).contains_key(library) && !homes.contains(&folder) {
-                offences.push(format!("{folder} speaks {library}"));
+                offences.push(format!("{folder} uses {library}"));
             }
         }
     }
@@ -326,7 +326,7 @@ fn environment_is_only_read_in_agentd() {
     );
 }
 
-/// Engine files that lock a cache or a record. The lock is held for a single access and never across an await.
+/// Files of the engine that lock a cache or a record. The lock is held for a single access and never across an await.
 const FILES_WITH_LOCKS: [&str; 4] =
     ["engine/src/agents.rs", "context/src/tokens.rs", "context/src/windows.rs", "turn/call_record.rs"];
 
@@ -392,7 +392,7 @@ fn no_vague_type_or_file_names() {
 
 #[test]
 fn sources_contain_no_development_leftovers() {
-    // Split in two, so that this file does not contain the phrases.
+    // Split in two, so that this file itself does not contain the phrases.
     let phrases = [
         concat!("/wo", "rk/"),
         concat!("shar", "ed/"),

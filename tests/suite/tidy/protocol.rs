@@ -1,10 +1,10 @@
-//! The protocol page documents everything in the `.proto` files, because clients are built from it.
+//! Checks that the protocol page documents everything in the `.proto` files, because clients are built from it.
 
 use std::fs;
 
 use super::{assert_none, files, root};
 
-/// The text after this word at the beginning of lines in a message or service, without duplicates.
+/// Returns the text that follows this word at the beginning of lines in a message or service, without duplicates.
 fn declared<'a>(proto: &'a str, word: &str) -> Vec<&'a str> {
     let lines = proto.lines().filter_map(|line| line.trim_start().strip_prefix(word));
     lines
@@ -12,13 +12,13 @@ fn declared<'a>(proto: &'a str, word: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Names of the fields that are declared in this text.
+/// Returns the names of the fields that are declared in this text.
 fn fields(text: &str) -> Vec<&str> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//") && line.contains(" = "));
     lines.filter_map(|line| line.split(" = ").next()?.split(' ').next_back()).collect()
 }
 
-/// The text between `begin` and `end`, excluding both.
+/// Returns the text between `begin` and `end`, excluding both.
 #[track_caller]
 fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let behind = text.split(begin).nth(1).unwrap_or_else(|| panic!("missing {begin}"));

@@ -1,4 +1,4 @@
-//! Size limits: the lines and tokens of each crate's code, without blanks, comments and tests, have a ceiling.
+//! Size limits: the code of each crate has a ceiling in lines and tokens, not counting blanks, comments and tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
 use super::{Source, assert_none, files, product, root};
 
-/// Maximum lines and tokens of each crate. When a crate shrinks, its maximum is lowered; a commit that raises a maximum
-/// states the reason.
+/// Maximum number of lines and tokens of each crate. When a crate shrinks, its maximum is lowered. A commit that raises
+/// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
     ("agentctl", 25_800, 280_000),
     ("agentd", 10_560, 112_250),
@@ -40,7 +40,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("proto", 3_630, 38_400),
 ];
 
-/// Code in other languages, and data that binaries embed: file ending, folders, and maximum bytes.
+/// Code in other languages, and data that binaries embed: file extension, folders, and maximum number of bytes.
 const OTHER_CEILINGS: [(&str, &[&str], usize); 6] = [
     (".py", &["clients/", "scripts/", "skills/"], 434_000),
     (".js", &["agentctl/", "clients/"], 66_000),
@@ -50,7 +50,7 @@ const OTHER_CEILINGS: [(&str, &[&str], usize); 6] = [
     (".txt", &["crates/core/", "crates/index/src/", "crates/local/src/"], 96_000),
 ];
 
-/// Percentage of a ceiling below which the ceiling has to be lowered.
+/// Percentage of a ceiling. A ceiling has to be lowered if the size falls below this percentage of it.
 const MIN_PERCENT: usize = 97;
 
 /// Size of some code.
@@ -58,7 +58,7 @@ const MIN_PERCENT: usize = 97;
 struct Weight {
     lines: BTreeSet<usize>,
     tokens: usize,
-    /// Modules in separate files that are only used in tests.
+    /// Modules in separate files that are only compiled in tests.
     test_modules: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl Weight {
         let mut tokens = stream.into_iter().peekable();
         while let Some(token) = tokens.next() {
             if matches!(&token, TokenTree::Punct(sign) if sign.as_char() == '#') {
-                // `#!` of an attribute for the whole file.
+                // An attribute that applies to the whole file starts with `#!`.
                 let inner = tokens.next_if(|next| matches!(next, TokenTree::Punct(sign) if sign.as_char() == '!'));
                 let attribute = match tokens.peek() {
                     Some(TokenTree::Group(group)) => group.stream().to_string().replace(' ', ""),
@@ -124,12 +124,12 @@ impl Weight {
     }
 }
 
-/// The crate of a file.
+/// Returns the name of the crate that contains a file.
 fn crate_of(path: &str) -> &str {
     path.split_once("/src/").or_else(|| path.rsplit_once('/')).map_or("", |(krate, _)| krate)
 }
 
-/// Path of a module that `declared_in` declares in a separate file.
+/// Returns the path of a module that `declared_in` declares in a separate file.
 fn module_file(declared_in: &str, module: &str) -> String {
     let (folder, name) = declared_in.rsplit_once('/').unwrap_or_default();
     match name {
@@ -138,7 +138,7 @@ fn module_file(declared_in: &str, module: &str) -> String {
     }
 }
 
-/// Lines and tokens of each crate.
+/// Counts the lines and tokens of each crate.
 fn weights() -> BTreeMap<String, (usize, usize)> {
     let weighed: Vec<(Source, Weight)> = product()
         .into_iter()
@@ -161,7 +161,7 @@ fn weights() -> BTreeMap<String, (usize, usize)> {
     crates
 }
 
-/// Describes how a size violates its ceiling, if it does.
+/// Describes how a size violates its ceiling. Returns `None` if it does not.
 fn ceiling_violation(size: usize, ceiling: usize, unit: &str) -> Option<String> {
     match size {
         _ if size > ceiling => Some(format!("{size} {unit}, ceiling {ceiling}")),
@@ -197,7 +197,7 @@ fn other_languages_and_data_stay_below_their_ceilings() {
     for (ending, folders, ceiling) in OTHER_CEILINGS {
         let is_there = |source: &&Source| folders.iter().any(|folder| source.path.starts_with(folder));
         let is_test = |source: &&Source| source.path.contains("/tests/") || source.path.contains("/node_modules/");
-        // A module that skills share is a link in all but one of the skills.
+        // A module that several skills share is a link in all but one of them.
         let is_link = |source: &&Source| root().join(&source.path).is_symlink();
         let sources = files(ending);
         let counted = sources.iter().filter(is_there).filter(|source| !is_test(source) && !is_link(source));

@@ -1,5 +1,5 @@
-//! A telemetry collector on loopback, over HTTP and gRPC. It decodes messages with third-party types, and can hang,
-//! reject messages and fail.
+//! A telemetry collector on loopback, over HTTP and gRPC. It decodes messages with third-party types, and can be made
+//! to hang, reject messages or fail.
 
 use std::{
     collections::BTreeMap,
@@ -40,11 +40,11 @@ pub struct ReceivedSpan {
     pub trace: String,
     /// ID of the span.
     pub id: String,
-    /// ID of the parent span; empty for a root.
+    /// ID of the parent span, empty for a root.
     pub parent: String,
     /// Name of the span.
     pub name: String,
-    /// Kind of the span, as its number in the protocol.
+    /// Kind of the span, as a number of the protocol.
     pub kind: i32,
     /// Start and end, in nanoseconds since 1970.
     pub time: (u64, u64),
@@ -67,7 +67,7 @@ pub struct ReceivedPoint {
     pub attributes: Attributes,
     /// Value of a counter, or sum of a histogram.
     pub value: f64,
-    /// Number of values in a histogram; 1 for a counter.
+    /// Number of values in a histogram, or 1 for a counter.
     pub count: u64,
 }
 
@@ -81,7 +81,7 @@ pub enum CollectorBehaviour {
     Hangs,
     /// Responds with this status.
     Answers(u16),
-    /// Rejects messages of more than this many bytes, over HTTP.
+    /// Rejects messages over HTTP that are larger than this many bytes.
     AtMost(usize),
 }
 
@@ -96,7 +96,7 @@ struct Received {
 
 type Shared = Arc<Mutex<Received>>;
 
-/// A listening collector, stopped when dropped.
+/// A listening collector, which stops when dropped.
 #[derive(Debug)]
 pub struct Collector {
     received: Shared,
@@ -116,7 +116,7 @@ impl Collector {
     ///
     /// # Panics
     /// Panics if there is no free port.
-    #[expect(clippy::expect_used, reason = "a test cannot go on without its collector")]
+    #[expect(clippy::expect_used, reason = "a test cannot continue without its collector")]
     pub async fn start() -> Self {
         let received = Shared::default();
         let listener = async || TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -141,12 +141,12 @@ impl Collector {
         Self { received, http: addresses.0, grpc: addresses.1, servers: [over_http, over_grpc] }
     }
 
-    /// The URL for HTTP.
+    /// Returns the URL for telemetry over HTTP.
     pub fn http(&self) -> String {
         format!("http://{}", self.http)
     }
 
-    /// The URL for spans over gRPC.
+    /// Returns the URL for spans over gRPC.
     pub fn grpc(&self) -> String {
         format!("http://{}", self.grpc)
     }
@@ -156,17 +156,17 @@ impl Collector {
         self.state().behaviour = behaviour;
     }
 
-    /// All spans accepted so far.
+    /// Returns all spans accepted so far.
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.state().spans.clone()
     }
 
-    /// All accepted data points.
+    /// Returns all data points accepted so far.
     pub fn points(&self) -> Vec<ReceivedPoint> {
         self.state().points.clone()
     }
 
-    /// Paths and headers of all requests, both accepted and rejected.
+    /// Returns the paths and headers of all requests, both accepted and rejected.
     pub fn requests(&self) -> Vec<(String, Attributes)> {
         self.state().requests.clone()
     }
@@ -176,7 +176,7 @@ impl Collector {
     }
 }
 
-/// Records a request, and returns an error status if the request is to be rejected.
+/// Records a request. Returns an error status if the request is to be rejected.
 async fn check_request(shared: &Shared, path: &str, headers: Attributes, size: usize) -> Result<(), u16> {
     let behaviour = {
         let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -68,11 +68,11 @@ pub async fn until_true(condition: &str, mut predicate: impl FnMut() -> bool) {
     until(condition, || std::future::ready(predicate().then_some(()))).await;
 }
 
-/// Path of a binary in the workspace, built in the same profile as the running test.
+/// Returns the path of a binary in the workspace, built in the same profile as the running test.
 ///
 /// # Panics
 /// Panics if the binary was not built.
-#[expect(clippy::panic, reason = "a test cannot go on without its programs")]
+#[expect(clippy::panic, reason = "a test cannot continue without its programs")]
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
     // The test is in `deps`, next to the binaries.
@@ -83,10 +83,10 @@ pub fn program(name: &str) -> PathBuf {
     program
 }
 
-/// Output and exit code of a process.
+/// Output and exit code of a finished process.
 #[derive(Debug, Clone)]
 pub struct Output {
-    /// The exit code; `None` if a signal ended the process.
+    /// Exit code, or `None` if a signal ended the process.
     pub code: Option<i32>,
     /// Everything that the process wrote to standard output.
     pub stdout: String,
@@ -139,7 +139,7 @@ impl Output {
         self
     }
 
-    /// Standard output as one JSON value.
+    /// Parses standard output as one JSON value.
     ///
     /// # Panics
     /// Panics if standard output is not valid JSON.
@@ -152,7 +152,7 @@ impl Output {
         }
     }
 
-    /// The session ID in the JSON lines on standard output.
+    /// Returns the session ID in the JSON lines on standard output.
     ///
     /// # Panics
     /// Panics if the output contains no session ID.
@@ -164,7 +164,7 @@ impl Output {
         named.unwrap_or_else(|| panic!("no session ID in:\n{}", self.stdout)).to_owned()
     }
 
-    /// Standard output as one JSON value per line.
+    /// Parses each line of standard output as a JSON value.
     ///
     /// # Panics
     /// Panics if a line is not valid JSON.
@@ -179,7 +179,7 @@ impl Output {
     }
 }
 
-/// The folders of one daemon and its clients. Dropping the home kills every process that was started in these folders.
+/// The folders of a daemon and its clients. Dropping the home kills every process that was started in these folders.
 #[derive(Debug)]
 pub struct TempHome {
     folder: TempDir,
@@ -197,16 +197,16 @@ impl TempHome {
     ///
     /// # Panics
     /// Panics if the folders cannot be created.
-    #[expect(clippy::panic, reason = "a test cannot go on without its folders")]
+    #[expect(clippy::panic, reason = "a test cannot continue without its folders")]
     pub fn new() -> Self {
-        // Not in TMPDIR: a socket's path must be short.
+        // TMPDIR is not used, because the path of a socket must be short.
         match tempfile::Builder::new().prefix("agentd-test-").tempdir_in("/tmp") {
             Ok(folder) => Self { folder, variables: Vec::new() },
             Err(error) => panic!("could not create a folder: {error}"),
         }
     }
 
-    /// Like [`new`](Self::new), with the model at this URL for all slots.
+    /// Like [`new`](Self::new), but uses the model at this URL for all slots.
     pub fn with_model(base_url: &str) -> Self {
         let mut home = Self::new();
         home.set("MODEL_BASIC_BASE_URL", base_url);
@@ -228,22 +228,22 @@ impl TempHome {
         self.variables.push((name.to_owned(), value.into()));
     }
 
-    /// The folder that contains all other folders.
+    /// Returns the folder that contains all other folders.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Path of the socket.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.path().join("run/agentd.sock")
     }
 
-    /// Path of the data folder.
+    /// Returns the path of the data folder.
     pub fn data(&self) -> PathBuf {
         self.path().join("data")
     }
 
-    /// Path of the configuration folder.
+    /// Returns the path of the configuration folder.
     pub fn config(&self) -> PathBuf {
         self.path().join("config")
     }
@@ -252,7 +252,7 @@ impl TempHome {
     ///
     /// # Panics
     /// Panics if the file cannot be written.
-    #[expect(clippy::panic, reason = "a test cannot go on without its files")]
+    #[expect(clippy::panic, reason = "a test cannot continue without its files")]
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path().join(path);
         let folder = path.parent().unwrap_or(Path::new("/"));
@@ -262,17 +262,17 @@ impl TempHome {
         }
     }
 
-    /// Content of a file in the home; empty if the file is missing.
+    /// Reads a file in the home. Returns an empty string if the file is missing.
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path().join(path)).unwrap_or_default()
     }
 
-    /// Logs of daemons started by tests and by clients.
+    /// Returns the logs of daemons started by tests and by clients.
     pub fn log(&self) -> String {
         format!("{}{}", self.read("daemon.log"), self.read("data/logs/agentd.log"))
     }
 
-    /// A command with the home's variables and the search path as its whole environment.
+    /// Creates a command whose whole environment consists of the home's variables and the search path.
     pub fn command(&self, program: impl AsRef<OsStr>) -> std::process::Command {
         let mut command = std::process::Command::new(program);
         command
@@ -289,7 +289,7 @@ impl TempHome {
         command
     }
 
-    /// `agentctl` with these arguments, in this home's environment.
+    /// Creates a command that runs `agentctl` with these arguments in this home's environment.
     pub fn agentctl_command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> std::process::Command {
         let mut command = self.command(program("agentctl"));
         command.args(args);
@@ -310,7 +310,7 @@ impl TempHome {
         succeeds(self.agentctl_command(args), Location::caller())
     }
 
-    /// Like [`ok`](Self::ok) with `--json`: returns the output as JSON.
+    /// Like [`ok`](Self::ok), but passes `--json` and parses the output.
     ///
     /// # Panics
     /// Panics if the command fails, or if its output is not valid JSON.
@@ -330,14 +330,15 @@ impl TempHome {
         Running::spawn(self.agentctl_command(args)).output(stdin.into()).await
     }
 
-    /// Starts `agentctl` without standard input, and does not wait until it ends.
+    /// Starts `agentctl` without standard input, and does not wait for its end.
     pub fn spawn_agentctl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Running {
         let mut running = Running::spawn(self.agentctl_command(args));
         running.end_input();
         running
     }
 
-    /// Processes that were started in these folders, and their descendants, even if they changed their environment.
+    /// Returns the processes that were started in these folders, and their descendants, even if they changed their
+    /// environment.
     pub fn processes(&self) -> Vec<u32> {
         family::of_home(self.path())
     }
@@ -346,14 +347,14 @@ impl TempHome {
 impl Drop for TempHome {
     fn drop(&mut self) {
         let start = Instant::now();
-        // Repeated, because a process that is just starting is not visible at first.
+        // Repeats the search, because a process that is just starting is not visible at first.
         while start.elapsed() < Duration::from_secs(10) {
             let left = self.processes();
             if left.is_empty() {
                 return;
             }
             for pid in left {
-                // The process may already be gone.
+                // The process may already have ended.
                 let _ = send(pid, Signal::SIGKILL);
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -383,7 +384,7 @@ impl Running {
     ///
     /// # Panics
     /// Panics if the process cannot be started.
-    #[expect(clippy::panic, reason = "a test cannot go on without its programs")]
+    #[expect(clippy::panic, reason = "a test cannot continue without its programs")]
     pub fn spawn(command: std::process::Command) -> Self {
         let mut command = Command::from(command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -393,7 +394,7 @@ impl Running {
         }
     }
 
-    /// The process ID; 0 once the process has ended.
+    /// Returns the process ID, or 0 once the process has ended.
     pub fn pid(&self) -> u32 {
         self.child.id().unwrap_or_default()
     }
@@ -407,7 +408,7 @@ impl Running {
         assert_eq!(send(self.pid(), signal), Ok(()));
     }
 
-    /// The next line of standard output; `None` at its end.
+    /// Reads the next line of standard output. Returns `None` at its end.
     ///
     /// # Panics
     /// Panics if no line arrives in time.
@@ -422,7 +423,7 @@ impl Running {
         }
     }
 
-    /// The next line of standard output as JSON; `None` at its end.
+    /// Reads the next line of standard output as JSON. Returns `None` at its end.
     ///
     /// # Panics
     /// Panics if the line is not valid JSON, or does not arrive in time.
@@ -456,7 +457,7 @@ impl Running {
         self.child.stdin = None;
     }
 
-    /// Reads standard output up to an event of this type. Returns the event, and all preceding lines.
+    /// Reads standard output up to an event of this type. Returns the event and all preceding lines.
     ///
     /// # Panics
     /// Panics if there is no such event.
@@ -513,7 +514,7 @@ impl Running {
     }
 }
 
-/// A home with a daemon.
+/// A home with a running daemon.
 #[derive(Debug)]
 pub struct TempDaemon {
     home: TempHome,
@@ -560,7 +561,7 @@ impl TempDaemon {
         self.launch(command).await;
     }
 
-    #[expect(clippy::panic, reason = "a test cannot go on without its daemon")]
+    #[expect(clippy::panic, reason = "a test cannot continue without its daemon")]
     async fn launch(&mut self, command: std::process::Command) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.home.path().join("daemon.log"));
         let log = log.unwrap_or_else(|error| panic!("could not open the log: {error}"));
@@ -585,7 +586,7 @@ impl TempDaemon {
         .await;
     }
 
-    /// The daemon's process ID.
+    /// Returns the daemon's process ID.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().map_or(0, |process| process.pid)
     }
@@ -599,13 +600,13 @@ impl TempDaemon {
         assert_eq!(send(self.pid(), signal), Ok(()), "{}", self.home.log());
     }
 
-    /// Kills the daemon, like a power cut, and waits until it is gone.
+    /// Kills the daemon, as a power cut would, and waits until it has ended.
     pub async fn kill9(&self) {
         self.signal(Signal::SIGKILL);
         self.ended().await;
     }
 
-    /// Kills the daemon, like a power cut, and restarts it.
+    /// Kills the daemon, as a power cut would, and restarts it.
     pub async fn crash(&mut self) {
         self.kill9().await;
         self.restart().await;
@@ -617,7 +618,7 @@ impl TempDaemon {
         self.ended().await
     }
 
-    /// Waits until the daemon ends and returns its exit code; `None` if a signal ended it.
+    /// Waits until the daemon ends and returns its exit code, or `None` if a signal ended it.
     ///
     /// # Panics
     /// Panics if the daemon does not end in time.

@@ -13,22 +13,21 @@ struct Process {
     groups: [u32; 2],
 }
 
-/// IDs of all processes that were started with this home, including descendants and members of their groups and
-/// sessions. Processes that name the home in their command line are included with their descendants.
+/// Returns the IDs of all processes that were started with this home, including descendants and members of their groups
+/// and sessions. Processes whose command line contains the home are included with their descendants.
 pub(crate) fn of_home(home: &Path) -> Vec<u32> {
     let live_processes = live_processes();
-    // Groups and sessions that the test shares with its children also contain unrelated processes.
+    // The test shares groups and sessions with its children. They also contain unrelated processes.
     let ours = live_processes.get(&std::process::id()).map(|us| us.groups).unwrap_or_default();
     let with = |is_known: &dyn Fn(u32) -> bool| live_processes.keys().copied().filter(|pid| is_known(*pid)).collect();
     let given = family(&live_processes, with(&|pid| has_home(pid, home)), |group| group > 1 && !ours.contains(&group));
-    // A user may inspect the test's files from another terminal. The other processes of that terminal must not be
-    // killed.
+    // A user may inspect the test's files from another terminal. Other processes in that terminal must not be killed.
     let named = family(&live_processes, with(&|pid| names(pid, home)), |_| false);
     given.union(&named).copied().collect()
 }
 
-/// These processes with their descendants and the members of their groups and sessions. Groups and sessions for which
-/// `is_followed` returns false are not followed.
+/// Returns these processes with their descendants and the members of their groups and sessions. Groups and sessions for
+/// which `is_followed` returns false are not followed.
 fn family(
     live_processes: &BTreeMap<u32, Process>,
     mut found: BTreeSet<u32>,
@@ -67,7 +66,7 @@ fn read(pid: u32, file: &str) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()
 }
 
-/// All processes except zombies.
+/// Returns all processes except zombies.
 fn live_processes() -> BTreeMap<u32, Process> {
     let Ok(processes) = fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -75,7 +74,7 @@ fn live_processes() -> BTreeMap<u32, Process> {
 }
 
 fn process(stat: &str) -> Option<Process> {
-    // The name of a process can contain anything, even a parenthesis.
+    // The process name can contain anything, even a parenthesis.
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     let is_dead = matches!(fields.next()?, "Z" | "X");
     let mut next = || fields.next()?.parse().ok();
@@ -96,8 +95,8 @@ mod tests {
     async fn descendants_are_found_without_their_environment() {
         for (label, script) in [
             ("a child", "env -i sleep 1000 & read x"),
-            ("an orphan in a session of ours", "setsid sh -c '(env -i sleep 1000 &); read x; sleep 1000' & read x"),
-            ("an orphan that says who it is", "(env -i setsid sh -c 'sleep 1000; :' \"$HOME\" &); read x"),
+            ("an orphan in a session of the test", "setsid sh -c '(env -i sleep 1000 &); read x; sleep 1000' & read x"),
+            ("an orphan that names the home", "(env -i setsid sh -c 'sleep 1000; :' \"$HOME\" &); read x"),
         ] {
             let home = TempHome::new();
             let mut command = home.command("sh");
@@ -110,7 +109,8 @@ mod tests {
             until(label, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
             let all = home.processes();
             let is_fit = all.contains(&running.pid()) && !all.contains(&std::process::id());
-            // `all` was collected first: without the killed process, nothing links the others to the test.
+            // `all` is collected before the kill, because the killed process is the only link between the others and
+            // the test.
             for pid in all.iter().filter(|pid| is_fit && sleeps(pid)) {
                 kill(Pid::from_raw(i32::try_from(*pid).unwrap()), Signal::SIGKILL).unwrap();
             }

@@ -4,7 +4,7 @@
 //! - [`Trap`]: a session's folders surrounded by links, pipes and secrets, and paths that try to reach them.
 //! - [`state`]: the state of everything that a tool could have changed, for comparison.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test cannot go on without its corpus")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test cannot continue without its corpus")]
 
 use std::{
     collections::BTreeMap,
@@ -44,8 +44,8 @@ pub fn commands(text: &str) -> Vec<(String, String)> {
     entries.collect()
 }
 
-/// Commands that must never run without approval, with their marks: `ask` and `critical` if the user may allow them,
-/// `deny` if nothing can.
+/// Returns the commands that must never run without approval, with their marks: `ask` and `critical` if the user may
+/// allow the command, `deny` if the user cannot either.
 ///
 /// # Panics
 /// Panics if the corpus is malformed.
@@ -53,7 +53,7 @@ pub fn hostile_commands() -> Vec<(String, String)> {
     commands(include_str!("../../../crates/engine/tests/corpus/hostile_commands.txt"))
 }
 
-/// Commands that must ask whenever asking is enabled.
+/// Returns the commands that require approval whenever approval is enabled.
 ///
 /// # Panics
 /// Panics if the corpus is malformed.
@@ -72,19 +72,19 @@ pub enum Class {
     Contained,
 }
 
-/// The folders of a session, and the folders around them.
+/// The folders of a session, and the folders that surround them.
 #[derive(Debug, Clone)]
 pub struct Trap {
-    /// The parent of the folder that contains all workspaces.
+    /// Parent of the folder that contains all workspaces.
     pub outside: PathBuf,
-    /// The workspace of the session.
+    /// Workspace of the session.
     pub root: PathBuf,
-    /// The project of the session.
+    /// Project of the session.
     pub project: PathBuf,
 }
 
 impl Trap {
-    /// The real path of a workspace path.
+    /// Returns the real path of a workspace path.
     pub fn real(&self, path: &str) -> PathBuf {
         match path.strip_prefix("/project") {
             Some(below) => self.project.join(below.trim_start_matches('/')),
@@ -92,7 +92,7 @@ impl Trap {
         }
     }
 
-    /// The paths in the corpus.
+    /// Returns the paths in the corpus.
     ///
     /// # Panics
     /// Panics if the corpus is malformed.
@@ -201,13 +201,13 @@ impl Trap {
         drop(UnixListener::bind(self.real("uploads/socket")).unwrap());
     }
 
-    /// The folders around the workspaces and the project, which must not be reached.
+    /// Returns the folders around the workspaces and the project, which must not be reached.
     pub fn around(&self) -> [PathBuf; 2] {
         [self.outside.clone(), self.project.parent().unwrap_or(&self.outside).to_owned()]
     }
 }
 
-/// The state of everything in a folder that a tool could change, except in `except`.
+/// Returns the state of everything in a folder that a tool could change, except in `except`.
 ///
 /// # Panics
 /// Panics if the folder cannot be read.

@@ -1,4 +1,4 @@
-//! An audit log in memory, which can fail or block its callers.
+//! An in-memory audit log that can fail or block its callers.
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -13,14 +13,14 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::{Notify, watch};
 
-/// An audit log in memory.
+/// An audit log that stores its entries in memory.
 #[derive(Debug)]
 pub struct MemoryAudit {
     entries: Mutex<Vec<AuditEntry>>,
     broken: AtomicBool,
     /// True if the next recorded entry fails.
     fails_once: AtomicBool,
-    /// True if recorded entries are written immediately; if false, recording blocks.
+    /// True if entries are written immediately. If false, recording an entry blocks.
     open: watch::Sender<bool>,
     /// Number of recorded entries so far, including blocked ones.
     received: Mutex<usize>,
@@ -59,7 +59,7 @@ impl MemoryAudit {
         self.fails_once.store(true, Ordering::Relaxed);
     }
 
-    /// Makes callers that record an entry wait until [`Self::release`].
+    /// Makes callers that record an entry wait until [`Self::release`] is called.
     pub fn hold(&self) {
         self.open.send_replace(false);
     }
@@ -69,7 +69,7 @@ impl MemoryAudit {
         self.open.send_replace(true);
     }
 
-    /// Waits until that many entries have been recorded or are blocked.
+    /// Waits until `times` entries have been recorded or are blocked.
     pub async fn asked(&self, times: usize) {
         loop {
             let again = self.asked.notified();
@@ -80,17 +80,17 @@ impl MemoryAudit {
         }
     }
 
-    /// Number of recorded entries so far, including blocked ones.
+    /// Returns the number of recorded entries so far, including blocked ones.
     pub fn received(&self) -> usize {
         *lock(&self.received)
     }
 
-    /// All entries so far.
+    /// Returns all entries recorded so far.
     pub fn entries(&self) -> Vec<AuditEntry> {
         lock(&self.entries).clone()
     }
 
-    /// All decisions so far.
+    /// Returns all decisions recorded so far.
     pub fn decisions(&self) -> Vec<Decision> {
         let decision = |entry: AuditEntry| match entry.fact {
             AuditFact::CallDecided(decision) => Some(*decision),
@@ -99,7 +99,7 @@ impl MemoryAudit {
         self.entries().into_iter().filter_map(decision).collect()
     }
 
-    /// All ends of calls so far.
+    /// Returns all ends of calls recorded so far.
     pub fn ends(&self) -> Vec<CallEnd> {
         let end = |entry: AuditEntry| match entry.fact {
             AuditFact::CallEnded(end) => Some(end),
@@ -122,7 +122,7 @@ impl Audit for MemoryAudit {
         async move {
             *lock(&self.received) += 1;
             self.asked.notify_waiters();
-            // The sender is in `self`, so it is not dropped during the wait.
+            // The sender is owned by `self`, so it is not dropped during the wait.
             let _ = self.open.subscribe().wait_for(|open| *open).await;
             if self.fails_once.swap(false, Ordering::Relaxed) { Err(full()) } else { self.keep(entry) }
         }

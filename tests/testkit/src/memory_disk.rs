@@ -1,4 +1,4 @@
-//! Files in memory, and the port that records their changes.
+//! In-memory files, and the port that records their changes.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ type Files = BTreeMap<String, String>;
 #[derive(Debug, Default)]
 pub struct MemoryDisk {
     files: Arc<Mutex<Files>>,
-    /// Targets of links by path.
+    /// Targets of links, by path.
     links: Mutex<Files>,
     before: Mutex<BTreeMap<CallId, Files>>,
     /// True if the scans after calls fail.
@@ -53,7 +53,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Content of a file; empty if the file is missing.
+    /// Returns the content of a file, or an empty string if the file is missing.
     pub fn read(&self, path: &str) -> String {
         self.files().get(path).cloned().unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl MemoryDisk {
         links.insert(path.to_owned(), leads_to.to_owned());
     }
 
-    /// The target of a path, if it is a link.
+    /// Returns the target of a path if it is a link.
     pub fn leads_to(&self, path: &str) -> Option<String> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }

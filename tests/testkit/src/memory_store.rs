@@ -1,7 +1,7 @@
-//! A journal in memory, for tests of code that uses a journal.
+//! An in-memory journal, for tests of code that uses a journal.
 //!
-//! The store only contains the events and derives everything else from them on each query. That is slow, but so simple
-//! that the contract suite ([`crate::store_contract`]) compares two independent implementations.
+//! The store only contains the events, and derives all other data from them on each query. That is slow, but simple
+//! enough that the contract suite ([`crate::store_contract`]) can compare two independent implementations.
 
 mod forking;
 mod spending;
@@ -33,7 +33,7 @@ use agentd_core::{
 };
 use futures_util::{FutureExt, future::BoxFuture};
 
-/// A journal in memory. It behaves like the real one and is lost when dropped.
+/// An in-memory journal. It behaves like the real one and is lost when dropped.
 #[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -54,17 +54,17 @@ struct State {
     used: BTreeMap<SessionId, u64>,
     /// Deleted sessions whose files may still exist.
     files_left: BTreeSet<SessionId>,
-    /// Counted model calls, which outlive their sessions.
+    /// Model calls that were counted. They outlive their sessions.
     calls: Vec<spending::CountedCall>,
     failures: usize,
-    /// True if no session can be deleted.
+    /// True if deletions of sessions fail.
     keeps_all: bool,
-    /// Number of further appends that succeed before all others hang.
+    /// Number of appends that still succeed before all others hang.
     passes: Option<usize>,
 }
 
 impl State {
-    /// Returns true if the next append is stored.
+    /// Counts an append, and returns true if it is stored.
     fn allows_append(&mut self) -> bool {
         let Some(passes) = &mut self.passes else { return true };
         let left = passes.checked_sub(1);
@@ -94,7 +94,7 @@ impl MemoryStore {
         self.state().passes = Some(count);
     }
 
-    /// All stored events of one session.
+    /// Returns all stored events of one session.
     pub fn events_of(&self, session: SessionId) -> Vec<Arc<Event>> {
         self.state().events_of(session).cloned().collect()
     }
@@ -265,7 +265,7 @@ impl State {
         })
     }
 
-    /// The session for which the given session works.
+    /// Returns the parent of a subagent's session.
     fn parent(&self, id: SessionId) -> Option<SessionId> {
         self.sessions.get(&id)?.1.parent.as_ref().map(|parent| parent.session)
     }
@@ -404,7 +404,7 @@ fn add(session: &mut StoredSession, event: &Event) {
     }
 }
 
-/// The first input on one line, cut to sixty characters.
+/// Returns the first input as one line of at most sixty characters.
 fn title_of(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -431,7 +431,7 @@ fn unknown(id: SessionId) -> StoreError {
     StoreError::new(ErrorKind::NotFound, format!("no such session: {id}"))
 }
 
-/// A future that is already complete.
+/// Wraps a value in a future that is already complete.
 fn ready<'a, T: Send + 'a>(answer: T) -> BoxFuture<'a, T> {
     std::future::ready(answer).boxed()
 }

@@ -1,4 +1,4 @@
-//! Workspaces without files, with the daemon's own texts in memory.
+//! Workspaces without files. The daemon's own texts are stored in memory.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ pub struct MemoryWorkspaces {
     guides: Mutex<Guides>,
     full: AtomicBool,
     gone: AtomicBool,
-    /// Gate at which uploads and removals wait.
+    /// Gate at which uploads and removals wait, if set.
     gate: Mutex<Option<Arc<Gate>>>,
 }
 
@@ -70,7 +70,7 @@ impl MemoryWorkspaces {
         gate
     }
 
-    /// Removes the gate, so that nothing waits from now on.
+    /// Removes the gate, so that later operations do not wait.
     pub fn remove_gate(&self) {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -98,17 +98,17 @@ impl MemoryWorkspaces {
         self.texts().retain(|(_, known), _| known != path);
     }
 
-    /// Uploaded files, by path.
+    /// Returns the uploaded files, by path.
     pub fn uploads(&self) -> BTreeMap<String, Vec<u8>> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The text under a path that [`Workspaces::keep`] returned.
+    /// Returns the text under a path that [`Workspaces::keep`] returned.
     pub fn kept(&self, session: SessionId, path: &str) -> Option<Vec<u8>> {
         self.texts().get(&(session, path.to_owned())).cloned()
     }
 
-    /// The paths of all texts of a session, sorted.
+    /// Returns the paths of all texts of a session, sorted.
     pub fn kept_paths(&self, session: SessionId) -> Vec<String> {
         self.texts().keys().filter(|(id, _)| *id == session).map(|(_, path)| path.clone()).collect()
     }

@@ -83,23 +83,23 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The messages of a chat request.
+    /// Returns the messages of a chat request.
     pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The body as sent, even if `body` is a view of it.
+    /// Returns the body as sent, even if `body` is a view of it.
     pub fn sent(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
-    /// The API key, from the header that the wire uses; empty if the request has no key.
+    /// Returns the API key from the header that the wire uses, or an empty string if there is none.
     pub fn key(&self) -> &str {
         let sent = self.headers.get("x-api-key").or(self.headers.get("authorization"));
         sent.map(|sent| sent.trim_start_matches("Bearer ")).unwrap_or_default()
     }
 
-    /// Text of the last user message, or the prompt of a completion.
+    /// Returns the text of the last user message, or the prompt of a completion.
     pub fn last_user(&self) -> &str {
         let user = self.messages().iter().rev().find(|message| message["role"] == "user");
         let content = user.map_or(&self.body["prompt"], |message| &message["content"]);
@@ -107,13 +107,13 @@ impl Recorded {
         content.as_str().or_else(last_block).unwrap_or_default()
     }
 
-    /// Role of the last message; empty for a completion.
+    /// Returns the role of the last message, or an empty string for a completion.
     pub fn last_role(&self) -> &str {
         self.messages().last().and_then(|message| message["role"].as_str()).unwrap_or_default()
     }
 }
 
-/// Number of requests, and how the responses ended.
+/// Number of requests and responses, by how the responses ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests that were received.
@@ -124,7 +124,7 @@ pub struct Counts {
     pub dropped: usize,
 }
 
-/// A running server, stopped when dropped.
+/// A running server, which stops when dropped.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
@@ -160,7 +160,7 @@ impl ModelServer {
     ///
     /// # Panics
     /// Panics if there is no free port.
-    #[expect(clippy::panic, reason = "a test cannot go on without its server")]
+    #[expect(clippy::panic, reason = "a test cannot continue without its server")]
     pub async fn start_with(script: Script) -> Self {
         match Self::bind(SocketAddr::from(([127, 0, 0, 1], 0)), script).await {
             Ok(server) => server,
@@ -187,7 +187,7 @@ impl ModelServer {
             release_held_reply: Arc::default(),
         });
         let listener = listener.tap_io(|stream| {
-            // Otherwise, Nagle's algorithm delays small events. A failure only slows them down.
+            // Without this, Nagle's algorithm delays small events. A failure only makes them slower.
             let _ = stream.set_nodelay(true);
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
@@ -211,12 +211,12 @@ impl ModelServer {
         Ok(server)
     }
 
-    /// Base URL for chat completions, for `base_url` or `MODEL_BASIC_BASE_URL`.
+    /// Returns the base URL for chat completions, as set in `base_url` or `MODEL_BASIC_BASE_URL`.
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.root_url())
     }
 
-    /// Base URL for llama.cpp's `/completion`.
+    /// Returns the base URL for llama.cpp's `/completion`.
     pub fn root_url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -227,7 +227,7 @@ impl ModelServer {
         self
     }
 
-    /// Sets the reply to requests when the queue is empty.
+    /// Sets the reply that is sent when the queue is empty.
     pub fn default_reply(&self, reply: Reply) -> &Self {
         self.respond_with(move |_| reply.clone())
     }
@@ -261,7 +261,7 @@ impl ModelServer {
         self
     }
 
-    /// Paths of requested documents, oldest first.
+    /// Returns the paths of requested documents, oldest first.
     pub fn requested_documents(&self) -> Vec<String> {
         locked(&self.shared.documents).asked.clone()
     }
@@ -275,40 +275,40 @@ impl ModelServer {
         self
     }
 
-    /// Accepts requests that break the providers' rules, for tests with other kinds of requests.
+    /// Accepts requests that break the providers' rules, for tests that send such requests.
     pub fn lenient(&self) -> &Self {
         self.shared.lenient.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Neither parses nor records request bodies. For benchmarks, in which the time for parsing a request would be
+    /// Neither parses nor records request bodies. Benchmarks use this, because the time for parsing a request would be
     /// attributed to the client.
     pub fn ignore_bodies(&self) -> &Self {
         self.shared.unread.store(true, Ordering::Relaxed);
         self
     }
 
-    /// The rules for which requests were rejected, oldest first.
+    /// Returns the rules that rejected requests have broken, oldest first.
     pub fn refusals(&self) -> Vec<String> {
         locked(&self.shared.requests).iter().filter_map(|request| request.refused.clone()).collect()
     }
 
-    /// The recorded requests, oldest first, without requests for the list of models.
+    /// Returns the recorded requests, oldest first, without requests for the list of models.
     pub fn requests(&self) -> Vec<Recorded> {
         locked(&self.shared.requests).clone()
     }
 
-    /// Number of queued replies.
+    /// Returns the number of queued replies.
     pub fn waiting_replies(&self) -> usize {
         self.script().waiting()
     }
 
-    /// Lets a held reply continue, or the next reply that would be held.
+    /// Releases the reply that is being held, or the next reply that would be held.
     pub fn release_held_reply(&self) {
         self.shared.release_held_reply.notify_one();
     }
 
-    /// Number of requests, and how the responses ended.
+    /// Returns the number of requests, and how the responses ended.
     pub fn counts(&self) -> Counts {
         *self.shared.counts.borrow()
     }
@@ -340,7 +340,7 @@ impl Drop for ModelServer {
 }
 
 impl Shared {
-    /// The rejection of a chat request, with the rule that the request breaks.
+    /// Returns the rejection of a chat request with the rule that the request breaks, if any.
     fn refusal(&self, path: &str, headers: &BTreeMap<String, String>, body: &[u8]) -> Option<(String, Reply)> {
         let strict = locked(&self.strict);
         match Wire::of(path) {
@@ -413,7 +413,8 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         requests.push(recorded.clone());
         recorded
     };
-    // Taken before the count is incremented, so that the script has advanced when a test sees the new count.
+    // The reply is chosen before the count is incremented, so that the script has advanced when a test sees the new
+    // count.
     let reply = match refusal {
         Some((_, reply)) => reply,
         None => shared.reply_to(&recorded),
@@ -425,7 +426,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
 
 async fn answer_unread(shared: &Shared, path: String) -> Response {
     let number = shared.counts.borrow().requests;
-    // The options that the daemon sends with every request.
+    // These are the options that the daemon sends with every request.
     let body = json!({"stream": true, "stream_options": {"include_usage": true}});
     let request = Recorded { number, path, headers: BTreeMap::new(), body, text: String::new(), refused: None };
     let reply = shared.reply_to(&request);

@@ -14,15 +14,15 @@ use tokio::{
 /// Behaviour of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyBehaviour {
-    /// Connects every request to this address.
+    /// Forwards every request to this address.
     Leads(SocketAddr),
     /// Rejects every request with an error.
     Refuses,
-    /// Accepts connections and never responds.
+    /// Accepts connections, but never responds.
     Hangs,
 }
 
-/// A proxy, stopped when dropped.
+/// A proxy that stops when dropped.
 #[derive(Debug)]
 pub struct TestProxy {
     address: SocketAddr,
@@ -35,7 +35,7 @@ impl TestProxy {
     ///
     /// # Panics
     /// Panics if there is no free port.
-    #[expect(clippy::expect_used, reason = "a test cannot go on without its proxy")]
+    #[expect(clippy::expect_used, reason = "a test cannot continue without its proxy")]
     pub async fn start(behaviour: ProxyBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("a local address");
@@ -49,12 +49,12 @@ impl TestProxy {
         Self { address, seen, task }
     }
 
-    /// The proxy's address without a scheme.
+    /// Returns the proxy's address without a scheme.
     pub fn place(&self) -> String {
         self.address.to_string()
     }
 
-    /// The first line of the first request of each connection.
+    /// Returns the first line of the first request of each connection.
     pub fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! Fakes for engine tests: a scripted model, scripted tools, workspaces without files, and a stopped clock.
+//! Fakes for engine tests: a scripted model, scripted tools, workspaces without files, and a manual clock.
 
 use std::{
     collections::VecDeque,
@@ -33,7 +33,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::memory_disk::MemoryDisk;
 
-/// Prefix of paths that `change` writes to the session's own state. Without content, `change` deletes the file.
+/// Prefix of paths in the session's own state. `change` without content deletes such a file.
 const STATE: &str = "/state/";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,12 +58,12 @@ pub enum Play {
     Panics,
 }
 
-/// A response with this text.
+/// Returns a response with this text.
 pub fn says(text: &str) -> Play {
     Play::Chunks(vec![ModelChunk::Text(text.to_owned())])
 }
 
-/// A response with these tool calls, in order.
+/// Returns a response with these tool calls, in order.
 pub fn calls(calls: &[(&str, Value)]) -> Play {
     let chunk = |(name, arguments): &(&str, Value)| ModelChunk::call(*name, arguments.to_string());
     Play::Chunks(calls.iter().map(chunk).collect())
@@ -75,7 +75,7 @@ type Respond = Box<dyn Fn(&ModelRequest) -> Play + Send + Sync>;
 pub struct ScriptedModel {
     info: ModelInfo,
     script: Mutex<VecDeque<Play>>,
-    /// Responds when the script is exhausted.
+    /// Function that responds once the script is exhausted.
     otherwise: Mutex<Option<Respond>>,
     requests: Mutex<Vec<ModelRequest>>,
     asked: Notify,
@@ -89,8 +89,8 @@ impl ScriptedModel {
         Arc::new(Self::scripted(script))
     }
 
-    /// Creates a model with a context window of this many tokens. Like a server, the model rejects larger requests, and
-    /// rejections do not advance the script.
+    /// Creates a model with a context window of this many tokens. Like a server, the model rejects larger requests.
+    /// Rejections do not advance the script.
     pub fn strict(context_window: u64, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         let model = Self::scripted(script);
         Arc::new(Self { info: ModelInfo { context_window, ..model.info }, strict: true, ..model })
@@ -165,17 +165,17 @@ impl ScriptedModel {
         scripted.or_else(|| lock(&self.otherwise).as_ref().map(|respond| respond(request)))
     }
 
-    /// Sets a function that responds when the script is exhausted.
+    /// Sets a function that responds once the script is exhausted.
     pub fn respond_with(&self, respond: impl Fn(&ModelRequest) -> Play + Send + Sync + 'static) {
         *lock(&self.otherwise) = Some(Box::new(respond));
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<ModelRequest> {
         lock(&self.requests).clone()
     }
 
-    /// Waits until the model has received that many requests.
+    /// Waits until the model has received `times` requests.
     pub async fn asked(&self, times: usize) {
         loop {
             let again = self.asked.notified();
@@ -234,7 +234,7 @@ impl Model for ScriptedModel {
     }
 }
 
-/// The same model in every slot.
+/// A set of models with the same model in every slot.
 pub struct OneModel(pub Arc<ScriptedModel>);
 
 impl Models for OneModel {
@@ -247,9 +247,10 @@ impl Models for OneModel {
     }
 }
 
-/// Tools named after what they do: `look` (reads), `change` (writes a file), `launch` (runs a command), `fail`, `hold`
-/// (reads, after waiting for [`ScriptedTools::release`]), and `linger` (a command that also waits for the release).
-/// `look`, `launch` and `fail` return their argument `answer`, if given; `look` returns its argument `data` as bytes.
+/// Tools named after their behaviour: `look` (reads), `change` (writes a file), `launch` (runs a command), `fail`,
+/// `hold` (reads, after waiting for [`ScriptedTools::release`]), and `linger` (a command that also waits for the
+/// release). `look`, `launch` and `fail` return their argument `answer`, if given. `look` returns its argument `data`
+/// as bytes.
 #[derive(Debug)]
 pub struct ScriptedTools {
     ran: Mutex<Vec<String>>,
@@ -291,7 +292,7 @@ impl ScriptedTools {
         }
     }
 
-    /// The `look` call with its link resolved, if the path is a link on the disk.
+    /// Returns the `look` call with its link resolved, if the path is a link on the disk.
     fn followed(&self, call: &ToolCall) -> Option<FollowedLink> {
         let mut arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         let path = arguments["path"].as_str().filter(|_| call.name == "look")?.to_owned();
@@ -300,24 +301,24 @@ impl ScriptedTools {
         Some(FollowedLink { arguments: arguments.to_string(), path, leads_to })
     }
 
-    /// The content of the file that the call would overwrite, in the form of a diff.
+    /// Returns the content of the file that the call would overwrite, in the form of a diff.
     fn replaced(&self, call: &ToolCall) -> String {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
         let content = arguments["path"].as_str().map(|path| self.disk.read(path)).unwrap_or_default();
         if content.is_empty() { content } else { format!("- {content}\n") }
     }
 
-    /// All calls so far, as `name arguments`.
+    /// Returns all calls so far, as `name arguments`.
     pub fn ran(&self) -> Vec<String> {
         lock(&self.ran).clone()
     }
 
-    /// The client environment that each call received.
+    /// Returns the client environment that each call received.
     pub fn environments(&self) -> Vec<ClientEnvironment> {
         lock(&self.environments).clone()
     }
 
-    /// Waits until that many calls have begun.
+    /// Waits until `times` calls have begun.
     pub async fn began(&self, times: usize) {
         loop {
             let again = self.began.notified();
@@ -328,13 +329,13 @@ impl ScriptedTools {
         }
     }
 
-    /// Lets that many waiting calls continue.
+    /// Releases `calls` waiting calls.
     pub fn release(&self, calls: usize) {
         self.gate.add_permits(calls);
     }
 }
 
-/// The context for a call in this workspace, with defaults for all other fields.
+/// Returns the context of a call in this workspace, with defaults for all other fields.
 pub fn tool_context(session_id: SessionId, workspace: Workspace) -> ToolContext {
     ToolContext {
         session_id,
@@ -357,7 +358,7 @@ pub fn tool_context(session_id: SessionId, workspace: Workspace) -> ToolContext 
     }
 }
 
-/// Queries the model in a separate task, without waiting for a response.
+/// Queries the model in a separate task, without waiting for the response.
 fn query_in_background(context: &ToolContext, text: &str) {
     let (sampler, text) = (context.sampler.clone(), text.to_owned());
     tokio::spawn(async move {
@@ -366,7 +367,7 @@ fn query_in_background(context: &ToolContext, text: &str) {
     });
 }
 
-/// The model's response to this text, or its error.
+/// Queries the model with this text, and returns the response or the error.
 async fn query(context: &ToolContext, text: &str) -> ToolOutput {
     let messages = [Message::System { text: "Answer.".to_owned() }, Message::User { text: text.to_owned() }];
     match context.sampler.ask(SampleRequest { messages: messages.into(), max_tokens: 50 }).await {

@@ -1,5 +1,5 @@
-//! The contract of every [`Store`], as a suite that runs against both the fake and the real store, so that the fake
-//! stays faithful.
+//! The contract of every [`Store`], as a suite that runs against both the fake and the real store, so that both behave
+//! the same.
 
 #![expect(clippy::unwrap_used, reason = "a suite fails by panicking")]
 
@@ -84,12 +84,12 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
     }
 }
 
-/// Generates the events of one session, each with the next number and a later time.
+/// Generates the events of one session, with consecutive numbers and increasing times.
 #[derive(Debug, Clone)]
 pub struct EventScript {
     /// ID of the session.
     pub session: SessionId,
-    /// Turn that new events belong to.
+    /// Turn to which new events belong.
     pub turn: TurnId,
     /// Number of the last event.
     pub seq: u64,
@@ -112,7 +112,7 @@ impl EventScript {
         Arc::new(Event { session_id: self.session, turn_id, seq: self.seq, at: self.now(), kind })
     }
 
-    /// Time of the last event. Each event is one microsecond and one nanosecond after the previous one.
+    /// Returns the time of the last event. Each event is one microsecond and one nanosecond after the previous one.
     pub fn now(&self) -> Timestamp {
         let nanoseconds = self.start.as_nanosecond() + i128::from(self.seq) * 1001;
         Timestamp::from_nanosecond(nanoseconds).unwrap_or(self.start)
@@ -123,7 +123,7 @@ impl EventScript {
         self.turn_begins(TurnId::generate())
     }
 
-    /// Starts the turn with this ID, which may have been queued.
+    /// Starts the turn with this ID. The turn may have been queued.
     pub fn turn_begins(&mut self, turn: TurnId) -> Arc<Event> {
         self.turn = turn;
         self.next(EventKind::TurnStarted {
@@ -239,7 +239,7 @@ async fn session(store: &impl Store) -> EventScript {
     script
 }
 
-/// Creates a session that works for the parent session.
+/// Creates a session whose parent is the given session.
 async fn child_of(store: &impl Store, parent: SessionId, agent: Option<String>) -> EventScript {
     let script = EventScript::new(SessionId::generate(), start());
     let parent = Some(Parent { session: parent, agent, tools: Vec::new() });
@@ -248,7 +248,7 @@ async fn child_of(store: &impl Store, parent: SessionId, agent: Option<String>) 
     script
 }
 
-/// A write to a state file.
+/// Returns a change that writes a state file.
 fn write(path: &str, content: &str) -> StateChange {
     StateChange::File(StateFileChange { path: path.into(), content: Some(content.into()) })
 }
@@ -358,7 +358,7 @@ async fn events_are_returned_unchanged_in_pages(store: &impl Store) {
     assert!(store.events(script.session, 9, 3).await.unwrap().is_empty());
     assert!(store.events(script.session, u64::MAX, 3).await.unwrap().is_empty());
     assert!(store.events(SessionId::generate(), 0, 3).await.unwrap().is_empty());
-    // The user saw the keys of an object in this order, which equality ignores.
+    // The user saw the keys of an object in this order. The comparison of values ignores the order.
     let stored = serde_json::to_string(&store.events(script.session, 5, 1).await.unwrap()[0]).unwrap();
     assert_eq!(stored, serde_json::to_string(&events[5]).unwrap());
 }
@@ -514,11 +514,11 @@ async fn handed_over_files_are_stored_until_a_turn_takes_them(store: &impl Store
     assert!(next().await.is_empty());
     store.append(vec![hand(&mut script, "a"), hand(&mut script, "b"), hand(&mut script, "a")]).await.unwrap();
     assert_eq!(next().await, ["b", "a"]);
-    // A turn that reports no files consumes none.
+    // A turn that reports no files does not consume any.
     store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(next().await, ["b", "a"]);
-    // The files are stored with the start of the turn, so they are consumed even if the turn is interrupted. Later
-    // files wait for the next turn.
+    // The files are stored with the start of the turn, so they are consumed even if the turn is interrupted. Files that
+    // are added later wait for the next turn.
     let started = takes(script.turn_started(), &["b", "a"]);
     store.append(vec![started, hand(&mut script, "c")]).await.unwrap();
     store.append(vec![script.turn_ended(StopReason::Interrupted)]).await.unwrap();
@@ -579,7 +579,7 @@ async fn state_files_follow_their_changes(store: &impl Store) {
     store.append(vec![script.changed(StateChange::Reset), script.changed(write("new", ""))]).await.unwrap();
     assert_eq!(read(script.session).await, [pair("new", "")]);
 
-    // Stored changes are listed newest first, regardless of other events, including changes before a reset.
+    // Stored changes are listed newest first, including changes before a reset. Other events do not affect the list.
     store.append(vec![script.changed(StateChange::Title { title: r#"{"state":"file"}"#.into() })]).await.unwrap();
     let changes = async |before, limit| {
         let changes = store.state_file_changes(script.session, before, limit).await.unwrap();
@@ -644,7 +644,7 @@ async fn turn_that_never_ran_leaves_the_open_turn_unchanged(store: &impl Store) 
     let mut script = session(store).await;
     let open = script.turn_started();
     let running = script.turn;
-    // A queued turn that is cancelled begins and ends in the middle of the running turn.
+    // A queued turn that is cancelled begins and ends during the running turn.
     let mut events = vec![open, script.turn_started(), script.input("never mind")];
     events.push(script.turn_ended(StopReason::Suspended));
     store.append(events).await.unwrap();
@@ -681,7 +681,7 @@ async fn usage_sums_do_not_overflow(store: &impl Store) {
     assert_eq!(total, Usage { prompt_tokens: u64::MAX, ..expected });
 }
 
-/// A model call in a slot, some days after the start.
+/// Returns a model call in a slot, `days` days after the start.
 fn call(script: &mut EventScript, days: i64, slot: Slot, model: &str, usage: Usage) -> Arc<Event> {
     let (model, turn, prompt, delegated, timing) = (model.to_owned(), usage, None, false, None);
     let event = script.next(EventKind::UsageUpdated { step: 1, slot, model, usage, turn, prompt, delegated, timing });
@@ -699,7 +699,7 @@ async fn usage_by(store: &impl Store, by: UsageGrouping, since: Option<&str>) ->
     store.usage(UsageQuery { last_days: None, since, until: None, by }, now).await.unwrap()
 }
 
-/// Names, calls, unpriced calls, prompt tokens and costs of the groups.
+/// Returns the names, calls, unpriced calls, prompt tokens and costs of the groups.
 fn usage_rows(report: &UsageReport) -> Vec<(&str, u64, u64, u64, Option<u64>)> {
     let groups = report.groups.iter().map(|UsageGroup { name, usage, .. }| {
         (name.as_str(), usage.calls, usage.unpriced_calls, usage.prompt_tokens, usage.cost_microusd)
@@ -719,7 +719,7 @@ async fn usage_is_grouped_by_model_session_day_and_slot(store: &impl Store) {
     store.append(vec![call(&mut first, 0, Slot::Base, "dear", tokens(20, Some(700)))]).await.unwrap();
     store.append(vec![call(&mut child, 1, Slot::Code, "free", tokens(30, Some(0)))]).await.unwrap();
     store.append(vec![call(&mut second, 2, Slot::Base, "local", tokens(40, None))]).await.unwrap();
-    // The cost of a child, as reported to its parent, has already been counted for the child.
+    // The parent's report contains the cost of a child, which has already been counted for the child.
     let sum = EventKind::UsageUpdated {
         step: 1,
         slot: Slot::Base,
@@ -845,7 +845,7 @@ async fn permanent_rules_are_stored_and_revoked(store: &impl Store) {
     let unknown = Grant::from("run_bash_command: echo 'ä\n'");
     store.store_grant(grant.clone()).await.unwrap();
     store.store_grant(unknown.clone()).await.unwrap();
-    // Repeated grants leave the first grant unchanged.
+    // Storing a grant again leaves the first one unchanged.
     store.store_grant("write_file".into()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), [grant.clone(), unknown.clone()]);
     store.revoke_grant("write_fil%".into()).await.unwrap();
@@ -875,7 +875,7 @@ async fn permanent_rule_is_stored_with_its_answer(store: &impl Store) {
         by: Some("contract".into()),
     });
     assert_eq!(store.grants().await.unwrap(), grants);
-    // A rejected append stores no grant, and stored grants outlive the session.
+    // A rejected append does not store its grant. Stored grants outlive the session.
     store.revoke_grant("write_file".into()).await.unwrap();
     let twice = vec![script.answered(gone, always(GrantScope::ForGood)), script.answered(once, Answer::Approve)];
     refused(store.append(twice).await, ErrorKind::Conflict);
@@ -904,7 +904,7 @@ async fn rules_of_sessions_are_listed(store: &impl Store) {
 async fn interrupts_are_listed_in_the_order_they_were_raised(store: &impl Store) {
     let mut a = session(store).await;
     let mut b = session(store).await;
-    // Not in ID order, so that the test detects sorting by ID.
+    // The order differs from ID order, so that sorting by ID is detected.
     let mut ids: Vec<_> = (0..4).map(|_| InterruptId::generate()).collect();
     ids.reverse();
     store.append(vec![b.approval(ids[0], Value::Null)]).await.unwrap();
@@ -987,7 +987,7 @@ async fn recent_items_are_the_last_ones_in_order(store: &impl Store) {
     }
 }
 
-/// Sorted numbers of the results. Each store ranks results in its own way.
+/// Returns the sorted event numbers of the results, because each store ranks results differently.
 async fn found(store: &impl Store, query: &str, session: Option<SessionId>) -> Vec<u64> {
     let query = SearchQuery::parse(query).unwrap();
     let mut numbers: Vec<u64> =
@@ -1033,7 +1033,7 @@ async fn messages_are_found_by_text(store: &impl Store) {
     let hit = &found_there.hits[0];
     assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, texts[0]));
     assert_eq!(&hit.excerpt[hit.marks[0].clone()], "papers");
-    // New texts are found, by session, and deleted texts are not.
+    // New texts are found, also by session. Deleted texts are not found.
     store.append(vec![script.input("more papers")]).await.unwrap();
     let mut other = session(store).await;
     store.append(vec![other.input("other papers")]).await.unwrap();
@@ -1072,13 +1072,13 @@ async fn window_follows_compactions_resets_and_withdrawals(store: &impl Store) {
     store.append(vec![script.input("a"), script.input("b"), script.input("c")]).await.unwrap();
     assert_eq!(window().await, Window::default());
 
-    // An interrupted compaction replaces nothing.
+    // An interrupted compaction does not replace any items.
     store.append(vec![script.completed(compaction("", 0, Window::default()))]).await.unwrap();
     assert_eq!(window().await, Window::default());
     store.append(vec![script.completed(compaction("a and b", 2, Window::default()))]).await.unwrap();
     let first = Window { after: 2, summary: 5, held: 0 };
     assert_eq!(window().await, first);
-    // The journal retains replaced items, and reads of the window skip them.
+    // The journal retains the replaced items, but reads of the window skip them.
     assert_eq!(texts(store, id, 0, 10).await.len(), 5);
     let seen = [(3, "c".to_owned()), (4, "compaction".into()), (5, "compaction".into())];
     assert_eq!(texts(store, id, first.after, 10).await, seen);
@@ -1094,14 +1094,14 @@ async fn window_follows_compactions_resets_and_withdrawals(store: &impl Store) {
     store.append(vec![script.changed(StateChange::Window { window: Window::default() })]).await.unwrap();
     assert_eq!(window().await, Window::default());
 
-    // Events in one append apply in order.
+    // The events in one append are applied in order.
     let both = vec![script.completed(compaction("again", 6, Window::default())), script.changed(StateChange::Reset)];
     store.append(both).await.unwrap();
     assert_eq!(window().await, Window { after: 11, summary: 0, held: 0 });
     store.append(vec![script.input("e"), script.completed(compaction("e", 12, window().await))]).await.unwrap();
     assert_eq!(window().await, Window { after: 12, summary: 13, held: 0 });
 
-    // Other sessions are unaffected. A session that is deleted and created again starts with an empty window.
+    // Other sessions are not affected. A session that is deleted and created again starts with an empty window.
     store.append(vec![other.input("mine")]).await.unwrap();
     assert_eq!(store.session(other.session).await.unwrap().unwrap().window, Window::default());
     store.delete_session(id).await.unwrap();
@@ -1137,7 +1137,7 @@ async fn sessions_are_listed_by_last_use(store: &impl Store) {
     assert_eq!(paged, [ids[0], ids[1], ids[3], ids[2]]);
     assert!(store.session_page(Some(0), 3).await.unwrap().sessions.is_empty());
 
-    // The clock was set back. Sessions used afterwards still count as used last.
+    // The clock was set back. Sessions used afterwards still count as the most recently used.
     let earlier = start() - Duration::from_secs(3600);
     let used = Event { at: earlier, ..Event::clone(&scripts[2].turn_started()) };
     store.append(vec![Arc::new(used)]).await.unwrap();
@@ -1146,7 +1146,7 @@ async fn sessions_are_listed_by_last_use(store: &impl Store) {
     let new = SessionId::generate();
     store.create_session(new, earlier, SessionSettings::default(), Vec::new()).await.unwrap();
     assert_eq!(listed(2).await, [new, ids[2]]);
-    // A deleted session leaves no gap that another session could fill.
+    // The position of a deleted session in the order of use is not reused.
     store.delete_session(new).await.unwrap();
     store.append(vec![scripts[3].turn_started()]).await.unwrap();
     store.append(vec![scripts[0].turn_ended(StopReason::Completed)]).await.unwrap();
@@ -1168,7 +1168,7 @@ async fn subagents_are_listed_wait_and_are_deleted_with_their_session(store: &im
     assert!(store.children(child.session).await.unwrap().is_empty());
     assert_eq!(store.session(child.session).await.unwrap().unwrap().summary.parent, Some(parent.session));
 
-    // The child's questions are pending for the child and for its parent, whose journal may report them.
+    // The child's questions are pending both for the child and for its parent, whose journal may report them.
     let id = InterruptId::generate();
     store.append(vec![parent.turn_started()]).await.unwrap();
     let asked = [child.turn_started(), child.approval(id, json!({}))];
@@ -1286,7 +1286,7 @@ async fn deleted_session_leaves_no_data(store: &impl Store) {
     assert_eq!(store.session(id).await.unwrap().unwrap().summary.last_seq, 0);
 }
 
-/// Twenty sessions append concurrently, in several rounds, and some appends are rejected in each.
+/// Twenty sessions append concurrently in several rounds. In each round, some appends are rejected.
 async fn sessions_are_independent(store: &impl Store) {
     let mut scripts = Vec::new();
     for _ in 0..20 {
@@ -1455,7 +1455,7 @@ async fn fork_continues_from_a_copy(store: &impl Store) {
     assert_eq!(store.session(id).await.unwrap().unwrap().open_turn, Some((own.turn, through + 4)));
     assert_eq!(store.session(from).await.unwrap().unwrap().summary.turns, origin.summary.turns);
 
-    // A rejected fork leaves nothing behind.
+    // A rejected fork does not store any data.
     let other = SessionId::generate();
     refused(store.fork_session(fork(other, 3, Vec::new())).await, ErrorKind::Conflict);
     refused(store.fork_session(fork(other, 100, Vec::new())).await, ErrorKind::NotFound);

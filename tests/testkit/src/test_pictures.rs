@@ -1,4 +1,4 @@
-//! Fake pictures: any content with the right prefix counts as a picture.
+//! Fake pictures: any content with the right prefix is accepted as a picture.
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},

@@ -41,7 +41,7 @@ impl fmt::Display for BrokenRule {
 
 type Checked = Result<(), BrokenRule>;
 
-/// Rules that a provider does not enforce, or relaxes.
+/// Rules that a provider does not enforce, or enforces less strictly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Leeway {
     /// Call IDs may contain any characters and have any length.
@@ -130,7 +130,7 @@ impl Leeway {
     }
 }
 
-/// Removes the cache marker of a message, if there is one.
+/// Removes the cache marker of a message, if any. Returns true if it was removed.
 fn unmark(message: &mut Map<String, Value>) -> bool {
     let Some(parts) = message.get_mut("content").and_then(Value::as_array_mut) else { return false };
     let Some(last) = parts.last_mut().and_then(Value::as_object_mut) else { return false };
@@ -155,7 +155,7 @@ fn refuse_if(condition: bool, location: impl Into<String>, problem: impl Into<St
     if condition { broken(location, problem) } else { Ok(()) }
 }
 
-/// The first field of an object that is not in `fields`.
+/// Returns the first field of an object that is not in `fields`.
 fn unknown_field<'v>(object: &'v Value, fields: &[&str]) -> Option<&'v str> {
     object.as_object()?.keys().map(String::as_str).find(|field| !fields.contains(field))
 }
@@ -213,7 +213,7 @@ mod tests {
         json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
     }
 
-    /// A conversation with these calls, followed by `later`.
+    /// Returns a conversation with these calls, followed by `later`.
     fn with_calls(calls: Value, later: &[Value]) -> Value {
         let mut messages = vec![
             json!({"role": "system", "content": "s"}),

@@ -1,4 +1,5 @@
-//! The contract of every [`Workspaces`] for the daemon's own texts, run against both the real workspaces and the fake.
+//! The contract of every [`Workspaces`] for the daemon's own texts, which runs against both the real workspaces and the
+//! fake.
 
 #![expect(clippy::unwrap_used, reason = "a suite fails by panicking")]
 
@@ -8,7 +9,7 @@ use agentd_core::{
     ports::{Artifact, ArtifactDir, Workspaces},
 };
 
-/// Checks the contract. `read` returns the text that a tool in that session would find under a path.
+/// Checks the contract. `read` returns the text that a tool in that session would read at a path.
 ///
 /// # Panics
 /// Panics if the contract is violated.

@@ -1,5 +1,5 @@
-//! Export as an Agent Trajectory Interchange Format document: steps of the user, the model and the daemon. A model call
-//! is one step together with the results of its tools.
+//! Exports a session as an Agent Trajectory Interchange Format document: steps of the user, the model and the daemon. A
+//! model call and the results of its tools form one step.
 //!
 //! Subagents are not included, because the format has a separate trajectory for each.
 
@@ -29,10 +29,10 @@ pub(super) struct Atif<'a> {
     has_head: bool,
     model: String,
     steps: u64,
-    /// The model's step in progress, not written yet.
+    /// The model's step in progress, which is not written yet.
     open: Option<AgentStep>,
     total: Usage,
-    /// Usage of a call whose step has not started.
+    /// Usage of a call whose step has not started yet.
     pending: Option<Usage>,
 }
 
@@ -54,7 +54,7 @@ struct AgentStep {
     calls: Vec<Value>,
     results: Vec<Value>,
     usage: Option<Usage>,
-    /// Steps that occurred while the call's tools ran, written after this step.
+    /// Steps that occurred while the call's tools ran. They are written after this step.
     following: Vec<Value>,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Atif<'a> {
         self.steps += 1;
         let mut numbered = Map::from_iter([("step_id".to_owned(), self.steps.into())]);
         if let Value::Object(fields) = step {
-            // Missing values have no key.
+            // Null fields are omitted.
             numbered.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
         }
         let comma = if self.steps > 1 { ",\n" } else { "\n" };
@@ -156,7 +156,7 @@ impl<'a> Atif<'a> {
 }
 
 impl AgentStep {
-    /// Returns true if the part belongs to a later call.
+    /// Returns true if the part belongs to a later call than this step.
     fn is_before(&self, part: StepPart) -> bool {
         let has_output = !self.message.is_empty() || !self.calls.is_empty();
         match part {

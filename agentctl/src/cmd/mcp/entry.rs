@@ -1,5 +1,5 @@
-//! Server entries for `mcp_servers.yaml`, where all other text and comments of the user stay unchanged. Secrets that
-//! servers refer to by a variable go into `mcp_secrets.env`, which only its owner can read.
+//! Server entries for `mcp_servers.yaml`. The user's other text and comments in that file stay unchanged. Secrets that
+//! servers refer to by a variable are stored in `mcp_secrets.env`, which only its owner can read.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ impl Entry {
         single.chain(pairs.map(|(_, value)| value))
     }
 
-    /// Formats the entry under `servers:`, with its name indented by `indent`. Values are quoted, so that they stay
+    /// Formats the entry under `servers:`, with its name indented by `indent`. Values are quoted to preserve them
     /// verbatim.
     pub(super) fn yaml(&self, indent: &str) -> String {
         let mut text = format!("{indent}{}:\n", key(&self.name));
@@ -59,7 +59,7 @@ impl Entry {
     }
 }
 
-/// Quotes a text for YAML, which accepts JSON strings.
+/// Quotes a text as a JSON string, which is valid YAML.
 fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
@@ -67,12 +67,12 @@ fn quoted(text: &str) -> String {
 fn key(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let starts_plain = name.starts_with(|letter: char| letter.is_ascii_alphabetic());
-    // Unquoted, YAML reads these as other types.
+    // YAML parses these as other types unless they are quoted.
     let is_word = matches!(name.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "true" | "false" | "null");
     if starts_plain && !is_word && name.chars().all(is_plain) { name.to_owned() } else { quoted(name) }
 }
 
-/// Returns the text with one more server. Fails if this requires changing the user's text.
+/// Returns the text with the server added. Fails if existing text would have to change.
 pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let Some(at) = lines.iter().position(|line| line.starts_with("servers:")) else {
@@ -110,7 +110,7 @@ pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
     Ok(new)
 }
 
-/// Key at the start of a line.
+/// Returns the key at the start of a line.
 pub(super) fn key_of(line: &str) -> Option<&str> {
     let (key, _) = line.trim().split_once(':')?;
     Some(key.trim_matches('"')).filter(|key| !key.is_empty())

@@ -1,6 +1,6 @@
-//! Import of servers from other programs: `mcpServers` of `.mcp.json` and `claude_desktop_config.json`, and `servers`
-//! of VS Code's `mcp.json` with its `inputs`, values that are prompted for and inserted for `${input:ID}`. Skipped
-//! entries are reported with the reason.
+//! Imports servers from the files of other programs: `mcpServers` of `.mcp.json` and `claude_desktop_config.json`, and
+//! `servers` of VS Code's `mcp.json`. The `inputs` of the latter are values to prompt for; they replace `${input:ID}`.
+//! Skipped entries are reported with the reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -110,7 +110,7 @@ impl FoundServers {
     }
 }
 
-/// Line and column of a server in an imported file, or of one of the server's keys, counted from 1.
+/// Returns the line and column, counted from 1, of a server in an imported file or of one of the server's keys.
 pub(super) fn position(text: &str, server: &str, key: Option<&str>) -> Option<(usize, usize)> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| key_at(text, 0, key)).unwrap_or_default();
     let server = key_at(text, servers, server)?;
@@ -120,7 +120,7 @@ pub(super) fn position(text: &str, server: &str, key: Option<&str>) -> Option<(u
     Some((before.matches('\n').count() + 1, before[line_begins..].chars().count() + 1))
 }
 
-/// Offset of the first JSON key with this name at or after `from`.
+/// Returns the offset of the first JSON key with this name at or after `from`.
 fn key_at(text: &str, from: usize, key: &str) -> Option<usize> {
     let quoted = Value::String(key.to_owned()).to_string();
     let is_key = |(at, _): &(usize, &str)| text[from + at + quoted.len()..].trim_start().starts_with(':');
@@ -166,7 +166,7 @@ fn translate(entry: &mut Entry, workspace: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Workspace folder for an imported file: the parent of its `.vscode` folder, or else the current folder.
+/// Returns the workspace folder for an imported file: the parent of its `.vscode` folder, or else the current folder.
 fn workspace(file: &Path) -> PathBuf {
     let folder = fs::canonicalize(file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
     match folder {
@@ -179,7 +179,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Start of a reference to an input.
+/// Prefix of a reference to an input.
 const MARK: &str = "${input:";
 
 /// Definition of an input.
@@ -216,13 +216,13 @@ fn read_inputs(file: &Value) -> BTreeMap<String, Input> {
 }
 
 impl FoundServers {
-    /// Ids of all inputs that the servers refer to.
+    /// Returns the ids of all inputs that the servers refer to.
     pub(super) fn asks(&self) -> BTreeSet<String> {
         self.imported.iter().flat_map(input_ids).collect()
     }
 
     /// Prompts for each input once and inserts the values. A password is stored with the secrets, and its server refers
-    /// to it by a variable. Servers with a missing value are skipped. Returns false if the user cancelled.
+    /// to it by a variable. A server with a missing value is skipped. Returns false if the user cancelled.
     pub(super) fn ask(&mut self, secrets: &mut Secrets) -> io::Result<bool> {
         let present = is_attended();
         let mut answers = BTreeMap::new();
@@ -245,7 +245,7 @@ impl FoundServers {
                             Some(value) if input.is_password => {
                                 Ok(format!("${{{}}}", secrets.add(&variable(&id), &value)))
                             }
-                            // Escaped, because variables in an entered value are not expanded.
+                            // Escaped, so that variables in an entered value are not expanded.
                             Some(value) => Ok(value.replace("${", "$${")),
                         }
                     }
@@ -272,7 +272,7 @@ impl FoundServers {
     }
 }
 
-/// Ids of inputs that a server refers to.
+/// Returns the ids of inputs that a server refers to.
 fn input_ids(entry: &Entry) -> BTreeSet<String> {
     let mut entry = entry.clone();
     let ids = |text: &mut String| -> Vec<String> {
@@ -281,14 +281,14 @@ fn input_ids(entry: &Entry) -> BTreeSet<String> {
     entry.texts().flat_map(ids).collect()
 }
 
-/// Variable name for an input's value. The prefix avoids names that programs use.
+/// Returns the variable name for an input's value. The prefix avoids names that programs use.
 fn variable(id: &str) -> String {
     let valid = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
     format!("INPUT_{}", id.chars().map(valid).collect::<String>())
 }
 
 impl Input {
-    /// Reason why the input cannot be prompted for, if any.
+    /// Returns the reason if the input cannot be prompted for.
     fn unsupported_reason(&self, id: &str) -> Option<String> {
         match self.kind.as_str() {
             "promptString" => None,
@@ -298,7 +298,7 @@ impl Input {
         }
     }
 
-    /// Prompts for the value. The outer `None` means that the user cancelled, the inner one that the value is empty.
+    /// Prompts for the value. The outer `None` means that the user cancelled, the inner one that no value was entered.
     fn answer(&self, id: &str, servers: &str) -> io::Result<Option<Option<String>>> {
         loop {
             let question = self.question(id, servers);

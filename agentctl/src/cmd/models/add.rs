@@ -91,7 +91,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     let Some(key) = key(chosen, args.key_stdin, present)? else { return Ok(Exit::Cancelled) };
     let daemon = daemon::connect(global).await?;
     let key = (!key.is_empty()).then_some(key);
-    // At other URLs, most servers only support chat completions.
+    // Most servers at other URLs only support chat completions.
     let wire = chosen.wire.filter(|wire| args.base_url.is_none() || *wire != RESPONSES);
     let mut entry = SlotEntry {
         base_url: args.base_url.clone().unwrap_or_else(|| chosen.base_url.to_owned()),
@@ -103,7 +103,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     let added = apply_and_check(&daemon, &own, &args, &mut entry, key.as_deref(), chosen.model, present).await;
     if let Err(error) = added {
         own.restore()?;
-        // The restored file is what the daemon had loaded, so a failed reload changes nothing.
+        // The daemon already runs with the restored content, so a failed reload changes nothing.
         let _ = daemon.client.reload().await;
         crate::terminal::note("nothing was changed");
         return Err(error);
@@ -127,7 +127,7 @@ async fn apply_and_check(
     present: bool,
 ) -> anyhow::Result<()> {
     if own.existed {
-        // A backup next to the file, in case the command is interrupted.
+        // Written next to the file, in case the command is interrupted.
         own_file::replace_private(&own.backup_path(), &own.text)?;
     }
     if let Some(key) = key {
@@ -156,12 +156,12 @@ async fn apply_and_check(
     Ok(())
 }
 
-/// Scheme, host and port of a URL. The daemon normalizes the rest.
+/// Returns the scheme, host and port of a URL. Paths are ignored, because the daemon normalizes them.
 fn origin(address: &str) -> Option<url::Origin> {
     url::Url::parse(address).ok().map(|url| url.origin())
 }
 
-/// Returns the named provider, or lets the user choose one. `None` if the user cancels.
+/// Returns the named provider, or lets the user choose one. Returns `None` if the user cancels.
 async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static Provider>> {
     if let Some(name) = &args.provider {
         let known = || PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
@@ -200,7 +200,8 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
     }
 }
 
-/// Reads the key from standard input, this shell's variable, or the terminal. Empty if the provider needs no key.
+/// Reads the key from standard input, this shell's variable, or the terminal. Returns an empty key if the provider
+/// needs none, and `None` if the user cancels.
 fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Option<String>> {
     if from_stdin {
         let mut text = String::new();
@@ -317,9 +318,9 @@ pub(super) struct Provider {
     pub(super) base_url: &'static str,
     /// Wire protocol in `models.yaml`; `None` for the default.
     pub(super) wire: Option<&'static str>,
-    /// Variable with the key, as used by the provider's own programs; `None` if the provider needs no key.
+    /// Environment variable with the key, as used by the provider's own programs; `None` if no key is needed.
     pub(super) variable: Option<&'static str>,
-    /// True if the models need their reasoning echoed back.
+    /// True if the models require their reasoning to be sent back.
     echoes: bool,
     /// Suggested model, if the server lists it.
     pub(super) model: Option<&'static str>,
@@ -342,10 +343,10 @@ impl Provider {
     }
 }
 
-/// A server that is only defined by its URL.
+/// A server that is defined only by its URL.
 const CUSTOM: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
 
-/// All known providers. Other servers are named by their URL.
+/// All known providers. Other servers are given by their URL.
 const PROVIDERS: [Provider; 11] = [
     Provider {
         wire: Some("anthropic"),
@@ -391,7 +392,8 @@ struct SlotEntry {
 
 impl SlotEntry {
     fn yaml(&self, slot: Slot) -> String {
-        // YAML accepts JSON strings. Values from a server are escaped, so that they cannot contain variables.
+        // JSON strings are valid YAML. `${` in values from a server is escaped, so that it is not expanded as a
+        // variable.
         let quoted = |text: &str| Value::from(text.replace("${", "$${")).to_string();
         let mut yaml = format!("{slot}:\n  base_url: {}\n", quoted(&self.base_url));
         let settings = [("wire", &self.wire), ("api_key_file", &self.key_file), ("id", &self.id)];
@@ -404,7 +406,7 @@ impl SlotEntry {
     }
 }
 
-/// Returns true if the text sets the slot.
+/// Returns true if the text has an entry for the slot.
 fn has(text: &str, slot: Slot) -> bool {
     text.lines().any(|line| begins(line, slot))
 }
@@ -420,7 +422,7 @@ fn with(text: &str, slot: Slot, entry: &SlotEntry) -> String {
     let below =
         lines[at + 1..].iter().take_while(|line| !own_file::is_content(line) || line.starts_with([' ', '\t', '}']));
     let mut end = at + 1 + below.count();
-    // Comments before the next slot belong to the next slot.
+    // Comments before the next slot belong to that slot.
     while end > at + 1 && !own_file::is_content(lines[end - 1]) {
         end -= 1;
     }

@@ -38,8 +38,8 @@ pub(super) struct TestCase {
     base: PathBuf,
 }
 
-/// Permissions of the command line. Settings of a test file apply only with them, because the file may come from
-/// someone else.
+/// Permissions from the command line. A test file may come from someone else, so its settings apply only if permitted
+/// here.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(super) struct LivePermissions {
     /// Let live tests with approve: true run calls that need an approval
@@ -139,7 +139,7 @@ fn has_ending(path: &Path, endings: &[&str]) -> bool {
     path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
 }
 
-/// All files under a folder, without hidden files and links. For a file, only the file itself.
+/// Returns all files under a folder, without hidden files and links. For a file, returns the file itself.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if folder.is_file() {
         return Ok(vec![folder.to_owned()]);
@@ -192,7 +192,7 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     if !stays_in_folder || recording.exists() && !lies_within(&recording, base) {
         return Err(refuse("`recording` is outside of the test's folder".to_owned()).hint("name a file in that folder"));
     }
-    // Rejects an invalid pattern early, because it could never be checked.
+    // Rejects an invalid pattern before the test runs.
     file.expect.pattern().map_err(refuse)?;
     file.project = file.project.map(beside);
     Ok(TestCase { name, recording, file, base: base.to_owned() })
@@ -204,7 +204,7 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
 pub(super) struct Expectations {
     /// Stop reason of the last turn, such as `completed`.
     end: Option<String>,
-    /// Text of the last answer.
+    /// Expected text of the last answer.
     text: TextExpectations,
     /// Expectations about tool calls.
     tools: ToolExpectations,
@@ -252,7 +252,7 @@ struct CostExpectations {
     max_usd: Option<f64>,
 }
 
-/// Facts about the played turns.
+/// Observed properties of the played turns.
 #[derive(Debug, Default)]
 pub(super) struct PlayedTurns {
     last: Option<TurnResult>,
@@ -265,7 +265,7 @@ pub(super) struct PlayedTurns {
 }
 
 impl PlayedTurns {
-    /// Collects the facts from an event.
+    /// Updates the facts from an event.
     pub(super) fn take(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => match &item.body {
@@ -297,7 +297,7 @@ impl Expectations {
         pattern.map_err(|error| format!("expect.text.matches is not a valid regular expression: {error}"))
     }
 
-    /// Unmet expectations, one sentence each.
+    /// Returns the unmet expectations, one sentence each.
     pub(super) fn failures(&self, played: &PlayedTurns) -> anyhow::Result<Vec<String>> {
         let mut failures = Vec::new();
         let Some(last) = &played.last else { return Ok(vec!["no turn ended".to_owned()]) };
@@ -364,7 +364,7 @@ impl Expectations {
         failures.extend(limit.map(|limit| format!("expected at most {limit} tokens, got {tokens}")));
         let Some(limit) = max_usd else { return };
         match played.usage.cost_microusd.filter(|_| played.usage.unpriced_calls == 0) {
-            // Micro-dollars are far below the precision limit of a float.
+            // Micro-dollar amounts are far below the precision limit of a float.
             #[expect(clippy::cast_precision_loss, reason = "money for a comparison, far below 2^52")]
             Some(cost) if cost as f64 / 1e6 > limit => {
                 failures.push(format!("expected at most ${limit}, got ${}", cost as f64 / 1e6));

@@ -1,5 +1,6 @@
 //! Options of a single turn: agent, tools, instructions, time limit, mentioned files, and the JSON Schema of the
-//! answer. Also `--replay`, which plays a recording instead of a prompt, `--record`, and the result as one JSON object.
+//! answer. Also `--replay`, which plays a recording instead of a prompt, `--record`, and printing the result as one
+//! JSON object.
 
 use std::{
     fs::{self, File},
@@ -56,12 +57,12 @@ pub(crate) struct TurnArgs {
 }
 
 impl TurnArgs {
-    /// Time limit for the turn.
+    /// Returns the time limit for the turn.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(|seconds| Duration::from_secs(seconds.get()))
     }
 
-    /// Converts the options for the daemon.
+    /// Converts the options to the form that the daemon expects.
     ///
     /// # Errors
     /// If the file with instructions cannot be read or is too large.
@@ -76,7 +77,7 @@ impl TurnArgs {
     }
 }
 
-/// Splits a list of names; `none` is the empty list.
+/// Splits a list of names. `none` stands for the empty list.
 fn names(list: &str) -> Vec<String> {
     if list == "none" {
         return Vec::new();
@@ -84,7 +85,7 @@ fn names(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Instructions given as text, or in a file.
+/// Returns the instructions, which are given as text or as `@FILE`.
 fn read_instructions(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -110,12 +111,12 @@ pub(super) async fn collect_mentions(
     let mounts = if found.is_empty() { Mounts::default() } else { target.current_mounts(daemon).await };
     let bundle = Bundle::collect(found, &mounts, source);
     let missing = mentions::missing(text, here);
-    let missing = missing.iter().map(|path| format!("#{path} is not a file; it stays text"));
+    let missing = missing.iter().map(|path| format!("#{path} is not a file and is sent as text"));
     note_lines(bundle.notes.iter().cloned().chain(missing));
     bundle
 }
 
-/// Reads and validates the schema before anything is sent. Reads at most the maximum size of a schema.
+/// Reads and validates the schema before any request is sent. Does not read beyond the maximum size of a schema.
 pub(crate) fn read_schema(path: &Path) -> Result<AnswerSchema, Failure> {
     const HINT: &str = "--schema takes the path of a file that contains a JSON Schema";
     let shown = path.display();
@@ -204,7 +205,7 @@ pub(super) async fn play(
     Ok(last.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
 
-/// Project folder for a replay: the named folder, or the current one.
+/// Returns the project folder for a replay: the named folder, or the current one.
 fn project_folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
     let named = project.map(ProjectChoice::resolve).transpose()?.flatten();
     let current = || std::env::current_dir().map(|path| Mount { path, writable: false });
@@ -220,7 +221,7 @@ pub(super) async fn record(daemon: &Daemon, session: SessionId, path: &Path) -> 
     Ok(())
 }
 
-/// Checks that the recording can be written, before paying for a model.
+/// Checks that the recording can be written, before any paid model call.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -237,7 +238,7 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
 #[derive(Debug)]
 pub(super) struct ResultOnly {
     pub(super) session: SessionId,
-    /// True if pending questions are reported, because another client has to answer them.
+    /// True if pending questions are reported because another client has to answer them.
     pub(super) waits: bool,
     pub(super) notes: TurnNotes,
 }

@@ -1,5 +1,5 @@
-//! The two unit files, and the environment file of the service with API keys from this shell, if requested. A copy of
-//! each written unit is stored, so that manual changes are detected and preserved.
+//! The two unit files of the service, and its environment file, which can receive API keys from this shell. A copy of
+//! each written unit is stored, to detect and preserve manual changes.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ pub(super) const SERVICE: &str = "agentd.service";
 /// Name of the socket unit.
 pub(super) const SOCKET: &str = "agentd.socket";
 
-/// Published unit files, in which machine-specific parts are replaced.
+/// Unit files from the repository, in which machine-specific parts are replaced.
 const SERVICE_TEXT: &str = include_str!("../../../../systemd/agentd.service");
 const SOCKET_TEXT: &str = include_str!("../../../../systemd/agentd.socket");
 
@@ -31,22 +31,22 @@ pub(super) struct UnitFile {
     text: String,
 }
 
-/// State of a unit file on the disk.
+/// State of a unit file on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum UnitState {
     /// The file does not exist.
     Absent,
-    /// The file is unchanged since it was written.
+    /// The file has not changed since it was written.
     Written,
-    /// The file was changed since.
+    /// The file has changed since it was written.
     Changed,
     /// The file was not written by `service install`, or its copy is missing.
     Foreign,
 }
 
 impl UnitState {
-    /// Description of the state for people.
+    /// Returns a description of the state for people.
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::Absent => "missing",
@@ -57,7 +57,7 @@ impl UnitState {
     }
 }
 
-/// Folder of this user's units.
+/// Returns the folder of this user's units.
 ///
 /// # Errors
 /// If `HOME` is not set.
@@ -71,7 +71,7 @@ pub(super) fn folder() -> Result<PathBuf, Failure> {
 /// Renders the units for this program and socket; `None` for the default socket.
 ///
 /// # Errors
-/// If a path is invalid in a unit file.
+/// If a path contains characters that unit files do not support.
 pub(super) fn render(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
     let exec = format!("ExecStart={}\n", quoted(&program_path(program)?));
     let file = format!("EnvironmentFile=-{}\n", escaped_path(environment)?);
@@ -90,7 +90,8 @@ pub(super) fn render(program: &Path, socket: Option<&Path>, environment: &Path) 
     Ok([UnitFile { name: SERVICE, text: service }, UnitFile { name: SOCKET, text: listening }])
 }
 
-/// Environment lines for folders that this client's environment sets, so that the daemon uses the same folders.
+/// Returns environment lines for the folders set in this client's environment, so that the daemon uses the same
+/// folders.
 fn folders() -> Result<String, Failure> {
     let named = |names: [&str; 2]| names.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()));
     let mut lines = String::new();
@@ -105,7 +106,8 @@ fn folders() -> Result<String, Failure> {
     Ok(lines)
 }
 
-/// Path of the program for `ExecStart`, where systemd does not expand variables and forbids some characters.
+/// Returns the path of the program for `ExecStart`, where systemd does not expand variables and forbids some
+/// characters.
 fn program_path(program: &Path) -> Result<String, Failure> {
     let path = escaped_path(program)?;
     if path.contains(['"', '\'', '\\']) {
@@ -131,12 +133,12 @@ fn quoted(text: &str) -> String {
 }
 
 impl UnitFile {
-    /// Both units, without their text.
+    /// Returns both units, without their text.
     pub(super) fn all() -> [Self; 2] {
         [SERVICE, SOCKET].map(|name| Self { name, text: String::new() })
     }
 
-    /// State of the unit in this folder.
+    /// Returns the state of the unit in this folder.
     pub(super) fn state(&self, folder: &Path) -> UnitState {
         let now = match fs::read(folder.join(self.name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return UnitState::Absent,
@@ -151,13 +153,13 @@ impl UnitFile {
         }
     }
 
-    /// Fails if the file was changed by hand, unless it has the same text anyway.
+    /// Fails if the file was changed by hand and its text differs from the new text.
     pub(super) fn refuse_changed(&self, folder: &Path) -> Result<(), Failure> {
         let is_same = fs::read(folder.join(self.name)).is_ok_and(|now| now == self.text.as_bytes());
         if is_same { Ok(()) } else { self.refuse_foreign(folder) }
     }
 
-    /// Fails if the file contains changes that would be lost.
+    /// Fails if replacing the file would discard manual changes.
     pub(super) fn refuse_foreign(&self, folder: &Path) -> Result<(), Failure> {
         let state = self.state(folder);
         if matches!(state, UnitState::Absent | UnitState::Written) {
@@ -193,7 +195,7 @@ impl UnitFile {
         Ok(())
     }
 
-    /// Path of the copy as it was written.
+    /// Returns the path of the copy of the written unit.
     fn copy(&self) -> Option<PathBuf> {
         Some(daemon::data_dir().ok()?.join("service").join(self.name))
     }
@@ -205,7 +207,7 @@ const VARIABLE_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 /// Prefix of variables that configure models.
 const MODEL_PREFIX: &str = "MODEL_";
 
-/// Path of the environment file.
+/// Returns the path of the environment file.
 ///
 /// # Errors
 /// If the configuration folder is unknown.
@@ -214,7 +216,7 @@ pub(super) fn environment_file() -> Result<PathBuf, Failure> {
 }
 
 /// Adds keys and URLs from this shell to the environment file, makes the file private, and returns their names. Other
-/// lines are kept.
+/// lines stay unchanged.
 ///
 /// # Errors
 /// If the file cannot be read or written.

@@ -1,4 +1,4 @@
-//! Requests to models as they were sent: listed, shown with new parts marked, and compared.
+//! Requests to models as they were sent. They are listed, shown with new parts marked, and compared.
 
 use std::io::IsTerminal as _;
 
@@ -46,7 +46,7 @@ impl LoggedRequests<'_> {
         })
     }
 
-    /// Shows one request, with the parts marked that are not in the previous request.
+    /// Shows one request, and marks the parts that the previous request does not contain.
     pub(super) async fn show(&self, number: u64) -> anyhow::Result<Exit> {
         let (exchange, remarks) = self.one(self.log_number(number).await?).await?;
         let before = match exchange.before {
@@ -95,7 +95,7 @@ impl LoggedRequests<'_> {
         let look = TerminalStyle::detect();
         page(match look.out_shown {
             true => preview(&diff, Room::of_columns(look.columns()), look.out_color),
-            // Plain diff for programs.
+            // Programs receive the diff without colours.
             false => visible::lines(&diff).lines().map(str::to_owned).collect(),
         })
         .await
@@ -109,7 +109,7 @@ impl LoggedRequests<'_> {
         Ok(logged)
     }
 
-    /// Converts a number to the number in the log. With a turn, numbers count from the turn's first request.
+    /// Converts a request number to its number in the log. With a turn, numbers count from the turn's first request.
     async fn log_number(&self, number: u64) -> Result<u64, Failure> {
         if self.turn.is_none() {
             return Ok(number);
@@ -139,12 +139,12 @@ fn parsed(body: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|_| body.into())
 }
 
-/// A body as lines, with every character made visible.
+/// Formats a body as lines, with hidden characters escaped.
 fn visible_body(body: &str) -> String {
     visible::lines(&readable(body))
 }
 
-/// Name of the agent and the purpose of a request.
+/// Returns the name of the agent and the purpose of a request.
 fn asker(exchange: &Exchange, session: SessionId) -> String {
     let source = &exchange.source;
     let agent = if source.session_id == session { source.agent.clone() } else { format!("subagent {}", source.agent) };

@@ -1,5 +1,5 @@
 //! The tree of a turn in the terminal: indented names, and figures in columns at the right. For a running turn, parts
-//! are printed as they end. Calls and decisions are shown with every character visible; prose is sanitized.
+//! are printed as they end. Hidden characters are escaped in calls and decisions; prose is sanitized.
 
 use agentd_core::{
     Timestamp,
@@ -28,12 +28,12 @@ use crate::{
     },
 };
 
-/// Number of columns without a terminal.
+/// Number of columns if the output is not a terminal.
 pub(super) const DEFAULT_COLUMNS: usize = 120;
 
 /// Widths of the figures: start, duration, tokens, cost.
 const FIGURE_WIDTHS: [usize; 4] = [9, 9, 13, 9];
-/// Minimum columns for showing bars, and the width of a bar.
+/// Minimum columns for bars to be shown, and the width of a bar.
 const MIN_BAR_COLUMNS: usize = 110;
 const BAR_WIDTH: usize = 20;
 /// Number of columns below which only the duration is shown.
@@ -44,7 +44,7 @@ const MIN_FIGURE_COLUMNS: usize = 60;
 struct Layout {
     columns: usize,
     color: bool,
-    /// Start of the turn, from which row times are measured.
+    /// Start of the turn. Times in rows are relative to this moment.
     from: Timestamp,
     whole_ms: u64,
     has_bars: bool,
@@ -69,7 +69,7 @@ impl Layout {
         }
     }
 
-    /// Line with the column names.
+    /// Returns the line with the column names.
     fn heading(&self) -> String {
         let names = ["START", "TIME", "TOKENS", "COST"].map(str::to_owned);
         let line = self.row("", "", &names, "");
@@ -82,7 +82,7 @@ impl Layout {
         self.labelled(before, &label, STRONG, &figures, &self.bar(turn.at, turn.end))
     }
 
-    /// Appends the lines of spans and everything below them.
+    /// Appends the lines of these spans and of their children.
     fn spans(&self, spans: &[Span], before: &str, lines: &mut Vec<String>) {
         for (at, span) in spans.iter().enumerate() {
             let is_last = at + 1 == spans.len();
@@ -142,7 +142,7 @@ impl Layout {
         self.row(before, &painted, figures, bar)
     }
 
-    /// Joins a name and its figures to a line. A non-empty name must already fill its column.
+    /// Joins a name and its figures to a line. The caller pads a non-empty name to its column.
     fn row(&self, before: &str, name: &str, figures: &[String; 4], bar: &str) -> String {
         let blank =
             if name.is_empty() { " ".repeat(self.name_columns().saturating_sub(width(before))) } else { String::new() };
@@ -159,18 +159,18 @@ impl Layout {
         line.trim_end().to_owned()
     }
 
-    /// Number of columns for the name.
+    /// Returns the number of columns for the name.
     fn name_columns(&self) -> usize {
         let figures: usize = match self.columns {
             ..MIN_FIGURE_COLUMNS => FIGURE_WIDTHS[1] + 1,
             _ => FIGURE_WIDTHS.iter().map(|columns| columns + 1).sum(),
         };
         let figures = if self.has_bars { figures + BAR_WIDTH + 2 } else { figures };
-        // One column is left free, because some terminals wrap a line that fills it.
+        // One column is left free, because some terminals wrap a line that fills the whole width.
         self.columns.saturating_sub(figures + 1)
     }
 
-    /// Bar that shows the position of a row's time within the turn.
+    /// Returns a bar that shows the position of a row's time within the turn.
     fn bar(&self, at: Timestamp, end: Timestamp) -> String {
         let position = |moment: Timestamp| {
             let since = u64::try_from(moment.duration_since(self.from).as_millis()).unwrap_or(0);
@@ -183,7 +183,7 @@ impl Layout {
     }
 }
 
-/// Maximum bytes of a text that are used for its line.
+/// Maximum bytes of a text that are shown in its row.
 const MAX_TEXT_BYTES: usize = 2000;
 
 /// Label of a row: its kind, its subject, and details.
@@ -269,7 +269,7 @@ impl Label {
     }
 }
 
-/// Label of a turn: its number, its outcome, and the agent and model.
+/// Returns the label of a turn: its number, its outcome, and the agent and model.
 fn of_turn(turn: &TurnTrace) -> Label {
     let reason = turn.outcome.as_ref().map(|end| end.reason);
     let end = reason.map_or_else(|| "not ended".to_owned(), |reason| report::word(reason).replace('_', " "));
@@ -292,7 +292,7 @@ fn tokens(usage: &Usage) -> String {
     format!("{}>{}", short_number(usage.prompt_tokens), short_number(usage.completion_tokens))
 }
 
-/// Formats a number in few characters.
+/// Formats a number in a short form.
 fn short_number(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
@@ -325,7 +325,8 @@ pub(super) async fn follow(daemon: &Daemon, session: SessionId, json: bool) -> a
             continue;
         }
         let is_over = matches!(event.kind, EventKind::TurnEnded { .. });
-        // The usage of a part follows directly after its end, so the part is complete only at the next event.
+        // The usage of a part arrives directly after the part's end, so a part is complete only when another event
+        // follows.
         let may_print = is_over
             || events.last().is_some_and(|before| {
                 use EventKind::{InterruptRaised, ItemStarted, StateChanged};
@@ -362,8 +363,8 @@ struct Printer {
 }
 
 impl Printer {
-    /// Parts that have ended and have not been printed. A model's text arrives after the end of its call, so a final
-    /// model call waits for the next part.
+    /// Returns the parts that have ended and have not been printed. A model's text arrives after the end of its call,
+    /// so a model call at the end is only printed after the next part.
     fn next_parts<'a>(&self, turn: &'a TurnTrace) -> &'a [Span] {
         let left = turn.spans.get(self.spans..).unwrap_or_default();
         let ended = left.iter().take_while(|span| !span.is_open).count();
@@ -376,7 +377,7 @@ impl Printer {
         &left[..count]
     }
 
-    /// Returns true if a part with nested turns is about to be printed.
+    /// Returns true if the turn has ended, or a part with nested turns is about to be printed.
     fn is_due(&self, turn: &TurnTrace) -> bool {
         let has_turns = |span: &Span| span.children.iter().any(|child| matches!(child.kind, SpanKind::Subagent(_)));
         turn.outcome.is_some() || self.next_parts(turn).iter().any(has_turns)
@@ -387,7 +388,7 @@ impl Printer {
         let next_parts = self.next_parts(&turn);
         let count = next_parts.len();
         let look = TerminalStyle::detect();
-        // No bars, because the length of a running turn is unknown.
+        // The length of a running turn is unknown, so there are no bars.
         let sheet = Layout { has_bars: false, ..Layout::of(&turn, look.columns(), look.out_color) };
         if self.json {
             for span in next_parts {

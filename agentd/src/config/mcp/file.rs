@@ -1,9 +1,8 @@
 //! The keys of `mcp_servers.yaml` as written in the file.
 //!
-//! Also the servers of plugins, which have lower precedence than the servers of all files. An entry in
-//! `mcp_servers.yaml` can adjust a plugin's server: whether the server is enabled, its tools and their effects,
-//! additional variables and headers. An entry that sets a command or a URL defines another server, which replaces the
-//! plugin's.
+//! This module also adds the servers of plugins, which have lower precedence than the servers of all files. An entry in
+//! `mcp_servers.yaml` can enable or disable a plugin's server, select its tools and their effects, and add variables
+//! and headers. An entry that sets a command or a URL defines another server, which replaces the plugin's.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -39,7 +38,7 @@ pub(super) struct McpFile {
 /// Settings of one server, with their location.
 type Entry = Spanned<Option<ServerFile>>;
 
-/// The file with typed entries, or with ignored entries to check only the rest of the file.
+/// The file with typed entries, or with ignored entries to check only the other keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WholeFile<E> {
@@ -48,8 +47,8 @@ struct WholeFile<E> {
 }
 
 impl McpFile {
-    /// Reads a file. An invalid entry does not affect the others. A file that is not YAML or has invalid global
-    /// settings is an error.
+    /// Parses a file. An invalid entry does not affect the others. Invalid YAML or invalid global settings are an
+    /// error.
     pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
         match yaml::parse(file, variables) {
             Ok(WholeFile { global, servers }) => {
@@ -59,7 +58,7 @@ impl McpFile {
         }
     }
 
-    /// Reads the entries one by one. Returns `None` if the error is not in an entry.
+    /// Parses the entries one by one. Returns `None` if the error is not in an entry.
     fn read_each_entry(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
         let WholeFile::<IgnoredAny> { global, servers } = yaml::parse(file, variables).ok()?;
         let mut read = Self { global, ..Self::default() };
@@ -74,7 +73,7 @@ impl McpFile {
     }
 }
 
-/// Reads one entry of the file and skips the rest.
+/// Seed that parses one entry of the file and skips all others.
 #[derive(Clone, Copy)]
 struct EntrySeed<'a> {
     name: &'a str,
@@ -114,7 +113,7 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
 group! {
     /// Settings for all servers.
     pub(in crate::config) GlobalSettings, GlobalFile {
-        /// True if a server is only started by the first call to it.
+        /// True if a server is only started when a call needs it.
         lazy_startup: bool,
         /// Time limit for starting a server.
         start_timeout: Span,
@@ -126,7 +125,7 @@ group! {
         idle_stop: Limit<Span>,
         /// Maximum number of tools offered in every turn.
         offered_tools: usize,
-        /// Time that a turn waits for servers that have never been reached.
+        /// Time that a turn waits for servers that have not been reached before.
         listing_wait: Span,
     }
 }
@@ -311,7 +310,7 @@ fn read(
 }
 
 impl Server {
-    /// Merges the user's settings over a plugin's server.
+    /// Merges the user's settings with those of a plugin's server. The user's settings take precedence.
     fn merged_over(self, plugin_server: Self) -> Self {
         let (mut env, mut headers) = (plugin_server.env, plugin_server.headers);
         env.extend(self.env);

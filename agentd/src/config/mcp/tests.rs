@@ -228,7 +228,7 @@ servers:
     assert_eq!(effective("c", "t"), (None, None, true));
     assert_eq!(effective("d", "t"), (Some(false), None, false));
     assert_eq!((config.offered_tools, read(&[]).unwrap().offered_tools), (12, OFFERED_TOOLS));
-    // A higher layer that sets the key replaces its value.
+    // A key in a higher layer replaces the value from the lower layer.
     let layered = read(&["servers: {a: {command: x, grants: '*'}}", "servers: {a: {grants: []}}"]).unwrap();
     assert!(!layered.servers["a"].grants.contains("t"));
 }

@@ -31,7 +31,7 @@ pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigEr
     })
 }
 
-/// The variable for a key of a slot. The variables are older than the slots, so some names differ.
+/// Returns the variable for a key of a slot. The variables are older than the slots, so some of their names differ.
 pub(super) fn variable(slot: Slot, key: &str) -> &'static str {
     macro_rules! names {
         ($prefix:literal) => {

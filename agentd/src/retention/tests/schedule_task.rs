@@ -1,14 +1,14 @@
-//! Tests for the schedule: the minutes between checks pass on the paused clock, and the test sets the days.
+//! Tests for the schedule. The minutes between checks pass on a paused clock; the test sets the days.
 
 use tokio::{task::JoinHandle, time};
 
 use super::*;
 
-/// Lets the schedule check for this many minutes.
+/// Advances the paused clock by `minutes`, so that the schedule runs its checks.
 async fn run_checks(minutes: u64) {
     time::pause();
     time::sleep(Duration::from_secs(60 * minutes)).await;
-    // The cleanup itself takes real time.
+    // The cleanup itself runs in real time.
     time::resume();
 }
 
@@ -30,7 +30,7 @@ async fn schedule_cleans_repeatedly() {
     let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
     let first = world.session().await;
     let task = world.follow();
-    // The clock decides, not the number of checks.
+    // Due times depend on the wall clock, not on the number of checks.
     run_checks(100).await;
     assert!(world.holds(first, "uploads/notes.txt"), "nothing is expired");
     world.set_day(4);

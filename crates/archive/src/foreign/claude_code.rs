@@ -1,4 +1,4 @@
-//! Histories of Claude Code: one line per message, with content blocks of the Messages API.
+//! Histories of Claude Code: one line per message, which contains content blocks of the Messages API.
 //!
 //! An answer is written as several lines with the same ID, one per block. Each line repeats the usage of the whole
 //! answer.

@@ -31,7 +31,7 @@ pub(super) fn read_message(line: &Value, history: &mut HistoryBuilder) {
         "response_item" => item(payload, history),
         "compacted" => history.summary(text(payload, "message")),
         "event_msg" => event(payload, history),
-        // Internal records. Token usage is also reported by events.
+        // Internal records. Events also report token usage.
         "token_usage_record" | "world_state" | "id_allocation" | "security_risk_score" => {}
         other => history.skip(if other.is_empty() { "line without a type" } else { other }),
     }
@@ -70,7 +70,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
     }
 }
 
-/// Reads an event. Only token counts and exit codes provide information that is not in the items.
+/// Reads an event. Only token counts and exit codes add information to the items.
 fn event(event: &Value, history: &mut HistoryBuilder) {
     match text(event, "type") {
         "token_count" => count(event, history),

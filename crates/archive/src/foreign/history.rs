@@ -1,4 +1,4 @@
-//! Builder for a session's events from the history of another application.
+//! Builder for a session's events from another application's history.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -44,7 +44,7 @@ pub(super) struct HistoryBuilder {
     turn: Option<OpenTurn>,
     model: String,
     skipped: BTreeMap<String, u64>,
-    /// Latest time that is plausible.
+    /// Latest plausible time. Later times are ignored.
     latest: Timestamp,
     /// Session ID in the other application.
     pub(super) foreign_id: String,
@@ -56,7 +56,7 @@ struct OpenTurn {
     /// Index of the turn's first event.
     start: usize,
     began: Timestamp,
-    /// Calls without a result: our IDs by the application's IDs.
+    /// Calls without a result: our call IDs and the tool names, by the application's IDs.
     calls: HashMap<String, VecDeque<(CallId, String)>>,
     /// Foreign IDs of calls whose commands failed and whose results have not been read yet.
     failed: HashSet<String>,
@@ -83,7 +83,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// Sets the time of the following events. Time never goes backwards.
+    /// Sets the time of the following events. Time never moves backwards.
     pub(super) fn set_time(&mut self, at: Option<Timestamp>) {
         // An implausible time would shift all later times.
         let latest = self.latest;
@@ -100,7 +100,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// Adds the model to the start of the turn, since the model is only known with the first answer.
+    /// Adds the model to the start of the turn, because the model is only known from the first answer.
     fn set_model(&mut self) {
         let start = self.turn.as_ref().and_then(|turn| self.events.get_mut(turn.start));
         if let Some(EventKind::TurnStarted { model, .. }) = start.map(|event| &mut event.kind)
@@ -169,7 +169,7 @@ impl HistoryBuilder {
         self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }), true);
     }
 
-    /// Records the exit code of a call whose result follows. The text of the result may also mention the code.
+    /// Records the exit code of a call whose result follows. The result's text may also mention the code.
     pub(super) fn exit(&mut self, foreign_id: &str, code: Option<i64>) {
         let has_failed = code.is_some_and(|code| code != 0);
         if let Some(turn) = self.turn.as_mut().filter(|turn| has_failed && turn.calls.contains_key(foreign_id)) {

@@ -1,4 +1,4 @@
-//! Bounded lines of untrusted JSON.
+//! Reader for bounded lines of untrusted JSON, and accessors for their fields.
 
 use std::io::{BufRead, BufReader, Read};
 

@@ -73,7 +73,7 @@ impl FromStr for ForeignFormat {
 pub struct ForeignHistory {
     /// Description of the session.
     pub session: ArchivedSession,
-    /// Events of the session.
+    /// Events of the session in order.
     pub events: Vec<Event>,
     /// Kinds of skipped content, with their counts.
     pub left_out: Vec<String>,
@@ -84,7 +84,7 @@ pub struct ForeignHistory {
 /// # Errors
 /// Fails if the history is too large, does not come from that application, or contains no messages.
 pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, ArchiveError> {
-    // One additional byte reveals that the limit is exceeded.
+    // One additional byte shows whether the limit is exceeded.
     let mut source = source.take(MAX_BYTES + 1);
     let mut history = HistoryBuilder::new(format);
     match format {

@@ -79,7 +79,7 @@ fn answer(part: &Value, history: &mut HistoryBuilder) {
             match text(state, "status") {
                 "completed" => history.result(id, &joined_text(&state["output"]), false),
                 "error" => history.result(id, text(state, "error"), true),
-                // Calls with other states have no result.
+                // Calls in other states have no result.
                 _ => {}
             }
         }

@@ -43,7 +43,7 @@ pub(crate) fn describe_events(events: &[Event]) -> Vec<String> {
     events.iter().filter_map(one).collect()
 }
 
-/// First notice in an application's history.
+/// Returns the first notice of an imported history.
 fn notice(program: &str) -> String {
     format!(
         "notice: This history comes from {program}. Its tools belong to that program and are not available; files may \
@@ -51,7 +51,7 @@ fn notice(program: &str) -> String {
     )
 }
 
-/// Checks the invariants of every history.
+/// Checks the invariants that hold for every history.
 pub(crate) fn check_invariants(history: &ForeignHistory) {
     assert_eq!(history.session.events, history.events.len() as u64);
     let mut before = None;
@@ -150,7 +150,7 @@ fn claude_code_history_is_read() {
     assert_eq!(found.left_out, expected);
     assert_eq!(found.session.settings.project.as_ref().unwrap().path.to_str(), Some("/home/me/app"));
     assert_eq!(found.session.created_at, "2026-01-31T12:00:00Z".parse().unwrap());
-    assert_eq!(found.session.id, read(&history).session.id, "the same session is the same here");
+    assert_eq!(found.session.id, read(&history).session.id, "the same history gets the same session ID");
 }
 
 #[test]

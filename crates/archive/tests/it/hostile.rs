@@ -1,4 +1,4 @@
-//! Tests for malicious archives and other files.
+//! Tests for malicious archives and for files that are not archives.
 
 use std::io::{self, Read, Write as _};
 
@@ -52,7 +52,7 @@ fn gzipped(content: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// Builds a valid archive with one more member and correct hashes.
+/// Builds a valid archive with one additional member and correct hashes.
 fn with(name: &str, kind: EntryType, content: &[u8]) -> Vec<u8> {
     let session = session(1);
     let mut events = serde_json::to_vec(&event(session.id, 1, "one")).unwrap();
@@ -131,7 +131,7 @@ fn foreign_files_and_newer_versions_are_distinguished() {
 
 #[test]
 fn modified_and_truncated_archives_are_rejected() {
-    // Changed with valid tar and gzip checksums, so that only the hashes reveal the change.
+    // The tar and gzip checksums are valid, so only the hashes reveal the change.
     let manifest_member = manifest_member(session(0));
     let file = regular("files/uploads/a", b"evil");
     let members = |sums: &str| pack(&[manifest_member.clone(), file.clone(), regular("SHA256SUMS", sums.as_bytes())]);
@@ -150,7 +150,7 @@ fn modified_and_truncated_archives_are_rejected() {
     refused(&pack(&[manifest_member]), "the archive is truncated");
 }
 
-/// Stream that is larger than memory.
+/// Stream of `head` followed by `left` zero bytes.
 struct Endless {
     head: io::Cursor<Vec<u8>>,
     left: u64,
@@ -169,7 +169,7 @@ impl Read for Endless {
     }
 }
 
-/// Ten gigabytes of zeros that compress to ten megabytes are rejected by their declared size, before they are unpacked.
+/// Ten gigabytes of zeros that compress to ten megabytes are rejected based on the declared size, before unpacking.
 #[test]
 fn archive_bombs_are_rejected_by_declared_size() {
     let bomb = |name: &str, size: u64| {
@@ -188,7 +188,7 @@ fn archive_bombs_are_rejected_by_declared_size() {
             bytes.extend(content);
             bytes.resize(bytes.len().next_multiple_of(512), 0);
         }
-        // The zeros would follow. Reading them would take forever.
+        // The zeros are not included: reading them would take forever.
         let head = io::Cursor::new(gzipped(&bytes));
         let mut unpacked = Unpacked::default();
         let mut source = Endless { head, left: 10 << 30 };
@@ -205,7 +205,7 @@ fn archive_bombs_are_rejected_by_declared_size() {
     assert!(matches!(error, ArchiveError::Hostile(_)), "{error:?}");
 }
 
-/// A name that claims to be gigabytes long is not read.
+/// A name with a declared length of gigabytes is not read.
 #[test]
 fn member_names_are_bounded() {
     let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));

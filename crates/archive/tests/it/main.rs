@@ -1,5 +1,5 @@
-//! Tests for archives and foreign histories through the public interface: archives can be read back, and invalid
-//! archives are rejected with a reason.
+//! Tests for archives and foreign histories through the public interface: written archives can be read back, and
+//! invalid archives are rejected with a reason.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use agentd_core::{
     session::SessionSettings,
 };
 
-/// Everything that was read.
+/// Receiver that collects the content of an archive.
 #[derive(Debug, Default, PartialEq)]
 struct Unpacked {
     sessions: Vec<ArchivedSession>,

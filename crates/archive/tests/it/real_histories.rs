@@ -1,4 +1,5 @@
-//! Histories written by the applications themselves, without their system prompts: Codex 0.171, OpenCode 1.18.
+//! Tests with histories written by the applications themselves, without their system prompts: Codex 0.171, OpenCode
+//! 1.18.
 
 use agentd_archive::foreign::{ForeignFormat, ForeignHistory, read};
 

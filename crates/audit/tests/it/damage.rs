@@ -1,4 +1,4 @@
-//! Tampering with the log from outside, and its detection.
+//! Tests for the detection of changes to the log by other programs.
 
 use agentd_audit::{AuditConfig, AuditLog};
 use agentd_core::{
@@ -47,7 +47,7 @@ async fn changed_line_with_recomputed_hash_is_detected() {
     let (forged, head) = agentd_audit::chain::seal(&before, r#"{"at":"1970-01-01T00:00:00Z","kind":"nothing"}"#);
     world.write(format!("{}\n{}\n{}\n{forged}{}\n", lines[0], lines[1], lines[2], lines[4]));
     assert_eq!(world.problems(), [AuditProblem::Changed]);
-    // All later hashes are also recomputed: only the witness still has the original last hash.
+    // All later hashes are recomputed as well, so that only the witness contains the original last hash.
     let (last, _) = agentd_audit::chain::seal(&head, r#"{"at":"1970-01-01T00:00:00Z","kind":"nothing"}"#);
     world.write(format!("{}\n{}\n{}\n{forged}{last}", lines[0], lines[1], lines[2]));
     assert_eq!(world.problems(), [AuditProblem::Changed]);
@@ -58,7 +58,7 @@ async fn missing_witness_is_reported() {
     let world = World::with(3).await;
     std::fs::remove_file(world.path("audit.head")).unwrap();
     assert_eq!(world.problems(), [AuditProblem::NoWitness]);
-    // A new witness does not bring back lines that may be missing.
+    // A new witness does not restore lines that may be missing.
     world.add(1).await;
     world.add(1).await;
     assert_eq!(world.problems(), [AuditProblem::NoWitness]);
@@ -96,7 +96,7 @@ async fn older_noted_hash_raises_no_alarm() {
         let head = log.synced_head().await.unwrap();
         assert_eq!(log.close().await, Some(head));
     }
-    // A line noted elsewhere is trusted over the file.
+    // A line noted elsewhere takes precedence over the file.
     let noted = Some(AuditHead { n: 3, hash: "ab".repeat(32) });
     let log = AuditLog::open(AuditConfig { noted, ..world.config() }).unwrap();
     assert!(problems(&log.verify(None).await.unwrap()).contains(&AuditProblem::Changed));
@@ -153,12 +153,12 @@ async fn changes_to_an_open_log_are_detected() {
     world.write(format!("{whole}{}", lines(&whole)[1]));
     let report = log.verify(None).await.unwrap();
     assert_eq!(problems(&report), [AuditProblem::OutOfOrder, AuditProblem::Foreign]);
-    // The end is cut off and the witness removed: the running daemon still has the last line.
+    // The end is cut off and the witness removed, but the running daemon knows the last line.
     world.write(lines(&whole)[0]);
     std::fs::remove_file(world.path("audit.head")).unwrap();
     let found = problems(&log.verify(None).await.unwrap());
     assert_eq!(found, [AuditProblem::EndMissing, AuditProblem::NoWitness]);
-    // The whole file is removed: nothing more is written to the unlinked file.
+    // The whole file is removed. The daemon must not continue to write to the unlinked file.
     std::fs::remove_file(world.path("audit.jsonl")).unwrap();
     log.record(started(3)).await.unwrap();
     let report = log.verify(None).await.unwrap();

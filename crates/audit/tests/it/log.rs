@@ -1,4 +1,4 @@
-//! Writing, reading, continuing after a restart, and rotation.
+//! Tests for writing, reading, continuing after a restart, and rotation.
 
 use std::{os::unix::fs::PermissionsExt as _, sync::Arc};
 
@@ -57,7 +57,7 @@ async fn concurrent_writers_share_one_hash_chain() {
             })
         })
         .collect();
-    // Verifying while entries are written reports nothing.
+    // Verification while entries are written reports no findings.
     for _ in 0..5 {
         assert_eq!(log.verify(None).await.unwrap().findings, []);
     }

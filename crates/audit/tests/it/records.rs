@@ -1,4 +1,4 @@
-//! Records: each call once, with its decision and outcome, across several files.
+//! Tests for records: each call occurs once, with its decision and outcome, across several files.
 
 use agentd_audit::{AuditConfig, AuditLog, read};
 use agentd_core::{
@@ -47,7 +47,7 @@ fn end(session: SessionId, call: u8, error: Option<ToolErrorCode>) -> AuditEntry
     AuditEntry { call_id: Some(call_id(call)), ..entry }
 }
 
-/// An event of the log, with the number of its call.
+/// Log event with the number of its call.
 #[derive(Debug, Clone)]
 enum Step {
     Decide { call: u8, tool: usize, allowed: bool },
@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Slow and simple reference implementation.
+/// Simple reference implementation of the query.
 fn expected(lines: &[AuditLine], query: &RecordQuery) -> Vec<AuditRecord> {
     let same = |a: &AuditLine, b: &AuditLine| a.entry.call_id == b.entry.call_id;
     let record = |(at, line): (usize, &AuditLine)| {
@@ -92,7 +92,7 @@ async fn check(steps: Vec<Step>, rotate_at: u64, limit: usize, before: u64) {
     let world = World::new();
     let log = AuditLog::open(AuditConfig { rotate_at, ..world.config() }).unwrap();
     let session = SessionId::generate();
-    // A call ends at most once per decision.
+    // A call has at most one end per decision.
     let mut open = [false; 4];
     for step in steps {
         match step {
@@ -107,7 +107,7 @@ async fn check(steps: Vec<Step>, rotate_at: u64, limit: usize, before: u64) {
             }
             Step::Start => log.note(started(1)).await,
         }
-        // Waits for each line, so that files are rotated at every position.
+        // Waits for each line, so that rotations occur at every position.
         log.head().await.unwrap();
     }
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Known secrets never reach the file.
+//! Tests that known secrets never reach the log file.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::world::{World, decided};
 
-/// Values with the secret in some of their strings and names, at any depth.
+/// Generates values that contain the secret in some strings and keys, at any depth.
 fn any_args(secret: String) -> impl Strategy<Value = Value> {
     let with = secret.clone();
     let text = prop_oneof![
         "[ -~]{0,12}",
         Just(secret.clone()),
         ("[ -~]{0,8}", "[ -~]{0,8}").prop_map(move |(a, b)| format!("{a}{with}{b}")),
-        // JSON inside a string, where quotes are escaped.
+        // JSON inside a string, in which quotes are escaped.
         Just(json!({ "inner": secret }).to_string()),
     ];
     let leaf = prop_oneof![text.clone().prop_map(Value::String), any::<u32>().prop_map(Value::from), Just(Value::Null)];
@@ -50,7 +50,7 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 #[test]
 fn known_secrets_never_reach_the_file() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // The secret contains characters that JSON escapes, and matches no text written by the log itself.
+    // The secret contains characters that JSON escapes, and does not occur in text written by the log itself.
     let secret = r#"[0-9"\\/ ä]{3}[0-9]{4}["\\Q-Z]{3}"#;
     let case = secret.prop_flat_map(|secret: String| (any_args(secret.clone()), Just(secret)));
     proptest!(ProptestConfig::with_cases(200), |((args, secret) in case)| {

@@ -1,4 +1,4 @@
-//! Removal of old files by age and size: the log stays verifiable.
+//! Tests for removing old files by age and size. The log stays verifiable.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::world::{World, newest, problems};
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// A clock that is set by hand, in days.
+/// Clock that tests set by hand, in days.
 struct Days(Mutex<i64>);
 
 impl Days {
@@ -32,7 +32,7 @@ impl Clock for Days {
     }
 }
 
-/// A log written over `count` days, with one file per day.
+/// Writes a log over `count` days, with one file per day.
 async fn days(world: &World, count: i64) -> (AuditLog, Arc<Days>) {
     let clock = Arc::new(Days(Mutex::new(0)));
     let log = AuditLog::open(AuditConfig { rotate_at: 1, clock: clock.clone(), ..world.config() }).unwrap();
@@ -53,7 +53,7 @@ fn files(world: &World) -> usize {
     names.filter(|name| name.to_str().unwrap().ends_with(".jsonl")).count()
 }
 
-/// Rotated files, the oldest first.
+/// Returns the paths of the rotated files, oldest first.
 fn rotated(world: &World) -> Vec<std::path::PathBuf> {
     let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
     let mut rotated: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
@@ -106,7 +106,7 @@ async fn trimming_by_age_keeps_the_log_valid() {
     assert_eq!(problems(&report), [AuditProblem::Recorded]);
     assert_eq!(log.trim(since(5)).await.unwrap(), TrimReport::default());
 
-    // The log continues, is trimmed again and still verifies; so does the log of the next daemon.
+    // The log continues, is trimmed again and still verifies, also when it is opened by the next daemon.
     clock.set(30);
     log.record(started(30)).await.unwrap();
     log.trim(since(31)).await.unwrap();
@@ -122,7 +122,7 @@ async fn trimming_keeps_total_size_below_the_limit() {
     let (log, _) = days(&world, 20).await;
     let limits = TrimLimits { max_bytes: Some(2000), ..TrimLimits::default() };
     let trimmed = log.trim(limits).await.unwrap();
-    // The records of the removals take a few lines themselves.
+    // The records of the removals add a few lines.
     assert!((14..19).contains(&trimmed.files), "{trimmed:?}");
     assert!(world.verify().is_intact());
     assert!(world.text().contains("log_trimmed"));
@@ -146,7 +146,7 @@ async fn crash_during_trimming_leaves_a_valid_log() {
     let names = || std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
     let before: Vec<_> = names().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();
     log.trim(since(3)).await.unwrap();
-    // Simulates a stop after a removal was recorded: the newest removed file still exists.
+    // Simulates a stop between record and removal: the newest removed file still exists.
     let mut removed: Vec<_> = before.into_iter().filter(|(path, _)| !path.exists()).collect();
     removed.sort();
     let (path, content) = removed.pop().unwrap();

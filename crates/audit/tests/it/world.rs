@@ -1,4 +1,4 @@
-//! A log in a temporary folder.
+//! Test fixture: a log in a temporary folder.
 
 use std::{
     path::{Path, PathBuf},
@@ -53,7 +53,7 @@ impl World {
         AuditLog::open(self.config()).unwrap()
     }
 
-    /// A closed log with this number of entries.
+    /// Creates a closed log with this number of entries.
     pub(crate) async fn with(entries: u32) -> Self {
         let world = Self::new();
         world.add(entries).await;

@@ -1,4 +1,4 @@
-//! File analysis: everything that the index needs from a file. Any thread can run the analysis; only
+//! File analysis: extracts all data that the index needs from a file. Any thread can run the analysis; only
 //! [`insert`](crate::CodeIndex::insert) needs the index.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::{
     text::{MAX_LINE, start_of},
 };
 
-/// Weight of a name at its definition, in addition to the weight as a word.
+/// Weight of a name at its definition, added to its weight as a word.
 const DEFINITION_WEIGHT: u32 = 2;
 /// Weight of a symbol's name in a chunk from the middle of the symbol.
 const CONTINUATION_WEIGHT: u32 = 1;
@@ -34,7 +34,7 @@ pub struct FileAnalysis {
     pub(crate) chunks: Vec<(ChunkSpan, TermCounts)>,
 }
 
-/// File names without meaning, which are replaced by the folder name.
+/// Generic file names, which are replaced by the folder name.
 const EMPTY_NAMES: [&str; 5] = ["__init__", "index", "lib", "main", "mod"];
 
 /// Analyses a parsed file.
@@ -89,7 +89,8 @@ fn name_terms(path: &str, stems: &mut Stems) -> Vec<String> {
     found
 }
 
-/// Counts the names that a file uses. The file's own definitions also count, as they show which file owns a name.
+/// Counts the names that a file uses. Includes the names that the file defines, as they show which file a name belongs
+/// to.
 fn uses(source: &SourceFile<'_>) -> Vec<(Box<str>, u16)> {
     let mut counts: HashMap<&str, u16, DefaultHashBuilder> = HashMap::default();
     for reference in &source.tags.references {

@@ -1,8 +1,8 @@
 //! In-memory index of the files in a folder: terms with the chunks that contain them, definitions, and uses of names.
 //!
-//! A search library is not used for three reasons: the ranking needs the sums over a file's chunks and the definitions
-//! while scoring, a file must be replaced within milliseconds, and nothing is stored on disk. Segments, commits and
-//! merges would provide no benefit.
+//! A search library does not fit for three reasons: the ranking needs sums over a file's chunks and the definitions
+//! during scoring, a file must be replaced within milliseconds, and nothing is stored on disk, so segments, commits and
+//! merges would only add cost.
 
 pub(crate) mod analysis;
 
@@ -18,7 +18,7 @@ use crate::{
 pub use self::analysis::FileAnalysis;
 pub(crate) use crate::terms::{Interner, count};
 
-/// Metadata that reveals a change of a file. A file with an equal stamp is not read again.
+/// Metadata used to detect changes of a file. A file with an equal stamp is not read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileStamp {
     /// Modification time in nanoseconds since 1970.
@@ -67,9 +67,9 @@ pub(crate) struct IndexedChunk {
     pub(crate) is_test: bool,
 }
 
-/// File slot of a removed chunk.
+/// Value of [`IndexedChunk::file`] for a removed chunk.
 pub(crate) const NO_FILE: u32 = u32::MAX;
-/// Symbol of a chunk without one.
+/// Value of [`IndexedChunk::symbol`] for a chunk without a symbol.
 pub(crate) const NO_SYMBOL: u32 = u32::MAX;
 
 /// Searchable index of source files.
@@ -86,7 +86,7 @@ pub struct CodeIndex {
     total_length: u64,
 }
 
-/// Minimum number of removed chunks for a compaction.
+/// Minimum number of removed chunks that triggers a compaction.
 const MIN_COMPACTION: usize = 4096;
 
 impl CodeIndex {
@@ -101,7 +101,7 @@ impl CodeIndex {
         let terms: Vec<u32> = numbers.map(|number| self.terms.intern(analysis.terms.text(number))).collect();
         self.postings.resize_with(self.terms.len(), Postings::default);
         let first = count(self.chunks.len());
-        // Test modules, to mark their chunks.
+        // Test modules, used to mark their chunks.
         let is_tests = |it: &&Definition| it.kind == SymbolKind::Module && matches!(it.name.as_str(), "tests" | "test");
         let tests: Vec<&Definition> = analysis.definitions.iter().filter(is_tests).collect();
         for (ChunkSpan { first_line, last_line, symbol }, counts) in &analysis.chunks {
@@ -165,7 +165,7 @@ impl CodeIndex {
             self.total_length -= u64::from(chunk.length);
             self.live_chunks -= 1;
         }
-        // Searches skip removed chunks, but removed chunks still use memory.
+        // Removed chunks are skipped by searches but still use memory.
         let removed = self.chunks.len() - self.live_chunks;
         if removed >= MIN_COMPACTION && removed * 2 > self.live_chunks {
             self.compact();
@@ -200,7 +200,7 @@ impl CodeIndex {
         self.chunks.get(number as usize)
     }
 
-    /// Returns the number of a term that occurs in some file.
+    /// Returns the number of a term, or `None` if it occurs in no file.
     pub(crate) fn term(&self, term: &str) -> Option<u32> {
         self.terms.get(term)
     }
@@ -224,7 +224,7 @@ impl CodeIndex {
         let mut names = Interner::default();
         for file in self.files.iter_mut().flatten() {
             let (first, end) = file.chunks;
-            // Chunks of a file stay consecutive.
+            // The chunks of a file stay consecutive.
             let first = numbers.get(first as usize).copied().filter(|_| first < end).unwrap_or(0);
             file.chunks = (first, first + (end - file.chunks.0));
             let name_terms = file.name_terms.iter().filter_map(|term| self.terms.get(old_terms.text(*term)));
@@ -271,9 +271,9 @@ impl CodeIndex {
     }
 }
 
-/// BM25 saturation of repeated terms.
+/// BM25 parameter for the saturation of repeated terms.
 const K1: f32 = 2.0;
-/// BM25 weight of the length normalisation.
+/// BM25 parameter for the length normalisation.
 const B: f32 = 0.75;
 
 #[derive(Debug, Default)]
@@ -329,7 +329,7 @@ pub(crate) struct Postings {
 impl Postings {
     /// Adds a chunk whose number is larger than all previous ones.
     pub(crate) fn push(&mut self, chunk: u32, weight: u32) {
-        // Most weights are small and take a single byte.
+        // Most weights are small and take one byte.
         write(&mut self.bytes, chunk.wrapping_sub(self.last));
         write(&mut self.bytes, weight);
         self.last = chunk;

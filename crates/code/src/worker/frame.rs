@@ -1,5 +1,5 @@
-//! Protocol between daemon and worker: frames with a length prefix and JSON content. The daemon also limits what it
-//! accepts from a worker: no more than was requested, valid paths, and sanitised lines.
+//! Protocol between daemon and worker: frames with a length prefix and JSON content. The daemon also restricts data
+//! from a worker: no more than was requested, valid paths, and sanitised lines.
 
 use std::{
     io::{self, Read, Write},
@@ -31,9 +31,9 @@ pub(super) struct Job {
     pub(super) root: PathBuf,
     /// Limit on the address space in bytes.
     pub(super) memory: u64,
-    /// Files that are not read, because a previous worker crashed on them.
+    /// Files that the worker skips, because a previous worker crashed on them.
     pub(super) excluded: Vec<String>,
-    /// Git ignore rules of the parent folders, which the worker cannot read.
+    /// Git ignore rules of the parent folders, which the worker has no access to.
     pub(super) outer: Vec<OuterRules>,
     /// True if the worker must announce each file before reading it.
     pub(super) is_careful: bool,
@@ -52,11 +52,11 @@ pub(super) enum Response {
     Reading(String),
     /// Progress of the indexing.
     Progress(CodeProgress),
-    /// Answer to the request with this ID.
+    /// Reply to the request with this ID.
     Reply(u64, CodeReply),
     /// Error for the request with this ID.
     Failed(u64, String),
-    /// The path now leads to another folder, to which this worker has no access.
+    /// The path of the folder now leads to another folder, which this worker cannot access.
     Replaced(u64),
 }
 
@@ -90,7 +90,7 @@ const MAX_PATH: usize = 4096;
 /// Maximum length in bytes of a name, a line or an error message.
 const MAX_LINE: usize = 300;
 
-/// Restricts a reply to what the question allows.
+/// Restricts a reply to data that the question requested.
 pub(super) fn restrict(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
     let answer = match reply.answer {
         CodeAnswer::Hits(hits) => {
@@ -113,7 +113,7 @@ pub(super) fn restrict(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
     CodeReply { answer, index: reply.index }
 }
 
-/// Returns the text as one line without control characters.
+/// Converts a text to one line without control characters.
 pub(super) fn sanitised_line(words: &str) -> String {
     start_of(&words.chars().filter(|letter| !letter.is_control()).collect::<String>(), MAX_LINE).to_owned()
 }
@@ -223,7 +223,7 @@ mod tests {
         let CodeAnswer::Hits(hits) = restrict(hits, &question).answer else { panic!("hits") };
         assert_eq!(hits.iter().map(|hit| hit.path.as_str()).collect::<Vec<_>>(), ["a.rs", "b.rs"]);
         assert!(hits[0].text.len() <= MAX_ANSWER && hits[0].symbol.as_ref().unwrap().name.len() <= MAX_LINE);
-        // An answer of a different type than the question is dropped.
+        // A reply of a different type than the question is dropped.
         let other =
             restrict(reply(CodeAnswer::Hits(vec![hit("a.rs")])), &CodeQuestion::Outline { path: String::new() });
         assert_eq!(other.answer, CodeAnswer::Hits(Vec::new()));

@@ -2,7 +2,7 @@
 //!
 //! The daemon starts its own executable again as the *worker* of a folder. The worker drops all other privileges before
 //! it reads the first file. It indexes the folder at the first question, watches for changes from then on, and exits
-//! after an idle timeout. A file that crashes the parser only ends the worker. The next worker announces each file
+//! after an idle timeout. If a file crashes the parser, only the worker ends. The next worker announces each file
 //! before reading it, and the worker after that skips the file on which its predecessor crashed.
 //!
 //! - `frame`: protocol, and validation of worker output.

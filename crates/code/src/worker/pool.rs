@@ -1,5 +1,5 @@
-//! Daemon side: one worker per folder, shared by all callers and ended when idle. Each folder has a task that starts
-//! the worker, forwards questions, and reacts to crashes.
+//! Daemon side: one worker per folder, which all callers share and which ends when idle. Each folder has a task that
+//! starts the worker, forwards questions, and handles crashes.
 
 use std::{
     collections::HashMap,
@@ -35,20 +35,20 @@ const MAX_WAITING: usize = 64;
 /// Settings of the workers.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// Program that calls [`run_worker`](super::run_worker) if the first argument is [`WORKER_ARGUMENT`].
+    /// Program that calls [`run_worker`](super::run_worker) if its first argument is [`WORKER_ARGUMENT`].
     pub program: PathBuf,
     /// Idle time after which a worker ends.
     pub idle: Duration,
-    /// Time limit between two messages from a worker that is answering.
+    /// Maximum time between two messages from a worker while it answers.
     pub silence_timeout: Duration,
-    /// Maximum number of concurrent workers. To stay within the limit, the least recently used worker is ended.
+    /// Maximum number of concurrent workers. At the limit, the least recently used worker is ended to start another.
     pub workers: usize,
     /// Limit on the address space of a worker in bytes, including the binary.
     pub memory: u64,
 }
 
 impl PoolConfig {
-    /// Creates the defaults: ten minutes of idle time and four folders.
+    /// Creates the default settings: ten minutes of idle time and four workers.
     pub fn new(program: PathBuf) -> Self {
         Self {
             program,
@@ -60,7 +60,7 @@ impl PoolConfig {
     }
 }
 
-/// Answers questions about code with one worker per folder. Nothing runs before the first question.
+/// Answers questions about code with one worker per folder. Starts no process before the first question.
 #[derive(Debug)]
 pub struct CodePool {
     config: PoolConfig,
@@ -79,7 +79,7 @@ impl CodePool {
         Self { config, folders: Mutex::default() }
     }
 
-    /// Returns the queue of a folder's task. Starts the task if necessary.
+    /// Returns the queue of a folder's task, and starts the task if necessary.
     fn code_jobs(&self, folder: &PathBuf) -> mpsc::Sender<CodeJob> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         folders.retain(|_, open| !open.code_jobs.is_closed());
@@ -89,7 +89,7 @@ impl CodePool {
         }
         while folders.len() >= self.config.workers.max(1) {
             let oldest = folders.iter().min_by_key(|(_, open)| open.last_used).map(|(folder, _)| folder.clone());
-            // The task answers its pending questions and ends.
+            // The task still answers its pending questions before it ends.
             let Some(_) = oldest.and_then(|oldest| folders.remove(&oldest)) else { break };
         }
         let (code_jobs, incoming) = mpsc::channel(MAX_WAITING);
@@ -104,7 +104,7 @@ impl CodePool {
         question: CodeQuestion,
         progress: OnCodeProgress,
     ) -> Result<CodeReply, CodeError> {
-        // The task may end because it is idle before receiving the question.
+        // An idle task may end before it receives the question.
         for _ in 0..2 {
             let (reply, answer) = oneshot::channel();
             let code_job = CodeJob { question: question.clone(), progress: Arc::downgrade(&progress), reply };
@@ -145,7 +145,7 @@ impl CodeReader for CodePool {
 /// Maximum number of workers per question: one that crashes, one that announces its files, and one that skips the file
 /// that caused the crash.
 const ATTEMPTS: usize = 3;
-/// Number of consecutive crashes after which the folder is temporarily disabled.
+/// Number of consecutive crashes after which the folder is disabled for [`CRASH_PAUSE`].
 const MAX_CRASHES: u32 = 6;
 /// Time for which a folder is disabled.
 const CRASH_PAUSE: Duration = Duration::from_secs(300);
@@ -176,13 +176,13 @@ struct FolderProcess {
     crashed_at: Option<Instant>,
 }
 
-/// Reason for a missing answer.
+/// Error while a worker answers a question.
 enum AskError {
     /// The worker returned an error and continues.
     Refused(String),
-    /// The worker crashed or must be killed.
+    /// The worker crashed or must be killed. Contains the reason.
     Dead(String),
-    /// The path leads to another folder, which needs a new worker.
+    /// The path leads to another folder, for which a new worker is needed.
     Replaced,
 }
 
@@ -198,10 +198,10 @@ impl FolderProcess {
                 continue;
             }
             let answer = self.answer(&code_job).await;
-            // The caller may no longer wait for the answer.
+            // The caller may have stopped waiting.
             let _ = code_job.reply.send(answer);
         }
-        // Questions that are still queued are retried with another task.
+        // Questions that are still queued are sent to a new task.
         code_jobs.close();
     }
 
@@ -224,7 +224,7 @@ impl FolderProcess {
                 Err(AskError::Dead(why)) => {
                     tracing::warn!(folder = %self.folder.display(), why, "a code worker ended");
                     (self.crashes, self.crashed_at) = (self.crashes + 1, Some(Instant::now()));
-                    // Exclude the file that the worker had announced.
+                    // Excludes the file that the worker announced before the crash.
                     self.excluded.extend(self.worker.take().and_then(|worker| worker.reading));
                     last = why;
                 }
@@ -310,7 +310,7 @@ struct Worker {
     child: Child,
     questions: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// File that the worker has announced.
+    /// File that the worker announced last.
     reading: Option<String>,
 }
 
@@ -346,7 +346,7 @@ impl Worker {
         Ok(Some(serde_json::from_slice(&body)?))
     }
 
-    /// Describes why the worker ended, with the last line of its standard error.
+    /// Describes why the worker ended. Includes the last line of its standard error.
     async fn exit_reason(&mut self) -> String {
         const EXIT_GRACE: Duration = Duration::from_secs(2);
         let mut stderr_text = Vec::new();

@@ -28,24 +28,24 @@ use crate::{
 
 /// Maximum number of open descriptors: the streams, folders during traversal, and one file per thread.
 const OPEN_FILES: u64 = 256;
-/// Lower priority than interactive work.
+/// Process priority, lower than that of interactive work.
 const NICENESS: i32 = 10;
-/// Time without new changes after which pending changes are read, in milliseconds.
+/// Time in milliseconds without new changes after which pending changes are applied.
 const QUIET_MILLIS: u16 = 100;
-/// Number of changed files above which the whole folder is scanned, as a scan is then cheaper than single checks.
+/// Number of changed files above which the whole folder is scanned, because a scan is then faster than single checks.
 const FULL_SCAN_CHANGES: usize = 30;
 /// Minimum interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum number of scans if folders change during a scan.
+/// Maximum number of scans if folders keep changing during a scan.
 const MAX_SCANS: usize = 3;
 
 /// Entry point of the code worker: indexes the folder in its job and answers the questions on standard input.
 /// `arguments` are the arguments after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). `may_read` returns true for
-/// relative paths that may be read. The process does nothing else.
+/// relative paths that may be read. The process must do nothing else.
 pub fn run_worker(arguments: &[OsString], may_read: fn(&str) -> bool) -> ExitCode {
     agentd_confine::run(super::WORKER_ARGUMENT, "read the code of a folder", arguments, |job| {
         let job: Job = serde_json::from_slice(job)?;
-        // Optional: failure does not affect the index, but may slow down other processes.
+        // Optional: a failure does not affect the index, but the worker may slow down other processes.
         let _ = rustix::process::nice(NICENESS);
         let limits = ProcessLimits { memory: job.memory, time: None, open_files: OPEN_FILES };
         let (mut input, out) = agentd_confine::enter(&limits, &Access::Read(&job.root))?;
@@ -61,11 +61,11 @@ struct Server {
     code: CodeFolder,
     out: File,
     is_careful: bool,
-    /// Watch on the folder, or `None` if changes cannot be watched.
+    /// Watch on the folder. `None` if changes cannot be watched.
     watch: Option<FolderWatch>,
     changes: Changes,
-    /// Device and inode of the folder. The access rights are bound to them, even if another folder is moved to the path
-    /// later.
+    /// Device and inode of the folder. The access rights apply to this inode, even if another folder is moved to the
+    /// path later.
     root: Option<(u64, u64)>,
     /// True once the whole folder has been scanned.
     is_indexed: bool,
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Returns the next question, or `None` at the end of the input. Reads changes while waiting.
+    /// Returns the next question, or `None` at the end of the input. Applies changes while waiting.
     fn next(&mut self, input: &mut File) -> io::Result<Option<Request>> {
         loop {
             let timeout = if self.changes.is_empty() { PollTimeout::NONE } else { PollTimeout::from(QUIET_MILLIS) };
@@ -102,13 +102,13 @@ impl Server {
             }
             match &mut self.watch {
                 Some(watch) if has_changes => watch.collect(&mut self.changes),
-                // The quiet time has passed.
+                // The quiet period has passed.
                 _ => self.apply_changes()?,
             }
         }
     }
 
-    /// Waits for a question or a change event. Returns which of the two is ready.
+    /// Waits for a question or a change event. Returns true for each of the two that is ready.
     fn wait(&self, input: &File, timeout: PollTimeout) -> Result<(bool, bool), Errno> {
         let mut streams = vec![PollFd::new(input.as_fd(), PollFlags::POLLIN)];
         streams.extend(self.watch.as_ref().map(|watch| PollFd::new(watch.stream(), PollFlags::POLLIN)));
@@ -134,9 +134,9 @@ impl Server {
         }
     }
 
-    /// Updates the index from the known changes.
+    /// Applies the pending changes to the index.
     fn apply_changes(&mut self) -> io::Result<()> {
-        // Without change events, the folder must be scanned: an outdated answer costs more than the scan.
+        // Without change events, the folder must be scanned, because an outdated answer is worse than a slow one.
         let Some(watch) = &mut self.watch else { return self.scan() };
         watch.collect(&mut self.changes);
         let changes = std::mem::take(&mut self.changes);
@@ -155,8 +155,8 @@ impl Server {
         Ok(())
     }
 
-    /// Scans the whole folder and watches its folders. Scans again if new folders are watched, as their content may
-    /// have changed before they were watched.
+    /// Scans the whole folder and watches its subfolders. Scans again if new folders are watched, because their content
+    /// may have changed before the watch was added.
     fn scan(&mut self) -> io::Result<()> {
         for _ in 0..MAX_SCANS {
             self.refresh()?;

@@ -1,11 +1,11 @@
 //! Watches a folder with inotify.
 //!
-//! Only folders that belong to the index are watched, since git-ignored folders (`target`, `node_modules`) have many
+//! Only folders that belong to the index are watched, because git-ignored folders (`target`, `node_modules`) have many
 //! more subfolders. Pending events are read before each answer, so an answer always reflects earlier changes.
 
 use std::collections::HashSet;
 
-/// Changes that have not been added to the index.
+/// Changes that have not been applied to the index.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// True if the whole folder must be scanned, because folders were added or removed, ignore rules changed, or events
@@ -81,7 +81,7 @@ mod linux {
                     | WatchFlags::MOVE
                     | WatchFlags::ONLYDIR
                     | WatchFlags::DONT_FOLLOW;
-                // Watched folders are added again, since the path may now lead to another folder. The watch descriptor
+                // Watched folders are added again, because the path may now lead to another folder. A watch descriptor
                 // belongs to the folder itself.
                 match inotify::add_watch(&self.queue, root.join(folder), flags) {
                     Ok(number) => {
@@ -89,19 +89,19 @@ mod linux {
                         watched.insert(number, folder.clone());
                     }
                     Err(error @ (Errno::NOSPC | Errno::NOMEM)) => return Err(error.into()),
-                    // The folder disappeared or is inaccessible. The next scan will detect that.
+                    // The folder disappeared or is inaccessible, which the next scan detects.
                     Err(_) => {}
                 }
             }
             for number in self.folders.keys().filter(|number| !watched.contains_key(number)) {
-                // Fails if the folder is gone, in which case its watch is gone as well.
+                // Fails if the folder was removed, in which case the watch was removed as well.
                 let _ = inotify::remove_watch(&self.queue, *number);
             }
             self.folders = watched;
             Ok(is_new)
         }
 
-        /// Reads the pending events.
+        /// Reads the pending events into `changes`.
         pub(in crate::worker) fn collect(&mut self, changes: &mut Changes) {
             let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
             let mut words = inotify::Reader::new(&self.queue, &mut buffer);
@@ -109,7 +109,7 @@ mod linux {
                 let word = match words.next() {
                     Ok(word) => word,
                     Err(Errno::INTR) => continue,
-                    // No more events.
+                    // No more events are pending.
                     Err(Errno::AGAIN) => return,
                     Err(_) => {
                         changes.all = true;
@@ -125,7 +125,7 @@ mod linux {
                     continue;
                 }
                 let Some(folder) = self.folders.get(&word.wd()) else { continue };
-                // A name that is not UTF-8 is never indexed.
+                // Names that are not UTF-8 are never indexed.
                 let Some(name) = word.file_name().and_then(|name| name.to_str().ok()) else { continue };
                 if matches!(name, ".gitignore" | ".ignore") {
                     changes.all = true;
@@ -143,7 +143,7 @@ mod missing {
 
     use super::Changes;
 
-    /// Placeholder on other systems: the folder is scanned before each answer.
+    /// Placeholder for systems without inotify, where the folder is scanned before each answer.
     #[derive(Debug)]
     pub(in crate::worker) struct FolderWatch(std::convert::Infallible);
 

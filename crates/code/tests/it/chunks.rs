@@ -4,7 +4,7 @@ use agentd_code::{Chunk, Parser};
 use agentd_core::code::SymbolKind;
 use proptest::prelude::*;
 
-/// Checks the definitions in a text, formatted as `kind name first-last`.
+/// Checks the definitions in a text. Each line of `expected` is `kind name first-last`.
 fn check(path: &str, text: &str, expected: &str) {
     let mut parser = Parser::default();
     let source = parser.parse(path, text);
@@ -84,7 +84,7 @@ fn uses_are_found() {
     let mut parser = Parser::default();
     let source = parser.parse("a.rs", text);
     let found: Vec<&str> = source.tags.references.iter().map(|it| &text[it.clone()]).collect();
-    assert_eq!(found, ["Thing", "helper", "limit", "LIMIT"], "the name of a definition is no use of it");
+    assert_eq!(found, ["Thing", "helper", "limit", "LIMIT"], "a definition's name is not a reference");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn chunks_split_at_definitions_with_their_comments() {
     assert_eq!(chunks.last().unwrap().symbol.map(|symbol| symbol.kind), Some(SymbolKind::Function), "goes on");
 }
 
-/// Asserts that chunks are in order and only omit lines without a letter or digit.
+/// Asserts that chunks are in order and only omit lines without letters or digits.
 fn assert_whole(path: &str, text: &str) {
     let mut parser = Parser::default();
     let source = parser.parse(path, text);
@@ -121,7 +121,7 @@ fn assert_whole(path: &str, text: &str) {
 
 const PATHS: [&str; 9] = ["a.rs", "a.py", "a.js", "a.ts", "a.tsx", "a.go", "a.java", "a.c", "a.txt"];
 
-/// Lines from which the test assembles programs, valid or not.
+/// Lines from which the test assembles programs, which may be invalid.
 const LINES: [&str; 24] = [
     "fn a() {",
     "}",

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-/// Path of an example in this crate, built together with the tests.
+/// Returns the path of an example in this crate, which is built together with the tests.
 fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
@@ -19,7 +19,7 @@ fn worker_can_only_read_its_folder() {
     fs::write(folder_above.path().join("other"), "secret").unwrap();
     let output =
         Command::new(example("code_probe")).args([&folder, &folder_above.path().join("other")]).output().unwrap();
-    assert!(output.status.success(), "this system cannot confine: {output:?}");
+    assert!(output.status.success(), "this system does not support confinement: {output:?}");
     let report = String::from_utf8(output.stdout).unwrap();
     let allowed: Vec<&str> = report.lines().filter(|line| line.ends_with(": allowed")).collect();
     assert_eq!(allowed, ["read a file of the folder: allowed", "list the folder: allowed"], "{report}");

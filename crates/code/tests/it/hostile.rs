@@ -34,7 +34,7 @@ fn deep_nesting_parses_in_bounded_time() {
         assert_eq!(whole, letters(&text), "{path}");
         assert!(start.elapsed() < MAX_PARSE_TIME * 30, "{path} took {:?}", start.elapsed());
         let after = parser.parse("b.rs", "fn after() {}");
-        assert_eq!(after.tags.definitions.len(), 1, "the parser is usable after {path}");
+        assert_eq!(after.tags.definitions.len(), 1, "the parser still works after {path}");
     }
 }
 
@@ -60,7 +60,7 @@ fn secret_ignored_binary_and_generated_files_are_skipped() {
     let expected =
         [("app.js", SkipReason::Minified), ("data.rs", SkipReason::Binary), ("made.go", SkipReason::Generated)];
     assert_eq!(report.skipped, expected.map(|(path, reason)| (path.to_owned(), reason)));
-    assert_eq!(code.refresh().unchanged, report.indexed + report.skipped.len(), "what was skipped is not read again");
+    assert_eq!(code.refresh().unchanged, report.indexed + report.skipped.len(), "skipped files are not read again");
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn large_files_are_chunked_by_lines_or_skipped() {
     let mut code = CodeFolder::new(folder.path(), test_config());
     let report = code.refresh();
     assert_eq!(report.skipped, [("huge.rs".to_owned(), SkipReason::TooLarge)]);
-    assert!(code.outline("large.rs").is_empty(), "too large for the parser");
-    assert_eq!(code.search("some_function_name", "", 1).len(), 1, "and found by its words");
+    assert!(code.outline("large.rs").is_empty(), "large files are not parsed");
+    assert_eq!(code.search("some_function_name", "", 1).len(), 1, "large files are found by their text");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn links_are_not_followed() {
     assert_eq!(paths(&code), ["src/a.rs"]);
     code.update(&["out/secret.rs", "src/link.rs", "../secret.rs", "loop/src/a.rs"]);
     assert_eq!(paths(&code), ["src/a.rs"]);
-    // A folder that is replaced by a link after indexing is not read through the link.
+    // If a folder is replaced by a link after indexing, files are not read through the link.
     fs::rename(folder.path().join("src"), folder.path().join("old")).unwrap();
     write(outside.path(), "a.rs", b"fn inside() { stolen }");
     symlink(outside.path(), folder.path().join("src")).unwrap();
@@ -148,7 +148,7 @@ fn unreadable_folder_keeps_its_indexed_files() {
     let is_locked = fs::read_dir(folder.path().join("a")).is_err();
     let report = code.refresh();
     fs::set_permissions(folder.path().join("a"), fs::Permissions::from_mode(0o755)).unwrap();
-    // Root can read everything.
+    // Root can read the locked folder.
     assert_eq!(report.is_partial, is_locked);
 }
 

@@ -14,7 +14,7 @@ use std::{fs, path::Path};
 
 use agentd_code::{CodeFolder, FolderConfig};
 
-/// Writes files into a new folder.
+/// Creates a folder with these files.
 fn project<T: AsRef<str>>(files: &[(T, T)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -29,7 +29,7 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(place, bytes).unwrap();
 }
 
-/// Settings that allow all files except for files whose name indicates a secret.
+/// Returns settings that allow all files except those whose name indicates a secret.
 fn test_config() -> FolderConfig {
     FolderConfig::new(|path| ![".env", "id_rsa", ".pem"].iter().any(|ending| path.ends_with(ending)))
 }

@@ -9,7 +9,7 @@ fn render_map(code: &CodeFolder, max_tokens: usize) -> String {
     MapFile::render(&code.map(max_tokens))
 }
 
-/// Project with a core that all files use and a leaf that no file uses.
+/// Creates a project with a core that all files use and a leaf that no file uses.
 fn sample() -> tempfile::TempDir {
     let mut files = vec![
         ("core/engine.rs".to_owned(), "pub struct EngineCore;\n\npub fn start_engine() {}\n".to_owned()),
@@ -48,7 +48,7 @@ fn map_fits_its_token_budget() {
     for tokens in [0, 1, 5, 10, 20, 40, 80, 1000] {
         let map = render_map(&code, tokens);
         assert!(map.len() <= tokens * 4, "{tokens}: {map}");
-        assert!(map.len() >= before, "a larger map has what a smaller one has");
+        assert!(map.len() >= before, "a larger budget never shrinks the map");
         before = map.len();
     }
     assert!(before > 0);
@@ -70,7 +70,7 @@ fn method_named_like_a_std_one_is_not_central() {
     let folder = project(&files);
     let map = render_map(&indexed(folder.path()), 200);
     assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
-    assert!(!map.contains("near.py"), "code of another language is not used: {map}");
+    assert!(!map.contains("near.py"), "uses in another language do not count: {map}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{first, indexed, project};
 
-/// Small project in which words in the questions occur in several files.
+/// Small project. Words of the questions occur in several of its files.
 const PROJECT: [(&str, &str); 9] = [
     (
         "src/session/restore.rs",
@@ -91,7 +91,7 @@ fn definition_ranks_before_a_file_full_of_uses() {
     let folder = project(&[("shapes.rs", &shapes), ("widget.rs", &"fn a(widget: Widget) { Widget; }\n".repeat(20))]);
     let code = indexed(folder.path());
     assert_eq!(first(&code, "Widget"), ("shapes.rs".to_owned(), "Widget".to_owned()));
-    assert_eq!(first(&code, "widget").0, "widget.rs", "a word is no symbol's name");
+    assert_eq!(first(&code, "widget").0, "widget.rs", "a lowercase word does not match the symbol");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn single_files_are_updated_at_once() {
     fs::remove_file(folder.path().join("src/a.rs")).unwrap();
     assert_eq!(code.update(&["src/a.rs"]), 0);
     assert_eq!(paths(&code), ["src/new/c.rs"]);
-    assert_eq!(code.refresh().unchanged, 1, "a refresh finds nothing to do");
+    assert_eq!(code.refresh().unchanged, 1, "the refresh finds no changes");
 }
 
 #[test]
@@ -95,7 +95,7 @@ proptest! {
             match words {
                 Some(words) => {
                     write(folder.path(), &path, program(words).as_bytes());
-                    // Changes within one clock tick that keep the size would be invisible.
+                    // Changes within one clock tick would go undetected if the size stays the same.
                     let file = fs::File::options().write(true).open(folder.path().join(&path)).unwrap();
                     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(turn)).unwrap();
                     known.insert(path.clone(), 0);

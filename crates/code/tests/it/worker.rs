@@ -16,7 +16,7 @@ use agentd_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Worker whose behaviour is selected by the name of its folder.
+/// Script of a worker whose behaviour depends on the name of its folder.
 const SCRIPT: &str = r#"import json, os, struct, sys, time
 job = json.loads(sys.argv[2])
 root = job["root"]
@@ -153,7 +153,7 @@ async fn progress_is_reported_and_a_folder_shares_one_worker() {
     let pending = pool.ask(root.clone(), question, progress, CancellationToken::new());
     let (one, other, third) = tokio::join!(pending, ask(&pool, &root), ask(&pool, &root));
     assert!(one.is_ok() && other.is_ok() && third.is_ok());
-    // Progress is reported immediately and then at intervals, regardless of how often the worker sends it.
+    // Progress is reported immediately and then at intervals, no matter how often the worker sends it.
     let reported = reported.lock().unwrap();
     assert!(reported.first() == Some(&0) && reported.is_sorted() && reported.len() < 300, "{reported:?}");
     assert_eq!(worker_starts(&root).len(), 1);
@@ -165,7 +165,7 @@ async fn idle_workers_end_and_make_room() {
     let config = PoolConfig { idle: Duration::from_millis(1), ..folders.config.clone() };
     let (pool, root) = (CodePool::new(config), folders.root("idle"));
     ask(&pool, &root).await.unwrap();
-    // A question that coincides with the end of a worker is still answered. The loop ends once a second worker has been
+    // A question that coincides with the end of a worker is still answered. The loop ends when a second worker has
     // started.
     while worker_starts(&root).len() < 2 {
         ask(&pool, &root).await.unwrap();

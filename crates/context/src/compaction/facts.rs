@@ -1,5 +1,5 @@
-//! Facts that are certain from a history, without a model: files changed and read, commands and their
-//! outcomes, and open work. Pure.
+//! Facts that can be derived from a history without a model: files changed and read, commands and their outcomes, and
+//! open work. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,37 +13,37 @@ use serde_json::Value;
 
 use super::verbatim;
 
-/// Maximum number of lines per list; fewer in a small window.
+/// Maximum number of lines per list. Lower in a small window.
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
 /// Minimum number of lines that a list retains. If these lines do not fit, they are shortened.
 const MIN_LIST_LINES: usize = 2;
 /// Fraction of the window for the last answer: one part in `ANSWER_DIVISOR`.
 const ANSWER_DIVISOR: u64 = 10;
-/// Number of answers before the last one to list, one line each.
+/// Maximum number of answers before the last one that are listed, one line each.
 const MAX_ANSWERS: usize = 2;
 /// Maximum length of a line, in characters.
 const MAX_LINE: usize = 240;
 /// Name of the tool that reads one file.
 const READ: &str = "read_file";
 
-/// Facts that are certain from a history.
+/// Facts derived from a history without a model.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// Inputs without any typed text, from programs and pipes. One line each, the oldest first.
+    /// Inputs without typed text, from programs and pipes. One line each, oldest first.
     pub requests: Vec<String>,
     /// Final answers of turns.
     pub answers: Vec<String>,
     /// Full text of the last answer, if it is longer than a line.
     pub last_answer: Option<String>,
-    /// Full input of the running turn, if the input is replaced. Set by the caller, which determines the available
-    /// space.
+    /// Full input of the running turn, if it is among the replaced items. Set by the caller, which determines the
+    /// available space.
     pub under_way: Option<String>,
     /// True if a replaced turn ended with an answer.
     pub is_answered: bool,
     /// Changed files, followed by the most recently read ones.
     pub files: Vec<String>,
-    /// Commands with the first line of their outcome.
+    /// Commands, each with the first line of its outcome.
     pub commands: Vec<String>,
     /// Failed tool calls that have not succeeded since.
     pub problems: Vec<String>,
@@ -53,7 +53,7 @@ pub struct Facts {
 
 /// Extracts the facts from the replaced items.
 ///
-/// Only text that ended a turn is an answer; text of the running turn is not yet an answer.
+/// Only text that ended a turn counts as an answer, so text of the running turn does not.
 pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<TurnId>) -> Facts {
     let mut facts = Facts::default();
     let mut files: BTreeMap<String, FileChangeKind> = BTreeMap::new();
@@ -109,7 +109,7 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
     if let (Some(_), Some(before)) = (unfinished, ended) {
         facts.answers.push(line(before));
     }
-    // The user continues from the last answer; much earlier answers are in the history file.
+    // The user continues from the last answer. Much earlier answers are in the history file.
     facts.answers.drain(..facts.answers.len().saturating_sub(MAX_ANSWERS));
     let last = unfinished.or(ended);
     facts.is_answered = last.is_some();
@@ -127,7 +127,7 @@ impl Facts {
         [&mut self.requests, &mut self.answers, &mut self.files, &mut self.commands, &mut self.problems, &mut self.next]
     }
 
-    /// Shortens the lists to `bytes` in total. Both ends of long lists stay, and the longest lists are shortened first.
+    /// Shortens the lists to a total of `bytes`. Keeps both ends of long lists, and shortens the longest lists first.
     pub fn fit_into(mut self, window: u64, bytes: usize) -> Self {
         let mut lists = self.lists();
         let mut lines = lists.each_ref().map(|list| list.len().min(max_lines(window)));
@@ -142,7 +142,7 @@ impl Facts {
         }
         let too_long = lists.iter().zip(lines).map(|(list, lines)| size(list, lines)).sum::<usize>() > bytes;
         for (list, lines) in lists.iter_mut().zip(lines) {
-            // A long list retains the first few lines and the last ones.
+            // Long lists keep the first few lines and the last ones.
             if list.len() > lines {
                 let (left_out, first) = (list.len() - lines, lines / 4);
                 list.splice(first..first + left_out, [format!("[… {left_out} more …]")]);
@@ -155,12 +155,12 @@ impl Facts {
     }
 }
 
-/// Maximum number of lines per list.
+/// Returns the maximum number of lines per list.
 fn max_lines(window: u64) -> usize {
     usize::try_from(window / 800).unwrap_or(MAX_LINES).clamp(MIN_LINES, MAX_LINES)
 }
 
-/// Size of a list of which `lines` lines are retained, in bytes.
+/// Returns the size in bytes of a list shortened to `lines` lines.
 fn size(list: &[String], lines: usize) -> usize {
     let (first, last) = (lines / 4, lines - lines / 4);
     let retained = list[..first].iter().chain(&list[list.len() - last..]);
@@ -177,25 +177,25 @@ fn newest_reads(mut reads: Vec<String>, limit: usize) -> Vec<String> {
     lines
 }
 
-/// Maximum size of a summary in bytes, about a fifth of the window. Excludes the user's messages, which have their own
-/// limit, and the request in progress.
+/// Returns the maximum size of a summary in bytes, about a fifth of the window. Excludes the request in progress and
+/// the user's messages, which have their own limit.
 pub(crate) fn summary_bytes(window: u64) -> usize {
     usize::try_from(window / 4 * 3).unwrap_or(usize::MAX).clamp(900, 48_000)
 }
 
-/// Maximum size of a part of a summary in bytes, so that a model that repeats itself endlessly cannot fill the window
-/// again.
+/// Returns the maximum size of a part of a summary in bytes, so that a model that repeats itself endlessly cannot fill
+/// the window again.
 pub(crate) fn part_bytes(window: u64) -> usize {
     usize::try_from(window / 8).unwrap_or(usize::MAX).clamp(600, 16_000)
 }
 
-/// String argument of a call, unmodified.
+/// Returns a string argument of a call, unmodified.
 fn argument(call: &ToolCall, name: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
     Some(arguments.get(name)?.as_str()?.to_owned())
 }
 
-/// Path in a call that reads a file.
+/// Returns the path if the call reads a file.
 fn read_path(call: &ToolCall) -> Option<String> {
     if call.name == READ { argument(call, "path") } else { None }
 }
@@ -231,14 +231,14 @@ fn shorten(text: &mut String, limit: usize) {
     }
 }
 
-/// Paths of the files that were read or changed last, the newest first.
+/// Returns the paths of the files that were read or changed last, newest first.
 pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let mut calls: BTreeMap<&str, &ToolCall> = BTreeMap::new();
     for item in items {
         match &item.body {
             ItemBody::ToolCall(call) => drop(calls.insert(call.call_id.as_str(), call)),
-            // A result that refers to an earlier result contains no text from the file.
+            // A result that refers to an earlier result contains no text of the file.
             ItemBody::ToolResult(result) if result.error.is_none() && result.unchanged.is_none() => {
                 let call = calls.remove(result.call_id.as_str());
                 let changed = result.files.iter().filter(|file| !file.is_folder());
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!((facts.answers, facts.is_answered), (vec!["I look at file 3.".to_owned()], true));
         let facts = super::facts(&items[2..], &[], 100_000, running);
         assert_eq!((facts.last_answer, facts.is_answered), (None, false));
-        // Once the turn has ended, the turn's text is an answer.
+        // After the turn has ended, its text counts as an answer.
         let facts = super::facts(&items, &[], 100_000, None);
         assert_eq!((facts.last_answer, facts.is_answered), (None, true));
         assert_eq!(facts.answers.last().unwrap(), "I look at file 3.");
@@ -330,7 +330,7 @@ mod tests {
             let limit = summary_bytes(window) / 2;
             let mut facts = facts(&items, &[], window, None).fit_into(window, limit);
             let bytes: usize = facts.lists().iter().map(|list| size(list, list.len())).sum();
-            // Markers of omitted lines are added in addition to `limit`.
+            // Markers of omitted lines may exceed `limit`.
             assert!(bytes <= limit + 200, "{bytes} of {window}");
         }
     }

@@ -1,5 +1,5 @@
-//! Moves old call results to files before anything is summarised. Each moved result is replaced by a line that names
-//! its file. Pure.
+//! Offloading: moves old call results to files before anything is summarised. A line with the name of the file replaces
+//! each moved result. Pure.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,14 +12,14 @@ use agentd_core::{
 
 use crate::{text::grouped, tokens::estimate};
 
-/// Minimum size of a result that is worth offloading, in tokens.
+/// Minimum size of an offloaded result, in tokens.
 const MIN_TOKENS: u64 = 150;
 /// Length of the start of a result that stays visible, in characters.
 const EXCERPT: usize = 160;
 /// Start of the line that replaces a result.
 const MARK: &str = "[Moved to a file to make room:";
 
-/// Selects results to free about `needed` tokens: large and old results first, none from the running turn. Returns
+/// Selects results to free about `needed` tokens, large and old results first, excluding the running turn. Returns
 /// `None` if all results together do not free enough.
 pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Vec<Arc<Item>>> {
     let mut candidates: Vec<(usize, u64, &Arc<Item>)> = history
@@ -46,7 +46,7 @@ pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Ve
     (freed >= needed && !chosen.is_empty()).then(|| chosen.into_iter().map(|(_, item)| item).collect())
 }
 
-/// Replaces the results that compactions in a history have offloaded.
+/// Replaces the results that were offloaded by compactions in a history.
 pub fn apply(history: &mut [Arc<Item>]) {
     let undone: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
     let moved: HashMap<ItemId, String> = compactions(history)
@@ -67,7 +67,7 @@ pub fn apply(history: &mut [Arc<Item>]) {
     }
 }
 
-/// Last compaction in a history that offloaded results and was not undone.
+/// Returns the last compaction that offloaded results and was not undone.
 pub fn last(history: &[Arc<Item>]) -> Option<(ItemId, &Compaction)> {
     let undone: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
     compactions(history).filter(|(id, compaction)| !compaction.offloaded.is_empty() && !undone.contains(id)).last()

@@ -1,4 +1,4 @@
-//! Plans which part of the history is replaced and which part stays. Pure.
+//! Plans which part of the history is replaced and which part is retained. Pure.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,30 +10,30 @@ use agentd_core::{
 
 use crate::{history, meter};
 
-/// Minimum number of messages for asking a model for a summary.
+/// Minimum number of messages for requesting a summary from a model.
 pub const MIN_MESSAGES: usize = 15;
-/// Minimum number of long messages for asking a model. Together, the messages must have at least `MIN_TOKENS`
-/// tokens.
+/// Minimum number of long messages for requesting a summary from a model. Together, the messages must have at least
+/// `MIN_TOKENS` tokens.
 const MIN_LONG_MESSAGES: usize = 4;
 const MIN_TOKENS: u64 = 4000;
-/// Number of recent messages that stay, if the window has space for them.
+/// Number of recent messages that are retained if the window has space for them.
 const RECENT_MESSAGES: usize = 10;
-/// Percentage of the window that stays.
+/// Percentage of the window that is retained.
 const RECENT_PERCENT: u64 = 15;
 /// Maximum percentage of the window for the last [`RECENT_MESSAGES`].
 const RECENT_MAX_PERCENT: u64 = 30;
-/// Windows below this size, in tokens, retain at most [`RECENT_PERCENT`], regardless of the number of messages. The
-/// summary also uses a part of the window, so retaining more would soon trigger the next compaction.
+/// Windows below this size in tokens retain at most [`RECENT_PERCENT`], regardless of the number of messages. The
+/// summary also uses a part of the window, so the next compaction would follow soon if more were retained.
 const SMALL_WINDOW: u64 = 8192;
 
-/// Message limit if only the window limits the history. The limit exceeds the number of messages that any window is
-/// likely to fit, and is below the number of items read into memory.
+/// Message limit if only the window limits the history. Exceeds the number of messages that any window is likely to
+/// fit, and is lower than the number of items read into memory.
 const DEFAULT_MESSAGE_LIMIT: usize = 5000;
 
 /// Percentage of the window at which the history is reduced before the next request.
 pub const RELIEF_PERCENT: u64 = 85;
-/// Fill level that offloading must reach, in percent of the window, because each offloading makes the server recompute
-/// everything after the first offloaded result.
+/// Percentage of the window to which offloading must reduce the history. Each offloading makes the server recompute
+/// everything after the first offloaded result, so smaller reductions are not worthwhile.
 const OFFLOADED_PERCENT: u64 = 60;
 
 /// Returns true if the history must be reduced before a request of this size.
@@ -41,7 +41,7 @@ pub fn is_relief_due(tokens: u64, window: u64) -> bool {
     u128::from(tokens) * 100 >= u128::from(window) * u128::from(RELIEF_PERCENT)
 }
 
-/// Tokens that offloading must free to be worthwhile.
+/// Returns the number of tokens that offloading must free to be worthwhile.
 pub fn to_offload(tokens: u64, window: u64) -> u64 {
     tokens.saturating_sub(window / 100 * OFFLOADED_PERCENT)
 }
@@ -51,37 +51,37 @@ pub fn message_limit(set: Option<usize>) -> usize {
     set.unwrap_or(DEFAULT_MESSAGE_LIMIT)
 }
 
-/// Space available for the history.
+/// Limits for the history.
 #[derive(Debug, Clone, Copy)]
 pub struct HistoryBudget {
-    /// Tokens of the window that the history may use, excluding tools and instructions.
+    /// Tokens of the window available to the history, excluding tools and instructions.
     pub window: u64,
     /// Maximum number of messages.
     pub max_messages: usize,
-    /// True if the model receives its reasoning back, so that reasoning uses space.
+    /// True if reasoning is sent back to the model and therefore uses space.
     pub echo_reasoning: bool,
 }
 
 /// Division of the history: items before `split` are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Index of the first item that stays.
+    /// Index of the first retained item.
     pub split: usize,
-    /// Messages in the history before the compaction.
+    /// Number of messages in the history before the compaction.
     pub messages: usize,
-    /// True if enough is replaced to be worth a model's summary.
+    /// True if the replaced part is large enough for a summary by a model.
     pub worth_a_model: bool,
 }
 
-/// Decides what is replaced. Returns `None` if nothing can be replaced.
+/// Decides which items are replaced. Returns `None` if nothing can be replaced.
 pub fn plan(items: &[Arc<Item>], cause: CompactionCause, budget: HistoryBudget) -> Option<Plan> {
     let splits = splits(items);
     let split = match cause {
         CompactionCause::Limit => by_messages(items, &splits, budget.max_messages / 2),
-        // An explicit request is carried out regardless of the available space.
+        // An explicit request is executed regardless of the available space.
         CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, budget, true),
         CompactionCause::Critical | CompactionCause::Overflow => {
-            // The window is full whatever the estimate is, so at least half of the history is replaced.
+            // The window is full even if the estimate is lower, so at least half of the history is replaced.
             let half = tokens(items, budget) / 2 * 100 / RECENT_MAX_PERCENT;
             let split = by_tokens(items, &splits, HistoryBudget { window: budget.window.min(half), ..budget }, false);
             let is_critical = cause == CompactionCause::Critical;
@@ -89,7 +89,7 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, budget: HistoryBudget) 
         }
     }?;
     let messages = count(items);
-    // A summary alone is not summarised again, because that would gain nothing and lose something each time.
+    // A summary alone is not summarised again: each time, details would be lost without freeing space.
     let replaced = &items[..split];
     let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
     let has_long_ones = count(replaced) >= MIN_LONG_MESSAGES && tokens(replaced, budget) >= MIN_TOKENS;
@@ -101,7 +101,7 @@ pub fn count(items: &[Arc<Item>]) -> usize {
     items.iter().filter(|item| history::counts(item)).count()
 }
 
-/// Counts messages, with an answer, its calls and their results as one message. The message limit uses this count.
+/// Counts messages for the message limit. An answer, its calls and their results together count as one message.
 pub fn count_answers(items: &[Arc<Item>]) -> usize {
     let (mut count, mut in_answer) = (0, false);
     for item in items.iter().filter(|item| history::counts(item)) {
@@ -114,32 +114,32 @@ pub fn count_answers(items: &[Arc<Item>]) -> usize {
     count
 }
 
-/// Same as `count_answers`, but only before the running turn.
+/// Like `count_answers`, but only counts messages before the running turn.
 pub fn count_before_turn(items: &[Arc<Item>]) -> usize {
     let begin = items.iter().rposition(starts_turn).unwrap_or(0);
     count_answers(&items[..begin])
 }
 
-/// Estimated tokens of the items.
+/// Returns the estimated tokens of the items.
 fn tokens(items: &[Arc<Item>], budget: HistoryBudget) -> u64 {
     items.iter().map(|item| meter::guess(item, budget.echo_reasoning)).sum()
 }
 
-/// Valid split positions, which are never between a call and its result or within an answer.
+/// Returns the valid split positions, which are never between a call and its result or within an answer.
 fn splits(items: &[Arc<Item>]) -> Vec<usize> {
     let mut open: HashSet<&CallId> = HashSet::new();
     let mut splits = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        // A call without a result at the next user input will never get one, because its turn was cancelled.
+        // If a call has no result before the next user input, its turn was cancelled and no result will follow.
         if starts_turn(item) || is_handed_over(item) {
             open.clear();
         }
         let before = index.checked_sub(1).map(|before| &items[before]);
         let begins = before.is_some_and(|before| match &item.body {
-            // The notice about files that came with an input must stay with that input.
+            // A notice about files that came with an input must stay with this input.
             ItemBody::UserMessage { .. } => !is_handed_over(before),
             ItemBody::Notice { .. } => true,
-            // An answer starts after a result or an input.
+            // An answer starts after a result or after an input.
             ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
                 matches!(before.body, ItemBody::ToolResult(_) | ItemBody::UserMessage { .. } | ItemBody::Notice { .. })
             }
@@ -154,14 +154,15 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
             _ => {}
         }
     }
-    // If no call is in flight, everything may be replaced: the summary contains the user's requests.
+    // If no call is running, everything may be replaced, because the summary contains the user's requests.
     if open.is_empty() && !items.is_empty() {
         splits.push(items.len());
     }
     splits
 }
 
-/// Earliest split at the start of a turn after which at most `limit` messages stay. The running turn is never split.
+/// Returns the earliest split at the start of a turn after which at most `limit` messages are retained. Never splits
+/// the running turn.
 fn by_messages(items: &[Arc<Item>], splits: &[usize], limit: usize) -> Option<usize> {
     let turn = turn_start(items, items.iter().rposition(starts_turn)?);
     let begins_turn = |at: usize| {
@@ -173,8 +174,8 @@ fn by_messages(items: &[Arc<Item>], splits: &[usize], limit: usize) -> Option<us
     turn_starts.take_while(|split| *split <= turn).find(fits)
 }
 
-/// Earliest split after which the rest fits into a percentage of the window, or has only the last messages if these are
-/// small. If `asked`, retains only the last messages.
+/// Returns the earliest split after which the remaining items fit into a percentage of the window, or are only the last
+/// messages if these are small. If `asked`, retains only the last messages.
 fn by_tokens(items: &[Arc<Item>], splits: &[usize], budget: HistoryBudget, asked: bool) -> Option<usize> {
     let part = |percent: u64| budget.window / 100 * percent;
     let fits = |split: &usize| {
@@ -187,13 +188,13 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], budget: HistoryBudget, asked
     if fits(&0) {
         return None;
     }
-    // The rest shrinks with each later split, so the first split that fits retains the most.
+    // The retained part shrinks with each later split, so the first split that fits retains the most.
     let first = splits.partition_point(|split| !fits(split));
     splits.get(first).copied()
 }
 
-/// Prefers the split before the newest input if that fits, so that the latest input is not summarised while something
-/// else can be.
+/// Returns the split before the newest input if the part from there on fits, so that the latest input is not summarised
+/// while other items can be.
 fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, budget: HistoryBudget) -> usize {
     let Some(begin) = items.iter().rposition(starts_turn).map(|input| turn_start(items, input)) else { return split };
     let rest = &items[begin..];
@@ -201,7 +202,7 @@ fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, budget: History
     if split > begin && fits && splits.contains(&begin) { begin } else { split }
 }
 
-/// Start of the turn with this input, including the notice about the input's files.
+/// Returns the start of the turn with this input, including the notice about the input's files.
 fn turn_start(items: &[Arc<Item>], input: usize) -> usize {
     if input > 0 && is_handed_over(&items[input - 1]) { input - 1 } else { input }
 }
@@ -216,7 +217,7 @@ fn starts_turn(item: &Arc<Item>) -> bool {
     matches!(item.body, ItemBody::UserMessage { steered: false, .. })
 }
 
-/// A compaction that is due.
+/// Cause and strategy of a compaction that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactionRequest {
     /// Reason for the compaction.
@@ -225,8 +226,8 @@ pub struct CompactionRequest {
     pub strategy: CompactionStrategy,
 }
 
-/// Message limit of a history. If a compaction was undone, the history may grow by as many messages as the compaction
-/// would have retained, because the user wanted to see all of them.
+/// Returns the message limit of a history. If the user undid a compaction in order to see all messages, the limit
+/// leaves room for half of `max_messages` beyond the messages that were visible then.
 pub fn limit(max_messages: usize, visible: u64) -> usize {
     match usize::try_from(visible).unwrap_or(usize::MAX) {
         0 => max_messages,

@@ -16,7 +16,7 @@ pub(crate) fn user(text: &str) -> Arc<Item> {
     typed(text, None)
 }
 
-/// User input of which the first `typed_bytes` were typed.
+/// Creates a user input of which the first `typed_bytes` were typed.
 pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> Arc<Item> {
     item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes, stored: None })
 }

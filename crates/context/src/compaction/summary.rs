@@ -1,4 +1,5 @@
-//! Composes the summary that replaces a part of the history: seven parts, some of which a model may write. Pure.
+//! Composes the summary that replaces a part of the history. A summary has seven parts, some of which a model may
+//! write. Pure.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -28,19 +29,20 @@ const PARTS: [&str; 7] = [
     "Next steps",
 ];
 
-/// Token limit of a detailed summary in a medium window. Large windows allow more tokens, small windows fewer.
+/// Token limit of a detailed summary in a medium window. The limit is higher for large windows and lower for small
+/// ones.
 const TOKENS: u64 = 1440;
-/// Index of the part with the user's messages. Summaries of earlier versions have these messages in the next part.
+/// Index of the part with the user's messages. In summaries of earlier versions, these messages are in the next part.
 const MESSAGES_PART: usize = 0;
-/// Line before the user's messages.
+/// Line that precedes the user's messages.
 const MESSAGES_FOLLOW: &str = "The person said, word for word:";
 /// Heading of the request in progress.
 const REQUEST_IN_PROGRESS: &str = "## The request that you are working on, word for word";
 /// Heading of the last answer.
 const LAST_ANSWER: &str = "## Your last answer, word for word";
-/// Minimum space for the history in a summary request, in bytes. With less, the model would get nothing useful.
+/// Minimum space for the history in a summary request, in bytes. Below this size, a summary would be useless.
 const MIN_HISTORY: usize = 1000;
-/// Limit per part of an earlier summary that is carried over without a model, in bytes, so that the summary does not
+/// Maximum size in bytes of each part of an earlier summary that is retained without a model, so that summaries do not
 /// grow.
 const MAX_CARRIED: usize = 1200;
 
@@ -52,14 +54,14 @@ pub struct Length {
 }
 
 impl Length {
-    /// Length of a summary for a window of `window` tokens.
+    /// Returns the length of a summary for a window of `window` tokens.
     pub fn of(strategy: CompactionStrategy, window: u64) -> Self {
         let tokens = (window / 8).min(TOKENS.max(window / 32));
         let words = if strategy == CompactionStrategy::Summarize { 200 } else { tokens * 2 / 3 };
         Self { tokens, words }
     }
 
-    /// Tokens that must be free in the window.
+    /// Returns the number of tokens that must be free in the window.
     pub fn tokens(self) -> u64 {
         self.tokens
     }
@@ -69,7 +71,7 @@ impl Length {
     }
 }
 
-/// Input that is appended to the conversation to be summarised, and asks for the summary.
+/// Returns the input that requests the summary. It is appended to the conversation to be summarised.
 pub fn input(instructions: &str, length: Length) -> String {
     format!(
         "<system_reminder>\nThis message comes from the daemon, not the user: the context window is full, and a \
@@ -80,7 +82,8 @@ pub fn input(instructions: &str, length: Length) -> String {
     )
 }
 
-/// Request for a summary of a transcript. Returns `None` if the request does not fit into the model's window.
+/// Creates the request for a summary of a transcript. Returns `None` if the request does not fit into the model's
+/// window.
 pub fn request(
     session_id: SessionId,
     instructions: &str,
@@ -95,12 +98,12 @@ pub fn request(
     let items: Vec<Arc<Item>> =
         items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
     let available = window.saturating_sub(length.tokens + estimate(&system)) / 10 * 9;
-    // Bytes per token of these items, by the estimate.
+    // Estimated bytes per token of these items.
     let tokens: u64 = items.iter().map(|item| meter::guess(item, false)).sum();
     let bytes_per_token = (transcript::whole(&items).len() as u64 / tokens.max(1)).clamp(1, 4);
     let bytes = usize::try_from(available.saturating_mul(bytes_per_token)).unwrap_or(usize::MAX);
-    // The earlier summary comes first, because it covers the most history. Its size is limited like any summary's, so
-    // most of it fits. The user's messages are carried over separately.
+    // The earlier summary comes first, because it covers the most history. Its size is limited like that of any
+    // summary, so most of it fits. The user's messages are retained separately.
     let earlier = earlier.map(|text| harmless(&transcript::shortened(&without_messages(text), bytes / 3 * 2)));
     let earlier = earlier.map(|text| format!("<earlier_summary>\n{text}\n</earlier_summary>\n")).unwrap_or_default();
     let bytes = bytes.checked_sub(earlier.len()).filter(|bytes| *bytes >= MIN_HISTORY)?;
@@ -122,19 +125,19 @@ fn without_messages(summary: &str) -> String {
     rest
 }
 
-/// Text of a summary in addition to the certain facts.
+/// Text of a summary in addition to the facts.
 #[derive(Debug, Clone, Copy)]
 pub enum SummaryText<'a> {
-    /// Text written by a model about everything that is replaced.
+    /// Text written by a model about all replaced items.
     Written(&'a str),
-    /// The replaced earlier summary, used if no model writes a new one, so that its content is not lost.
+    /// Earlier summary that is replaced. Used if no model writes a new one, so that its content is not lost.
     Earlier(&'a str),
-    /// No text other than the facts.
+    /// No text in addition to the facts.
     None,
 }
 
-/// Composes a summary. A model's text is sorted under the headings, and the certain facts are added regardless of this
-/// text. The summary is bounded by the window, and no part can imitate another part.
+/// Composes a summary. Sorts a model's text under the headings, and adds the facts independently of this text. The
+/// window limits the size of the summary, and no part can imitate another part.
 pub fn compose(
     written: SummaryText<'_>,
     facts: &Facts,
@@ -148,7 +151,7 @@ pub fn compose(
         SummaryText::Earlier(summary) => carried_parts(summary, limit),
         SummaryText::None => Default::default(),
     };
-    // The model may exceed the requested length.
+    // The model may have exceeded the requested length.
     let whole = summary_bytes(window);
     let half = whole / 2;
     if parts.iter().map(String::len).sum::<usize>() > half {
@@ -158,7 +161,7 @@ pub fn compose(
     for part in &mut parts[..=MESSAGES_PART + 1] {
         *part = verbatim::without_repeated(part, messages);
     }
-    // Only the user's messages may follow this marker.
+    // This marker may only precede the user's messages.
     let parts = parts.map(|part| harmless(&without_marker(part)));
     let facts = facts.clone().fit_into(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
     let answers = facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect();
@@ -179,7 +182,7 @@ pub fn compose(
         if !prose.is_empty() {
             let _ = writeln!(text, "{prose}");
         }
-        // A carried-over list already contains some of the lines.
+        // Retained parts of an earlier summary may already contain some of the lines.
         let known = |line: &String| prose.lines().any(|known| known.strip_prefix("- ") == Some(line));
         for line in listed.iter().filter(|line| !known(line)) {
             let _ = writeln!(text, "- {}", harmless(&without_marker(line.clone())));
@@ -211,7 +214,7 @@ fn without_marker(mut text: String) -> String {
 /// Extracts the last answer from a summary.
 pub fn last_answer(summary: &str) -> Option<&str> {
     let before = part_under_way(summary).map_or(summary, |(before, _)| before);
-    // No text within a summary starts a line with this heading.
+    // Text within a summary cannot start a line with this heading.
     let (_, answer) = before.rsplit_once(&format!("\n{LAST_ANSWER}\n"))?;
     Some(answer.trim())
 }
@@ -221,7 +224,7 @@ pub fn under_way(summary: &str) -> Option<&str> {
     part_under_way(summary).map(|(_, request)| request.trim())
 }
 
-/// Splits a summary at the heading of the request in progress. No text within a summary starts a line with this
+/// Splits a summary at the heading of the request in progress. Text within a summary cannot start a line with this
 /// heading.
 fn part_under_way(summary: &str) -> Option<(&str, &str)> {
     let (at, heading) = summary.rmatch_indices(REQUEST_IN_PROGRESS).find(|(at, _)| summary[..*at].ends_with('\n'))?;
@@ -231,19 +234,19 @@ fn part_under_way(summary: &str) -> Option<(&str, &str)> {
 /// Splits a model's text into parts.
 fn written_parts(text: &str, limit: usize) -> [String; 7] {
     let mut parts = parts(text, heading).map(|part| transcript::shortened(&part, limit));
-    // Text without any heading is still useful.
+    // Text without any headings is still useful.
     if parts.iter().all(String::is_empty) {
         parts[2] = transcript::shortened(text.trim(), limit);
     }
     parts
 }
 
-/// Parts of an earlier summary that are carried over. The user's messages, the last answer, the request in progress and
-/// the next steps are excluded, because they are written again each time.
+/// Extracts the parts of an earlier summary that are retained. Excludes the user's messages, the last answer, the
+/// request in progress and the next steps, because these are written again each time.
 fn carried_parts(summary: &str, limit: usize) -> [String; 7] {
     let summary = part_under_way(summary).map_or(summary, |(before, _)| before);
     let summary = summary.split(&format!("\n{LAST_ANSWER}\n")).next().unwrap_or(summary);
-    // Only exact headings are matched, because an answer or output may look similar.
+    // Only matches exact headings, because lines of an answer or an output may look similar.
     let exact = |line: &str| PARTS.iter().position(|part| line.strip_prefix("## ") == Some(part));
     let mut parts = parts(summary, exact);
     for part in &mut parts[..=MESSAGES_PART + 1] {
@@ -255,7 +258,7 @@ fn carried_parts(summary: &str, limit: usize) -> [String; 7] {
     parts.map(|part| transcript::shortened(part.trim(), MAX_CARRIED.min(limit)))
 }
 
-/// Splits a text at the lines that `heading` recognises.
+/// Splits a text at the lines for which `heading` returns an index.
 fn parts(written: &str, heading: impl Fn(&str) -> Option<usize>) -> [String; 7] {
     let mut parts: [String; 7] = Default::default();
     let mut current = None;
@@ -270,7 +273,7 @@ fn parts(written: &str, heading: impl Fn(&str) -> Option<usize>) -> [String; 7] 
     parts.map(|part| part.trim().to_owned())
 }
 
-/// Index of the heading in a line, regardless of decoration that the model adds.
+/// Returns the index of the heading in a line, ignoring decoration that the model adds.
 fn heading(line: &str) -> Option<usize> {
     let bare = line.trim_matches(|c: char| !c.is_alphabetic()).to_lowercase();
     let is_heading =

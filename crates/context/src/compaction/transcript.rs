@@ -1,4 +1,4 @@
-//! A part of the history as Markdown, for the history file and for the model that summarises the items. Pure.
+//! Renders a part of the history as Markdown, for the history file and for the model that writes the summary. Pure.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -10,9 +10,10 @@ use agentd_core::{
 
 /// Maximum length of a tool name written by a model, in characters.
 const MAX_NAME: usize = 80;
-/// Minimum length to which results and messages are shortened, in bytes.
+/// Minimum length in bytes to which results and messages are shortened.
 const MIN_BYTES: usize = 150;
-/// Tags around a transcript, in addition to those of the daemon's and the user's text.
+/// Tags around a transcript. Text in a transcript must not contain these tags or those of the daemon's and the user's
+/// text.
 const TAGS: [&str; 2] = ["history", "earlier_summary"];
 
 /// Renders the items without shortening.
@@ -20,8 +21,8 @@ pub fn whole(items: &[Arc<Item>]) -> String {
     write(items, usize::MAX, usize::MAX, Timestamp::MAX)
 }
 
-/// Renders the items in about `bytes` bytes. Long results lose their middle first, then user messages do, and finally
-/// the oldest items are omitted. Timestamps are capped at `now`, which in a replay is the time of the recorded turn.
+/// Renders the items in about `bytes` bytes. First removes the middle of long results, then of user messages, and
+/// finally omits the oldest items. Timestamps are capped at `now`, which in a replay is the time of the recorded turn.
 pub fn within(items: &[Arc<Item>], bytes: usize, now: Timestamp) -> String {
     let results = [8000, 2000, 500, MIN_BYTES].map(|limit| (limit, usize::MAX));
     let messages = [8000, 2000, 500, MIN_BYTES].map(|message_limit| (MIN_BYTES, message_limit));
@@ -33,7 +34,7 @@ pub fn within(items: &[Arc<Item>], bytes: usize, now: Timestamp) -> String {
     }
     let text = write(items, MIN_BYTES, MIN_BYTES, now);
     let mut from = text.ceil_char_boundary(text.len().saturating_sub(bytes));
-    // Continue at the start of a line, so that no partial line looks complete.
+    // Continues at the start of a line, so that no partial line looks complete.
     from += text[from..].find('\n').map_or(0, |end| end + 1);
     format!("[the beginning is left out]\n{}", &text[from..])
 }
@@ -52,7 +53,7 @@ fn write(items: &[Arc<Item>], limit: usize, message_limit: usize, now: Timestamp
         let time = time.unwrap_or_default();
         let body = match &item.body {
             ItemBody::UserMessage { text, typed_bytes, .. } => {
-                // Piped text after the typed part is a document, and is shortened like a document.
+                // Piped text after the typed part is a document and is shortened like one.
                 let typed = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
                 let (typed, piped) = text.split_at_checked(typed).unwrap_or((text, ""));
                 shortened(typed, message_limit) + &shortened(piped.trim_end(), limit.min(message_limit))
@@ -71,7 +72,7 @@ fn write(items: &[Arc<Item>], limit: usize, message_limit: usize, now: Timestamp
     text
 }
 
-/// Returns an item's heading, its text, and true if the text is not prose.
+/// Returns the heading and the text of an item, and true if the text is not prose.
 fn parts(item: &Item) -> Option<(String, &str, bool)> {
     Some(match &item.body {
         ItemBody::UserMessage { text, .. } => ("Person".to_owned(), text, false),
@@ -85,7 +86,7 @@ fn parts(item: &Item) -> Option<(String, &str, bool)> {
         ItemBody::Compaction(compaction) => ("Summary of the earlier history".to_owned(), &compaction.summary, false),
         ItemBody::Notice { text, topic: NoticeTopic::General, .. } => ("Notice".to_owned(), text, false),
         ItemBody::Notice { text, topic: NoticeTopic::Files, .. } => ("Attached files".to_owned(), text, false),
-        // Guides and reminders are sent again from their sources.
+        // Guides and reminders are sent again by the engine.
         ItemBody::Notice { .. } | ItemBody::Reasoning { .. } => return None,
     })
 }
@@ -95,8 +96,8 @@ fn name(written: &str) -> String {
     written.chars().filter(|letter| !letter.is_control() && !letter.is_whitespace()).take(MAX_NAME).collect()
 }
 
-/// Escapes `text` so that no line looks like a heading of the transcript, and so that no tag around transcripts is
-/// opened or closed. Idempotent.
+/// Escapes `text` so that no line looks like a heading of the transcript, and no tag around transcripts is opened or
+/// closed. Idempotent.
 pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut begins = true;
@@ -108,7 +109,7 @@ pub fn harmless(text: &str) -> String {
         if letter == '<' && is_tag(&text[at + 1..]) {
             out.push('\\');
         }
-        // An indented line is still a heading for some parsers.
+        // Some parsers also treat an indented line as a heading.
         begins = is_line_end(letter) || (begins && letter.is_whitespace());
     }
     out
@@ -188,8 +189,8 @@ mod tests {
         let items = [user(&message), call("1", "grep"), result("1", "grep", &long), says("Found.")];
         let text = within(&items, 5000, Timestamp::MAX);
         assert!(text.contains(message.trim_end()) && text.contains("bytes left out"), "{text}");
-        // If the transcript is still too long, the user's text is also shortened. Piped text after the typed part is
-        // not the user's.
+        // If the transcript is still too long, the user's text is also shortened. Piped text after the typed part does
+        // not count as the user's text.
         let text = within(&items, 2000, Timestamp::MAX);
         assert!(text.contains("and so and so") && !text.contains("must be blue"), "{text}");
         let piped = [typed(&format!("{short}{long}"), Some(short.len() as u64))];

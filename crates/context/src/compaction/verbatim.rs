@@ -1,7 +1,7 @@
-//! The user's own messages, which every compaction preserves verbatim, regardless of the rest of the summary. Pure.
+//! The user's own messages, which every compaction preserves verbatim, independently of the rest of the summary. Pure.
 //!
-//! This module does not decide which messages are rules. Such a decision would need a word list for every language, and
-//! still miss most rules.
+//! This module does not try to detect which messages are rules: that would need a word list for every language and
+//! would still miss most rules.
 
 use std::{
     cmp::Reverse,
@@ -21,21 +21,21 @@ use crate::{
     tokens::estimate,
 };
 
-/// Limit of one message, in tokens. Longer messages retain their start and end.
+/// Maximum size of one message in tokens. Longer messages keep their start and end.
 const MAX_MESSAGE: u64 = 2000;
-/// Limit of all messages stored with a compaction, in tokens.
+/// Maximum size of all messages stored with a compaction, in tokens.
 const MAX_STORED: u64 = 20_000;
 /// Percentage of the window for messages in a summary.
 const MAX_PERCENT: u64 = 10;
-/// Fraction of the messages' space for one message: one part in `MESSAGE_DIVISOR`, so that the first and the last message
-/// always fit.
+/// Divisor for the space that one message may use: one part in `MESSAGE_DIVISOR` of the messages' space, so that the
+/// first and the last message always fit.
 const MESSAGE_DIVISOR: u64 = 4;
 
 /// Name of the tool that asks the user.
 const QUESTION: &str = "ask_human";
-/// Limit of a question that is included with its answer, in tokens.
+/// Maximum size in tokens of a question that is included with its answer.
 const MAX_QUESTION: u64 = 60;
-/// Messages that fit, and the number of omitted messages.
+/// Messages that fit, and the number of messages that do not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verbatim {
     /// Messages without repetitions, oldest first.
@@ -65,7 +65,7 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
         if message.is_empty() {
             continue;
         }
-        // A repeated message applies from now on, so it moves to the end. The first message keeps its position.
+        // A repeated message applies from now on, so it moves to the end. The first message never moves.
         match messages.iter().position(|known| *known == message) {
             Some(0) => {}
             Some(before) => messages[before..].rotate_left(1),
@@ -75,34 +75,34 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
     select_fitting(messages, MAX_STORED)
 }
 
-/// Returns the user's text in a result: the answer to a question, or the reason for a rejection.
+/// Returns the user's text in a result: the answer to a question, or the reason for a denial.
 fn answered(call: &ToolCall, result: &ToolResult) -> Option<String> {
     let said = result.said.as_deref()?;
     if call.name != QUESTION {
         return Some(format!("{said} (on rejecting a call to {})", one_line(&call.name)));
     }
-    // The question was written by the model, so it must not add lines to the user's text.
+    // The question was written by the model, so it must not add lines that look like the user's text.
     let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
     let question = one_line(&clip(arguments.get("question")?.as_str()?, MAX_QUESTION));
     let relation = if result.error.is_none() { "answer to" } else { "declining to answer" };
     Some(format!("{said} ({relation}: {question})"))
 }
 
-/// Returns the typed part of an input. Piped text after it is a document, regardless of its content.
+/// Returns the typed part of an input. Piped text after the typed part is a document, regardless of its content.
 pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
     let typed = typed_bytes.map_or(Some(text), |bytes| text.get(..usize::try_from(bytes).ok()?));
     typed.unwrap_or_default().trim()
 }
 
-/// Returns the messages for a summary in this window. All messages stay stored, for a larger window.
+/// Returns the messages for a summary in this window. All messages stay stored, in case the window grows.
 pub fn for_window(messages: &[String], window: u64) -> Verbatim {
     let limit = window / 100 * MAX_PERCENT;
     select_fitting(messages.iter().map(|message| clip(message, limit / MESSAGE_DIVISOR)).collect(), limit)
 }
 
-/// Selects messages that fit into `limit` tokens. The first message applies to the whole session and the last one to
-/// the current work. The longest of the other messages are omitted first, so that most stay. For example, a pasted list
-/// is omitted before a short sentence.
+/// Selects messages that fit into `limit` tokens. Always includes the first message, which applies to the whole
+/// session, and the last one, which applies to the current work. Omits the longest of the other messages first, so that
+/// most messages are included. For example, a pasted list is omitted before a short sentence.
 fn select_fitting(messages: Vec<String>, limit: u64) -> Verbatim {
     let sizes: Vec<u64> = messages.iter().map(|message| estimate(message)).collect();
     let mut longest: Vec<usize> = (1..messages.len().saturating_sub(1)).collect();
@@ -160,7 +160,7 @@ mod tests {
             replied("1", Some("Postgres on port 31337, never the one on 5432"), None, "Postgres"),
             call("2", "run_bash_command"),
             replied("2", Some("not on the shared machine"), denied, "refused: not on the shared machine"),
-            // A default answer and a message from the daemon are not the user's text.
+            // Default answers and messages of the daemon are not the user's text.
             asks("3", "May I push?"),
             replied("3", None, None, "Yes, and never ask again"),
             call("4", "run_bash_command"),
@@ -190,7 +190,7 @@ mod tests {
         };
         check(None, &["Never push.\n\nAlways delete ä."]);
         check(Some(11), &["Never push."]);
-        // The typed part is unknown if its length ends inside a character or past the end.
+        // The typed part is unknown if its length ends inside a character or exceeds the text.
         for unknown in [0, 28, 1000] {
             check(Some(unknown), &[]);
         }
@@ -203,8 +203,8 @@ mod tests {
         assert!(few.messages.len() < 40 && few.messages.len() + few.left_out == 40, "{few:?}");
         assert_eq!((&few.messages[0], few.messages.last()), (&all[0], all.last()));
         assert_eq!(for_window(&all, 100_000), Verbatim { messages: all.clone(), left_out: 0 });
-        // A long message is omitted before many short ones. The first message is shortened, so that it does not use all
-        // of the space.
+        // One long message is omitted in favour of many short ones. The first message is shortened, so that it does not
+        // use all of the space.
         let long = format!("Never {}.", "again and ".repeat(500));
         let mixed = [&all[..1], std::slice::from_ref(&long), &all[1..16]].concat();
         assert_eq!(for_window(&mixed, 1900), Verbatim { messages: all[..16].to_vec(), left_out: 1 });

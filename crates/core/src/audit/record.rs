@@ -1,6 +1,6 @@
-//! Records of the audit log for readers: each call once, with its decision and its outcome.
+//! Records of the audit log for readers: one record per call, with the decision and the outcome.
 //!
-//! Also the result of verifying the log: whether it is intact, and its problems if not.
+//! Also the result of verifying the log, with the problems found.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,33 +8,33 @@ use serde::{Deserialize, Serialize};
 use super::{AuditFact, AuditHead, AuditLine, CallEnd, VerdictName};
 use crate::ids::{SessionId, TurnId};
 
-/// A line of the log that forms a record. A decision on a call includes the outcome of the call.
+/// Line of the log that forms a record. The decision on a call is joined with the call's outcome.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// The line of the log.
+    /// Line of the log, with its number.
     #[serde(flatten)]
     pub line: AuditLine,
     /// State of the call. `None` if the line is not about a call.
     pub outcome: Option<CallOutcome>,
-    /// End of the call, if it is in the log.
+    /// End of the call, if the log contains it.
     pub ended: Option<RecordedEnd>,
 }
 
-/// The line with the end of a call.
+/// Line that contains the end of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedEnd {
-    /// Number of the line.
+    /// Number of the log line.
     pub n: u64,
-    /// Time of the end.
+    /// Time at which the call ended.
     pub at: Timestamp,
-    /// Details of the end.
+    /// Details of the call's end.
     #[serde(flatten)]
     pub end: CallEnd,
 }
 
 names! {
-    /// State of a call that was decided.
+    /// State of a call for which there is a decision.
     #[derive(Hash)]
     pub enum CallOutcome {
         /// The call ended without an error.
@@ -43,9 +43,9 @@ names! {
         Failed = "failed",
         /// The call was refused.
         Refused = "refused",
-        /// The call has no end yet.
+        /// The call has not ended yet.
         Open = "open",
-        /// The daemon ended before the call did. The call may or may not have taken effect.
+        /// The daemon ended before the call. It is unknown whether the call took effect.
         Unknown = "unknown",
     }
 }
@@ -76,16 +76,16 @@ pub struct RecordQuery {
     pub verdict: Option<VerdictName>,
     /// Only calls that were refused for any reason.
     pub refused: bool,
-    /// Only records from this time on.
+    /// Only records at or after this time.
     pub since: Option<Timestamp>,
-    /// Only records with numbers below this; 0 for all.
+    /// Only records with lower numbers than this. 0 for all records.
     pub before: u64,
-    /// Maximum number of records: the newest.
+    /// Maximum number of records. If there are more, the newest are returned.
     pub limit: usize,
 }
 
 impl RecordQuery {
-    /// Returns true if the line matches. Ends of calls belong to their decisions and never match.
+    /// Returns true if the line matches. Ends of calls never match, because they belong to their decisions.
     pub fn matches(&self, line: &AuditLine) -> bool {
         let entry = &line.entry;
         let of_call = match &entry.fact {
@@ -112,31 +112,31 @@ pub struct AuditReport {
     pub lines: u64,
     /// Files that were read, oldest first.
     pub files: Vec<String>,
-    /// The last valid line. A copy stored elsewhere can later prove that nothing up to this line was changed.
+    /// Last valid line. A copy that is stored elsewhere can later prove that no line up to this one was changed.
     pub head: AuditHead,
-    /// Findings in the order of the lines; empty if the log is intact.
+    /// Findings in the order of the lines. Empty if the log is intact.
     pub findings: Vec<AuditFinding>,
     /// Number of findings beyond those in `findings`.
     pub more: u64,
 }
 
 impl AuditReport {
-    /// Returns true if the log is intact. Records of earlier damage that was moved out of the log are ignored.
+    /// Returns true if the log is intact. Ignores recorded earlier damage that was moved out of the log.
     pub fn is_intact(&self) -> bool {
         self.more == 0 && self.findings.iter().all(|finding| finding.problem == AuditProblem::Recorded)
     }
 }
 
-/// A problem in the log.
+/// Problem found in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditFinding {
     /// Name of the file.
     pub file: String,
-    /// Line in the file, from 1; 0 if the finding is about the whole file.
+    /// Line in the file, starting at 1, or 0 if the finding is about the whole file.
     pub line: u64,
     /// Kind of the problem.
     pub problem: AuditProblem,
-    /// Description in one sentence.
+    /// Description as one sentence.
     pub message: String,
 }
 
@@ -144,9 +144,9 @@ names! {
     /// Kind of problem in the log.
     #[derive(Hash)]
     pub enum AuditProblem {
-        /// A line differs from the one that was written.
+        /// A line was changed after it was written.
         Changed = "changed",
-        /// The text where a line is expected is not a valid line.
+        /// Text that is not a valid line.
         NotALine = "not_a_line",
         /// Lines between others are missing.
         Missing = "missing",
@@ -160,7 +160,7 @@ names! {
         Torn = "torn",
         /// Lines were added by another program.
         Foreign = "foreign",
-        /// The file that names the last line is missing or damaged, so whether the end is missing cannot be determined.
+        /// The witness file, which records the last line, is missing or damaged, so a missing end cannot be detected.
         NoWitness = "no_witness",
         /// A hash that was noted elsewhere is not in the log.
         NotedHashMissing = "noted_hash_missing",

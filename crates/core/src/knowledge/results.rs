@@ -1,46 +1,46 @@
-//! Results of a search in documents. Pure types.
+//! Results of searching documents. Pure types.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// Search method for a query.
+/// Method used to search for a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchedBy {
-    /// Search by words, in the index.
+    /// Index search by words.
     #[default]
     Words,
-    /// Search by a phrase, in the index.
+    /// Index search by a phrase.
     Phrase,
-    /// Search by a regular expression, in the candidates from the index.
+    /// Regular expression search in the candidates from the index.
     NarrowedRegex,
-    /// Search by a regular expression, in the text of every document.
+    /// Regular expression search in the text of every document.
     Scan,
 }
 
 /// Results of a document search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DocumentFinds {
-    /// Search method for the query.
+    /// Method used for the query.
     pub by: SearchedBy,
     /// Hits in documents, best first.
     pub hits: Vec<DocumentHit>,
-    /// Number of documents that were searched, including partly readable ones.
+    /// Number of searched documents, including those that are only partly readable.
     pub searched: usize,
-    /// Number of documents that were skipped because time ran out.
+    /// Number of documents that were skipped because of the time limit.
     #[serde(default)]
     pub not_searched: usize,
-    /// Documents that could not be searched completely, each with the reason.
+    /// Documents that could not be searched completely, with reasons.
     pub broken: Vec<(String, String)>,
-    /// Notes on how the query was interpreted, each a sentence without its full stop.
+    /// Notes on the interpretation of the query. Each is a sentence without a final full stop.
     pub notes: Vec<String>,
     /// True if the time limit ended the search early.
     pub late: bool,
     /// True if a regular expression has more matches than are returned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// True if no document contains the quoted phrase, so that the hits contain only some of its words.
+    /// True if no document contains the quoted phrase. The hits then contain only some of its words.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_loose: bool,
     /// Names of documents that were skipped because they need a password.
@@ -49,10 +49,10 @@ pub struct DocumentFinds {
 }
 
 impl DocumentFinds {
-    /// Note on hits that have only some words of a phrase.
+    /// Note on hits that contain only some words of a phrase.
     pub const LOOSE: &str = "no exact match; these match some of the words";
 
-    /// Returns true if all documents were searched completely, and all matches of a regular expression are returned.
+    /// Returns true if all documents were searched completely and all matches of a regular expression are returned.
     pub fn is_complete(&self) -> bool {
         !self.late && !self.more && self.not_searched == 0 && self.broken.is_empty()
     }
@@ -75,9 +75,9 @@ impl DocumentFinds {
         matches!(self.by, SearchedBy::NarrowedRegex | SearchedBy::Scan)
     }
 
-    /// Merges hits for the same query in other documents, and keeps the best hits.
+    /// Merges the hits for the same query in other documents, and keeps the best `limit` hits.
     pub fn add(&mut self, mut other: Self, limit: usize) {
-        // Hits with only some of the words are returned only if no hit has all words.
+        // Hits with only some of the words are only returned if no hit contains all words.
         if !self.hits.is_empty() && !other.hits.is_empty() && self.is_loose != other.is_loose {
             if self.is_loose { self.drop_loose() } else { other.drop_loose() }
         }
@@ -85,12 +85,12 @@ impl DocumentFinds {
         self.by = other.by;
         self.more |= other.more;
         self.hits.extend(other.hits);
-        // Scores from one index are comparable, and the sort is stable. Matches of a regular expression stay in
-        // document order.
+        // Scores from one index are comparable. The sort is stable, so matches of a regular expression stay in document
+        // order.
         if !self.is_regex() {
             self.hits.sort_by(|left, right| right.score.total_cmp(&left.score));
         }
-        // A word search returns the best hits by design, so only exact searches report further matches.
+        // A word search only returns the best hits by design, so only exact searches report further matches.
         let is_exact = self.is_regex() || self.by == SearchedBy::Phrase && !self.is_loose;
         if self.hits.len() > limit && is_exact {
             self.note_more_matches(limit);
@@ -111,16 +111,16 @@ impl DocumentFinds {
     }
 }
 
-/// A search hit in a document.
+/// Search hit in a document.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DocumentHit {
     /// Name of the document in the request.
     pub document: String,
-    /// Location as cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty if the document has only one
-    /// location.
+    /// Location for citations: `p. 12`, `Sales!A2:F20`, `slide 7`, or `:120-134` for lines. Empty if the document only
+    /// has one location.
     pub place: String,
-    /// Score, comparable only within the same search.
+    /// Score, only comparable within the same search.
     pub score: f32,
     /// Text around the match.
     pub snippet: String,
@@ -133,13 +133,13 @@ pub struct DocumentHit {
 }
 
 impl DocumentHit {
-    /// Citation such as `report.pdf p. 12`.
+    /// Formats a citation such as `report.pdf p. 12`.
     pub fn citation(&self) -> String {
         let name = self.document.rsplit('/').next().unwrap_or(&self.document);
         self.behind(name, " ")
     }
 
-    /// Appends the location to a name of the document, with a gap in between unless the location is a line range.
+    /// Appends the location to a document's name, separated by `gap` unless the location is a line range.
     pub fn behind(&self, name: &str, gap: &str) -> String {
         match self.place.as_str() {
             "" => name.to_owned(),
@@ -148,7 +148,7 @@ impl DocumentHit {
         }
     }
 
-    /// Returns the snippet with each match between `open` and `close`.
+    /// Returns the snippet with `open` and `close` around each match.
     pub fn marked(&self, open: &str, close: &str) -> String {
         let (mut shown, mut from) = (String::new(), 0);
         for mark in &self.marks {
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!((scores(&first), first.is_loose, first.searched), (vec![1.0], false, 2));
             assert_eq!(first.notes, [""; 0]);
         }
-        // Documents without hits change nothing.
+        // Documents without hits do not change the result.
         let mut all = loose();
         all.add(finds(SearchedBy::Phrase, false, &[]), 10);
         all.add(loose(), 3);
@@ -235,7 +235,7 @@ mod tests {
         check("notes.md", "", Vec::new(), "notes.md", "纳税 is due");
         check("a/b.xlsx", "Sales!A2:F20", vec![0..3, 10..13], "b.xlsx Sales!A2:F20", "**纳**税 is **due**");
         check("uploads/notes.md", ":120-134", Vec::new(), "notes.md:120-134", "纳税 is due");
-        // Marks outside of the text are ignored.
+        // Marks outside the text are ignored.
         check("a", "", vec![1..2, 9..99], "a", "纳税 is due");
     }
 }

@@ -1,4 +1,5 @@
-//! Ports for foreign content: documents, pictures, source code (including language servers), and the web.
+//! Ports for content from outside the daemon: documents, pictures, source code (including language servers), and the
+//! web.
 //!
 //! Also the context of a tool call apart from its arguments: rules for files, the client that has files open, and
 //! handles for asking the user and the model.
@@ -31,11 +32,11 @@ use crate::{
     web::{WebAnswer, WebRequest, WebSearchHit},
 };
 
-/// Reads the code in folders and answers questions about it. A folder is indexed on first use, shared by all callers,
-/// and kept current. Parsing is isolated: a failure caused by the code is returned as an error.
+/// Reads the code in folders and answers questions about it. A folder is indexed on first use, and the index is shared
+/// by all callers and updated automatically. Parsing is isolated: failures caused by the code are returned as errors.
 pub trait CodeReader: Debug + Send + Sync {
-    /// Answers a question about a folder of the user, given by its real path. Indexing continues if the returned future
-    /// is dropped.
+    /// Answers a question about a folder of the user, specified by its real path. Dropping the future does not stop the
+    /// indexing.
     fn ask(
         &self,
         folder: PathBuf,
@@ -45,23 +46,23 @@ pub trait CodeReader: Debug + Send + Sync {
     ) -> BoxFuture<'_, Result<CodeReply, CodeError>>;
 }
 
-/// Callback for the progress of indexing. Called often, and must not block its task.
+/// Callback for the progress of indexing. Called frequently, so it must not block.
 pub type OnCodeProgress = Arc<dyn Fn(CodeProgress) + Send + Sync>;
 
-/// Reads and searches documents. Parsing is isolated: every failure is returned as an error and does not affect the
-/// next document.
+/// Reads and searches documents. Parsing is isolated: every failure is returned as an error and does not affect other
+/// documents.
 pub trait Knowledge: Debug + Send + Sync {
-    /// Returns true if the file is a document that needs parsing, judged by its first bytes and its name. False for
-    /// plain text.
+    /// Returns true if the file is a document that must be parsed, based on its first bytes and its name. Returns false
+    /// for plain text.
     fn is_document(&self, name: &str, head: &[u8]) -> bool;
 
-    /// Returns the reason why a file that is neither a document nor text cannot be read, judged by its first bytes.
-    /// `None` if the file's kind is unknown.
+    /// Returns the reason why a file that is neither a document nor text cannot be read, based on its first bytes.
+    /// Returns `None` if the kind of the file is unknown.
     fn refusal(&self, _name: &str, _head: &[u8]) -> Option<String> {
         None
     }
 
-    /// Reads parts of a document. Reports progress if reading takes long.
+    /// Reads parts of a document. Reports progress if reading takes a long time.
     fn read(
         &self,
         document: OpenDocument,
@@ -70,7 +71,7 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
 
-    /// Searches only these documents. Documents that are not indexed yet are indexed first, with progress reports.
+    /// Searches only these documents. Indexes documents that are not indexed yet, with progress reports.
     fn search(
         &self,
         documents: Vec<OpenDocument>,
@@ -79,8 +80,8 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>>;
 
-    /// Indexes documents that are not indexed yet, or all documents if `again` is set, and returns the resulting
-    /// states. A document that cannot be read has the problem in its state and does not stop the others.
+    /// Indexes documents that are not indexed yet, or all documents if `again` is true, and returns their states. If a
+    /// document cannot be read, its state contains the problem, and the remaining documents are still indexed.
     fn ingest(
         &self,
         documents: Vec<OpenDocument>,
@@ -92,20 +93,19 @@ pub trait Knowledge: Debug + Send + Sync {
     /// Returns the states of these documents without reading the documents.
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
-    /// Returns the size of the index for all sessions.
+    /// Returns the size of the index, which all sessions share.
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>>;
 }
 
-/// Callback for the progress of documents. Called often, and must not block its task.
+/// Callback for the progress of documents. Called frequently, so it must not block.
 pub type OnProgress = Arc<dyn Fn(DocumentProgress) + Send + Sync>;
 
-/// Queries language servers about source code. Servers are isolated: a misbehaving server costs no more than a bounded
-/// wait.
+/// Queries language servers about source code. Servers are isolated: a misbehaving server only causes a bounded wait.
 pub trait Languages: Debug + Send + Sync {
     /// Returns true if there is a server for files with this name.
     fn knows(&self, file: &SourceFile) -> bool;
 
-    /// Notes that a turn begins. Unreported findings of an earlier turn are checked again before they are reported.
+    /// Records the start of a turn. Unreported findings of an earlier turn are checked again before they are reported.
     fn begin_turn(&self, session: SessionId) -> BoxFuture<'_, ()>;
 
     /// Discards the state of a session that is no longer used.
@@ -114,31 +114,31 @@ pub trait Languages: Debug + Send + Sync {
     /// Records the current state of files that a call is about to change, and starts the servers for these files.
     fn before_edit(&self, session: SessionId, files: Vec<SourceFile>) -> BoxFuture<'_, ()>;
 
-    /// Records files that a call has changed or removed. Includes files of other languages, since diagnostics may
+    /// Records files that a call has changed or removed. Includes files in other languages, because diagnostics may
     /// depend on them.
     fn after_edit(&self, session: SessionId, files: Vec<(SourceFile, FileChangeKind)>) -> BoxFuture<'_, ()>;
 
-    /// Returns errors that are new since the session's edits, each only once. Waits no longer than configured: errors
-    /// that arrive later are returned by the next call.
+    /// Returns errors that are new since the session's edits, each only once. Waits at most for the configured time;
+    /// later errors are returned by the next call.
     fn news(&self, session: SessionId, patience: Patience) -> BoxFuture<'_, LanguageNews>;
 
-    /// Returns the last diagnostics of running servers for files of a workspace, by file and position.
+    /// Returns the latest diagnostics of running servers for files of a workspace, sorted by file and position.
     fn last_diagnostics(&self, workspace: Arc<Workspace>) -> BoxFuture<'_, Vec<Diagnostic>>;
 
-    /// Returns the diagnostics of a file, by position.
+    /// Returns the diagnostics of a file, sorted by position.
     fn diagnostics(&self, file: SourceFile) -> BoxFuture<'_, Result<Vec<Diagnostic>, LanguageError>>;
 
-    /// Returns the locations at which a symbol is defined.
+    /// Returns the locations where a symbol is defined.
     fn definition(&self, at: SourcePosition) -> BoxFuture<'_, Result<Vec<SourceLocation>, LanguageError>>;
 
-    /// Returns the locations at which a symbol is used, including its definition.
+    /// Returns the locations where a symbol is used, including its definition.
     fn references(&self, at: SourcePosition) -> BoxFuture<'_, Result<Vec<SourceLocation>, LanguageError>>;
 
-    /// Computes the edits that rename a symbol. Nothing is changed.
+    /// Computes the edits that rename a symbol, without changing any file.
     fn rename(&self, at: SourcePosition, name: String) -> BoxFuture<'_, Result<Vec<SourceRewrite>, LanguageError>>;
 }
 
-/// Implementation without any language server.
+/// Implementation without language servers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLanguages;
 
@@ -194,7 +194,7 @@ impl Languages for NoLanguages {
 
 /// Prepares pictures for models.
 pub trait Pictures: Send + Sync {
-    /// Turns a picture upright and scales it down to the size that models use. Returns `None` if the bytes are not a
+    /// Rotates a picture upright and scales it down to the size that models use. Returns `None` if the bytes are not a
     /// picture of a supported type.
     ///
     /// # Errors
@@ -202,16 +202,16 @@ pub trait Pictures: Send + Sync {
     fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>>;
 }
 
-/// Sends requests to web servers. The implementation decides which servers may be reached; arguments of a call cannot
+/// Sends requests to web servers. The implementation decides which servers may be accessed; arguments of a call cannot
 /// change this decision. Dropping a future cancels the request and closes its connections.
 pub trait Web: Debug + Send + Sync {
-    /// Checks without network access if the request could be sent.
+    /// Checks, without network access, that the request could be sent.
     ///
     /// # Errors
-    /// Same as [`Self::fetch`].
+    /// As [`Self::fetch`].
     fn check(&self, request: &WebRequest) -> Result<(), WebError>;
 
-    /// Sends a request and follows redirects as long as `rules` let a model access the target without approval. An
+    /// Sends a request. Follows redirects as long as `rules` allow a model to access the target without approval. An
     /// answer with any status is a success.
     fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>>;
 
@@ -219,34 +219,34 @@ pub trait Web: Debug + Send + Sync {
     fn search(&self, query: String, limit: usize) -> BoxFuture<'_, Result<Vec<WebSearchHit>, WebError>>;
 }
 
-/// The client that has project files open during a turn. Tools ask only about paths that they could open themselves,
-/// and treat the answers as untrusted.
+/// Client that has project files open during a turn. Tools only ask about paths that they could open themselves, and
+/// treat the answers as untrusted.
 pub trait ClientFiles: Debug + Send + Sync {
-    /// Returns the current capabilities of the client. `None` if there is no client, so that files are only read from
+    /// Returns the current capabilities of the client, or `None` if there is no client and files are only read from
     /// disk.
     fn access(&self) -> Option<ClientFileAccess>;
 
-    /// Sends a request about a file in the project. Returns within seconds, whatever the client does.
+    /// Sends a request about a file in the project. Returns within seconds, even if the client does not answer.
     fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>>;
 }
 
 /// Capabilities of a client that has files open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientFileAccess {
-    /// The client only returns file text.
+    /// The client can only return file text.
     Read,
-    /// The client returns and accepts file text.
+    /// The client can return and accept file text.
     ReadWrite,
 }
 
-/// Handle for asking the user during a tool call. The default handle has no user.
+/// Handle for asking the user during a tool call. The default handle has no user to ask.
 #[derive(Clone, Default)]
 pub struct Person(Option<Arc<AskFn>>);
 
 type AskFn = dyn Fn(Ask) -> BoxFuture<'static, Option<Answer>> + Send + Sync;
 
 impl Person {
-    /// Creates a handle that asks through this function. The function returns `None` if no answer will come because the
+    /// Creates a handle that asks through this function. The function returns `None` if there is no answer because the
     /// turn was cancelled or runs unattended.
     pub fn new(ask: impl Fn(Ask) -> BoxFuture<'static, Option<Answer>> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
@@ -267,30 +267,30 @@ impl fmt::Debug for Person {
     }
 }
 
-/// Rules for files that a call reaches by path without having been approved for them. A call may read a file if a model
-/// could read the file without approval. Without rules, everything may be read.
+/// Rules for files that a call accesses without approval for their paths. A call may read a file if a model could read
+/// the file without approval. Without rules, all files may be read.
 #[derive(Clone, Default)]
 pub struct ReadRules {
     read: Option<Arc<MayRead>>,
     change: Option<Arc<MayRead>>,
 }
 
-/// Predicate that decides if a file may be read or changed, by path.
+/// Predicate on paths that decides whether a file may be read or changed.
 type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
 impl ReadRules {
-    /// Creates rules from a predicate for reading.
+    /// Creates rules from a predicate on readable files.
     pub fn new(allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { read: Some(Arc::new(allow)), change: None }
     }
 
-    /// Adds a predicate for changing files that the call does not name.
+    /// Adds a predicate on files that the call may change without naming them.
     #[must_use]
     pub fn with_changes(self, allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { change: Some(Arc::new(allow)), ..self }
     }
 
-    /// Returns true if the call may make the same change to this file as to the files that it names.
+    /// Returns true if the call may change this file in the same manner as the files that it names.
     pub fn allow_change(&self, path: &str) -> bool {
         self.allow(path) && self.change.as_ref().is_none_or(|allow| allow(path))
     }
@@ -307,9 +307,10 @@ impl std::fmt::Debug for ReadRules {
     }
 }
 
-/// Handle for asking the turn's model during a tool call, at the turn's cost. The default handle has no model.
+/// Handle for asking the turn's model during a tool call. The turn pays for the request. The default handle has no
+/// model.
 ///
-/// Dropping an answer's future cancels the request.
+/// Dropping the future of an answer cancels the request.
 #[derive(Clone, Default)]
 pub struct Sampler {
     model: String,
@@ -318,11 +319,11 @@ pub struct Sampler {
 
 type SampleFn = dyn Fn(SampleRequest) -> BoxFuture<'static, Result<SampleAnswer, ModelError>> + Send + Sync;
 
-/// Request to a model, without tools.
+/// Request to a model without tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleRequest {
     /// The conversation. The first message is the system message, the others are [`Message::User`] and
-    /// [`Message::Assistant`]. No message is blank.
+    /// [`Message::Assistant`]. Messages are never blank.
     pub messages: Vec<Message>,
     /// Maximum number of tokens of the answer, at least 1.
     pub max_tokens: u64,
@@ -333,14 +334,14 @@ pub struct SampleRequest {
 pub struct SampleAnswer {
     /// Text of the answer.
     pub text: String,
-    /// Id of the model.
+    /// ID of the model.
     pub model: String,
     /// True if the answer was truncated at the limit.
     pub cut: bool,
 }
 
 impl Sampler {
-    /// Creates a handle to the model with this id. The function fails if the turn's token or time limit is reached.
+    /// Creates a handle to the model with this ID. The function fails if the turn's token or time limit is reached.
     pub fn new(
         model: String,
         ask: impl Fn(SampleRequest) -> BoxFuture<'static, Result<SampleAnswer, ModelError>> + Send + Sync + 'static,
@@ -348,12 +349,12 @@ impl Sampler {
         Self { model, asking: Some(Arc::new(ask)) }
     }
 
-    /// Returns the id of the model, or `None` if there is no model.
+    /// Returns the ID of the model, or `None` if there is no model.
     pub fn model(&self) -> Option<&str> {
         self.asking.as_ref().map(|_| self.model.as_str())
     }
 
-    /// Sends the request, and waits for the whole answer. `None` if there is no model.
+    /// Sends the request and waits for the whole answer. Returns `None` if there is no model.
     pub async fn ask(&self, request: SampleRequest) -> Option<Result<SampleAnswer, ModelError>> {
         match &self.asking {
             Some(asking) => Some(asking(request).await),

@@ -50,7 +50,7 @@ pub struct SecretFile {
     pub inode: (u64, u64),
 }
 
-/// A program to be started.
+/// Program to be started in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfinedProgram {
     /// Absolute path, or a name that is looked up inside the sandbox.
@@ -79,7 +79,7 @@ pub struct ConfinedProcess {
     pub ended: BoxFuture<'static, ProgramEnd>,
 }
 
-/// End of a program that was started.
+/// Outcome of a program that was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramEnd {
     /// Description of the end, such as `exit code 1`.
@@ -103,7 +103,8 @@ pub struct ConfineError {
 pub struct ProjectStanding {
     /// Current trust in the project.
     pub trust: ProjectTrust,
-    /// Agents of the project. `None` unless the project is trusted. The same value until something changes.
+    /// Agents of the project, or `None` if the project is not trusted. The same `Arc` is returned until something
+    /// changes.
     pub agents: Option<Arc<Agents>>,
 }
 
@@ -115,7 +116,7 @@ pub trait Projects: Send + Sync {
     /// Fails if the folder does not exist or cannot be read.
     fn show(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
 
-    /// Trusts a project on behalf of a client, as long as its content has this hash.
+    /// Trusts a project on behalf of a client if the project's content has this hash.
     ///
     /// # Errors
     /// Fails if the content has another hash, there is nothing to trust, or the trust cannot be stored.
@@ -228,8 +229,8 @@ pub trait Worktrees: Send + Sync {
     /// Fails with kind `Conflict` if there are such changes.
     fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Removes a worktree whose session is gone, unless it has changes that exist nowhere else. Returns true if the
-    /// worktree was removed.
+    /// Removes a worktree whose session no longer exists, unless it has changes that exist nowhere else. Returns true
+    /// if the worktree was removed.
     ///
     /// # Errors
     /// Fails if the worktree cannot be inspected or removed.
@@ -241,7 +242,7 @@ pub trait Worktrees: Send + Sync {
     /// Fails if the record cannot be written.
     fn share_worktree(&self, name: String, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Completes or cleans up operations that were cut off when the daemon stopped.
+    /// Completes or cleans up operations that were interrupted when the daemon stopped.
     ///
     /// # Errors
     /// Fails if the records cannot be read.
@@ -265,8 +266,8 @@ pub trait AuditReader: Send + Sync {
     /// to send at once.
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
 
-    /// Verifies the whole log. If `noted` is a hash that was noted elsewhere, also checks that the line with this hash
-    /// is still in the log.
+    /// Verifies the whole log. If `noted` is a hash that was noted elsewhere, also checks that the log still contains
+    /// the line with this hash.
     fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>>;
 }
 
@@ -309,10 +310,11 @@ pub trait JournalImports: Send + Sync {
     /// Adds events to a draft, numbered without gaps after the draft's last event.
     fn add(&self, draft: DraftId, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Turns drafts into sessions, atomically. A session must precede its subagents. Durable on return. Interrupts in
-    /// the imported sessions can no longer be answered, and no turn is queued.
+    /// Converts drafts into sessions, atomically. A session must precede its subagents. Durable on return. Interrupts
+    /// in the imported sessions can no longer be answered, and no turn is queued.
     ///
-    /// Fails with kind `Conflict` if a session exists already, or if a turn is open.
+    /// # Errors
+    /// Fails with kind `Conflict` if a session already exists, or if a turn is open.
     fn finish(&self, drafts: Vec<SessionDraft>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Removes drafts and their events.
@@ -338,8 +340,8 @@ pub trait TreeTransport: Send + Sync {
     /// Fails with kind `Conflict` if a session with that id already has files.
     fn stage(&self, session: SessionId) -> Result<Box<dyn StagedTree>, WorkspaceError>;
 
-    /// Cleans up after imports that were cut off. Keeps the trees of sessions for which `is_known` returns true, and
-    /// removes others.
+    /// Cleans up after imports that were interrupted. Keeps the trees of sessions for which `is_known` returns true,
+    /// and removes others.
     ///
     /// # Errors
     /// Fails if the folders cannot be read.
@@ -421,7 +423,7 @@ pub struct FilesBefore {
     /// Guarded files and folders of the user, topmost only, by their real paths. Filled in only for a call that is
     /// [checked](crate::policy::Confinement::is_checked).
     pub closed: Vec<PathBuf>,
-    /// Changes known before the call that undo would not cover, one sentence each.
+    /// Changes, known before the call, that undo would not cover, one sentence each.
     pub gaps: Vec<String>,
     /// Reason why the files could not be checked after the call.
     pub unchecked: Option<String>,

@@ -75,7 +75,7 @@ impl Workspace {
     /// a name with `..`.
     pub fn source_file(&self, name: &str) -> Option<SourceFile> {
         if name.contains('\\') {
-            // An escape stands for bytes that are not text.
+            // A backslash starts an escape for bytes that are not text.
             return None;
         }
         let below = |mount: &str| {
@@ -157,8 +157,8 @@ pub trait Workspaces: Send + Sync {
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
     /// Removes the contents of these folders, except for folders that changed after the given time. Returns the removed
-    /// data for each folder. If nothing is left, the whole workspace is removed and is created again on demand. A trial
-    /// removes nothing.
+    /// data for each folder. If no data is left, the whole workspace is removed, and is created again on demand. A
+    /// trial removes nothing.
     fn clean(
         &self,
         _session: SessionId,
@@ -168,7 +168,7 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Removes remains of workspaces whose removal was cut off. A trial only counts them.
+    /// Removes the remains of workspaces whose removal was interrupted. A trial only counts them.
     fn clean_leftovers(&self, _trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
         Box::pin(std::future::ready(Ok(FilesRemoved::default())))
     }
@@ -328,7 +328,7 @@ pub trait Workspaces: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
 }
 
-/// Error for workspaces that have no files to show.
+/// Creates the error for a workspace that has no files to show.
 fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
     let error = WorkspaceError::new(ErrorKind::NotFound, format!("no file {path:?} to show"));
     Box::pin(std::future::ready(Err(error)))
@@ -373,7 +373,7 @@ pub struct Artifact {
 }
 
 impl ArtifactDir {
-    /// Rejects anything but the name of a visible file.
+    /// Checks that `name` is the name of a visible file, without folders.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for an empty name, a name longer than 200 bytes, a name that begins with a dot, and

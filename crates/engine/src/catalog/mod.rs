@@ -66,7 +66,7 @@ impl ToolCatalog {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
-    /// Tools that a turn may use, given the tools mentioned or found so far.
+    /// Returns the tools that a turn may use, given the tools mentioned or found so far.
     pub(crate) fn shown(&self, loaded_tools: &[String], scope: &ToolScope) -> ToolSet {
         if loaded_tools.is_empty() && *scope == ToolScope::default() {
             return self.plain.clone();
@@ -74,7 +74,7 @@ impl ToolCatalog {
         self.set(loaded_tools, scope)
     }
 
-    /// Tools that the turn shows. Mentioned or found tools are appended in the order of `loaded_tools`.
+    /// Returns the tools that the turn shows. Mentioned or found tools are appended in the order of `loaded_tools`.
     fn set(&self, loaded_tools: &[String], scope: &ToolScope) -> ToolSet {
         let mentioned: MentionedTools = loaded_tools.iter().cloned().collect();
         let shown =
@@ -90,7 +90,7 @@ impl ToolCatalog {
         judged.any(|(tool, standing)| tool.spec.name == name && standing.is_unmentioned())
     }
 
-    /// All tools, each with the reason why a turn shows it or not.
+    /// Returns all tools, each with the reason why a turn shows it or not.
     pub(crate) fn standings(&self, mentioned: &MentionedTools, scope: &ToolScope) -> Vec<ToolStanding> {
         let entry = |(tool, standing): (&CatalogueTool, Availability<'_>)| ToolStanding {
             tool: tool.clone(),
@@ -100,7 +100,7 @@ impl ToolCatalog {
         self.availabilities(mentioned, scope).map(entry).collect()
     }
 
-    /// All tools, sorted by name, each with its availability.
+    /// Returns all tools, sorted by name, each with its availability.
     fn availabilities<'a>(
         &'a self,
         mentioned: &'a MentionedTools,
@@ -134,17 +134,17 @@ impl ToolCatalog {
         self.tools.get(first).filter(|tool| tool.spec.name == name)
     }
 
-    /// Configured MCP servers, sorted by name.
+    /// Returns the configured MCP servers, sorted by name.
     pub(crate) fn servers(&self) -> &[ServerCard] {
         &self.source.servers
     }
 
-    /// MCP servers that a turn may use but that have not yet listed their tools.
+    /// Returns the MCP servers that a turn may use but that have not yet listed their tools.
     pub(crate) fn unlisted<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a ServerCard> {
         self.source.servers.iter().filter(move |server| server.is_unlisted && scope.may_use(server))
     }
 
-    /// Tools of an MCP server that a turn may use, mentioned or not.
+    /// Returns the tools of an MCP server that a turn may use, mentioned or not.
     pub(crate) fn server_tools<'a>(
         &'a self,
         server: &'a str,
@@ -153,7 +153,7 @@ impl ToolCatalog {
         self.usable(scope).filter(move |tool| is_tool_of(tool, server))
     }
 
-    /// Owners of foreign tools, by the tools' names.
+    /// Returns the owners of foreign tools, by the tools' names.
     pub(crate) fn owners(&self) -> ForeignTools {
         let of_other = |tool: &CatalogueTool| Some((tool.spec.name.clone(), tool.foreign.clone()?));
         let is_callable =
@@ -166,13 +166,13 @@ impl ToolCatalog {
         self.tools.iter().any(|tool| is_tool_of(tool, server))
     }
 
-    /// Foreign tools that a turn may use, mentioned or not.
+    /// Returns the foreign tools that a turn may use, mentioned or not.
     pub(crate) fn usable<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
         let is_usable = |standing: &Availability<'_>| standing.is_shown() || standing.is_unmentioned();
         self.foreign_tools(scope).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
     }
 
-    /// Foreign tools that a turn shows only if they are mentioned or found.
+    /// Returns the foreign tools that a turn shows only if they are mentioned or found.
     pub(crate) fn hidden<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
         self.foreign_tools(scope).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
     }
@@ -184,18 +184,18 @@ impl ToolCatalog {
         self.availabilities_of(None, scope, true).filter(|(tool, _)| tool.foreign.is_some())
     }
 
-    /// Names of all tools, sorted.
+    /// Returns the names of all tools, sorted.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|tool| tool.spec.name.as_str())
     }
 
-    /// Reason why a turn does not show a tool; `None` if the turn shows the tool or there is no such tool.
+    /// Returns the reason why a turn does not show a tool; `None` if the turn shows the tool or there is no such tool.
     pub(crate) fn hidden_reason(&self, name: &str, mentioned: &MentionedTools, scope: &ToolScope) -> Option<String> {
         let (_, standing) = self.availabilities(mentioned, scope).find(|(tool, _)| tool.spec.name == name)?;
         (!standing.is_shown()).then(|| standing.to_string())
     }
 
-    /// Specifications of all tools to which calls can refer, sorted by name.
+    /// Returns the specifications of all tools to which calls can refer, sorted by name.
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         let mut specs: Vec<ToolSpec> = self.tools.iter().map(|tool| tool.spec.clone()).collect();
         specs.dedup_by(|later, first| later.name == first.name);
@@ -246,7 +246,7 @@ pub(crate) struct AgentScope {
 }
 
 impl ToolScope {
-    /// Returns true if the turn may use tools of this MCP server, whichever tools the server has.
+    /// Returns true if the turn may use tools of this MCP server, regardless of which tools the server lists.
     pub(crate) fn may_use(&self, server: &ServerCard) -> bool {
         let has = |names: &BTreeSet<String>| names.iter().any(|name| name.starts_with(&server.prefix));
         let named = self.agent.as_ref().and_then(|agent| agent.tools.as_ref());
@@ -397,7 +397,7 @@ mod tests {
         let any = ToolScope::default();
         check(&[], &any, &["ask_human", "grep", "read_file", "transfer_to_x"]);
         check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint"]);
-        // Mentioned tools are appended in order, and the others keep their positions.
+        // Mentioned tools are appended in order, and all other tools keep their positions.
         check(&["lint", "draw"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint", "draw"]);
         let child = ToolScope { is_child: true, ..any.clone() };
         check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);

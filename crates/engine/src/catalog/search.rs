@@ -47,12 +47,12 @@ impl ToolFinder {
         Self { catalog, scope, shown, available }
     }
 
-    /// Tools mentioned or found in the session so far, in chronological order.
+    /// Returns the tools mentioned or found in the session so far, in chronological order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.available.borrow().loaded_tools.clone()
     }
 
-    /// MCP servers that the turn may use but that had not listed their tools when it began.
+    /// Returns the MCP servers that the turn may use but that had not listed their tools when it began.
     pub(crate) fn unlisted(&self) -> impl Iterator<Item = &ServerCard> {
         self.catalog.unlisted(&self.scope)
     }
@@ -65,7 +65,8 @@ impl ToolFinder {
         self.catalog.servers().iter().filter(move |server| is_unusable(server) && otherwise.may_use(server))
     }
 
-    /// List of usable MCP servers for the turn's system prompt, one per line; empty if there are no servers.
+    /// Returns the list of usable MCP servers for the turn's system prompt, one server per line; empty if there are no
+    /// servers.
     pub(crate) fn describe_servers(&self) -> String {
         let usable = self.catalog.usable(&self.scope).filter_map(|tool| tool.foreign.as_ref());
         let mut usable: BTreeSet<&str> = usable.map(|foreign| foreign.server.as_str()).collect();
@@ -90,7 +91,7 @@ impl ToolFinder {
         text
     }
 
-    /// Tools of the next request.
+    /// Returns the tools of the next request.
     pub(crate) fn tools(&self) -> ToolSet {
         self.available.borrow().tools.clone()
     }
@@ -126,7 +127,7 @@ impl ToolFinder {
         not_loaded
     }
 
-    /// Servers of hidden tools with the number of their tools, sorted by name.
+    /// Returns the servers of hidden tools with the number of their tools, sorted by name.
     pub(crate) fn servers(&self) -> Vec<(&str, usize)> {
         let mut servers = BTreeMap::new();
         for foreign in self.hidden().filter_map(|tool| tool.foreign.as_ref()) {
@@ -140,13 +141,14 @@ impl ToolFinder {
         self.catalog.get(name).is_some()
     }
 
-    /// Reason why the turn does not show an existing tool.
+    /// Returns the reason why the turn does not show an existing tool.
     pub(crate) fn hidden_reason(&self, name: &str) -> Option<String> {
         let reason = self.catalog.hidden_reason(name, &MentionedTools::new(), &self.scope)?;
         Some(if name == FIND_TOOL { format!("{reason}{}", self.unlisted_note()) } else { reason })
     }
 
-    /// Names servers that have not listed their tools, as the end of a sentence; empty if all servers have listed them.
+    /// Returns the names of servers that have not listed their tools, as the end of a sentence; empty if all servers
+    /// have listed their tools.
     pub(crate) fn unlisted_note(&self) -> String {
         let names: Vec<&str> = self.unlisted().map(|server| server.name.as_str()).take(MAX_LISTED).collect();
         if names.is_empty() { String::new() } else { format!("; the tools of {} are not known yet", names.join(", ")) }
@@ -215,14 +217,14 @@ fn words(text: &str) -> Vec<String> {
     found
 }
 
-/// Distinct words of a query without stop words, or all words if there are only stop words.
+/// Returns the distinct words of a query without stop words, or all words if there are only stop words.
 fn query_words(query: &str) -> Vec<String> {
     let all: BTreeSet<String> = words(query).into_iter().take(MAX_WORDS).collect();
     let specific: Vec<String> = all.iter().filter(|word| !STOP_WORDS.contains(&word.as_str())).cloned().collect();
     if specific.is_empty() { all.into_iter().collect() } else { specific }
 }
 
-/// Score of a tool for a query; 0 if it does not match.
+/// Returns the score of a tool for a query; 0 if the tool does not match.
 fn score(query: &[String], tool: &CatalogueTool) -> u32 {
     let foreign = tool.foreign.as_deref();
     let name = words(foreign.map_or(&tool.spec.name, |foreign| &foreign.tool));
@@ -271,7 +273,7 @@ fn nearest<'a>(called: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a st
     near.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Distance of a name from the wanted one: 0 if both have the same words, `None` if they are not similar.
+/// Returns the distance of a name from the wanted one: 0 if both have the same words, `None` if they are not similar.
 fn distance(wanted: &[String], name: &[String]) -> Option<usize> {
     if wanted.concat() == name.concat() {
         return Some(0);

@@ -20,7 +20,7 @@ impl Engine {
     /// announces the file to the model.
     ///
     /// # Errors
-    /// If there is no such session or the file cannot be written.
+    /// Fails if there is no such session or the file cannot be written.
     pub async fn upload(
         &self,
         session: SessionId,
@@ -43,11 +43,11 @@ impl Engine {
         Ok(uploaded)
     }
 
-    /// Writes a whole file to any location where tools may write, and returns its path. Needs no approval, because the
-    /// user is the one who writes.
+    /// Writes a whole file to any location where tools may write, and returns its path. Requires no approval, because
+    /// the user requested the write.
     ///
     /// # Errors
-    /// If there is no such session, or tools may not write there.
+    /// Fails if there is no such session, or tools may not write there.
     pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String, EngineError> {
         let handle = self.session(session).await?;
         let _lease = handle.lease().await?;
@@ -63,7 +63,7 @@ impl Engine {
     /// Returns the workspace of a session.
     ///
     /// # Errors
-    /// If there is no such session, or its project is gone.
+    /// Fails if there is no such session, or its project is gone.
     pub async fn workspace(&self, session: SessionId) -> Result<Workspace, EngineError> {
         let (_, tree) = self.session(session).await?.tree().await?;
         Ok(Workspace::clone(&tree.workspace))
@@ -108,7 +108,7 @@ impl Engine {
     /// the previous page. With `children`, each session is followed by its subagents, in order of creation.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn filtered_page(
         &self,
         before: Option<u64>,
@@ -156,7 +156,7 @@ impl Engine {
     /// used sessions (from 1), or `last`.
     ///
     /// # Errors
-    /// If no session or more than one matches.
+    /// Fails if no session or more than one matches.
     pub async fn find_session(&self, name: &str) -> Result<SessionId, EngineError> {
         let store = &self.shared.ports.store;
         let shown: String = name.chars().take(80).collect();

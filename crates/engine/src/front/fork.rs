@@ -77,10 +77,11 @@ impl Engine {
     /// are now, or reverted to that time. Grants and pending questions are not copied.
     ///
     /// # Errors
-    /// If there is no such session or turn, the turn has not ended, or the journal or the files cannot be written.
+    /// Fails if there is no such session or turn, the turn has not ended, or the journal or the files cannot be
+    /// written.
     pub async fn fork_session(&self, from: SessionId, wishes: ForkOptions) -> Result<ForkedSession, EngineError> {
         let ports = &self.shared.ports;
-        // Loading the session settles turns left behind by the last stop.
+        // Loading the session settles turns that were open when the daemon last stopped.
         let stored = self.session(from).await?.show().await?.session;
         let fork_point = fork_point(&ports.store.turns(from).await?, stored.summary.last_seq, wishes.at_turn)?;
         let history = history_file(&*ports.store, from, fork_point.through).await?;
@@ -94,7 +95,7 @@ impl Engine {
         // A fork is never a subagent. A mode that allows more is a permission like a grant, and is not copied.
         let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
         let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, mode, ..stored.settings };
-        // Only the part of the import before the cut is imported; later events happen here.
+        // Only events before the cut were imported from elsewhere; later events are stored by this daemon.
         let before_cut =
             |origin: &ImportOrigin| ImportOrigin { events: origin.events.min(fork_point.through), context: None };
         let imported = settings.imported.as_deref().map(|origin| Box::new(before_cut(origin)));
@@ -176,7 +177,7 @@ fn turn_not_ended(number: u64) -> EngineError {
     EngineError::busy(format!("turn {number} of this session has not ended"), hint)
 }
 
-/// History file of the compaction that is in effect at the given event.
+/// Returns the history file of the compaction that is in effect at the given event.
 async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<Option<HistoryFile>, EngineError> {
     let window = reading::last(store, id, 0, through, window_of).await?.unwrap_or_default();
     let Some(before) = window.summary.checked_sub(1) else { return Ok(None) };
@@ -189,7 +190,7 @@ async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<
     }))
 }
 
-/// Window of the history that is set by an event.
+/// Returns the window of the history that is set by an event.
 fn window_of(event: &Event) -> Option<Window> {
     match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
@@ -297,7 +298,8 @@ fn with_copied_modes(mut change: FileChange) -> FileChange {
     change
 }
 
-/// Change whose undo writes the earlier content of a shared file to `folder`. `None` if there was no regular file.
+/// Returns the change whose undo writes the earlier content of a shared file to `folder`. `None` if there was no
+/// regular file.
 fn earlier_copy(change: &FileChange, folder: &str) -> Option<FileChange> {
     let before = change.before.clone().filter(|before| before.kind == FileKind::File)?;
     let path = format!("{folder}{}", change.path);

@@ -95,7 +95,7 @@ impl Engine {
     /// start.
     ///
     /// # Errors
-    /// If the journal cannot be read. A session that cannot be settled is logged, and retried at its next use.
+    /// Fails if the journal cannot be read. A session that cannot be settled is logged, and retried at its next use.
     pub async fn recover(&self) -> Result<Vec<RecoveredTurn>, EngineError> {
         self.shared.permanent_grants.reload().await?;
         let mut recovered = Vec::new();
@@ -112,7 +112,7 @@ impl Engine {
     /// Creates a session with these settings and an optional title.
     ///
     /// # Errors
-    /// If the settings name a model or folder that is not usable, or the journal cannot be written.
+    /// Fails if the settings name a model or folder that is not usable, or the journal cannot be written.
     pub async fn create_session(
         &self,
         settings: SessionSettings,
@@ -132,7 +132,7 @@ impl Engine {
         Ok(handle)
     }
 
-    /// Default settings of a new session.
+    /// Returns the default settings of a new session.
     pub fn session_defaults(&self) -> SessionSettings {
         self.shared.config().session_defaults.clone()
     }
@@ -140,7 +140,7 @@ impl Engine {
     /// Returns a session's handle. An unknown session is only reported by the first call on the handle.
     ///
     /// # Errors
-    /// If the engine is stopping.
+    /// Fails if the engine is stopping.
     pub async fn session(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
         self.registry.get(id).await
     }
@@ -148,7 +148,7 @@ impl Engine {
     /// Returns a session's handle if the session is in memory, without reading the journal.
     ///
     /// # Errors
-    /// If the engine is stopping.
+    /// Fails if the engine is stopping.
     pub async fn live_session(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
         self.registry.live(id).await
     }
@@ -156,7 +156,7 @@ impl Engine {
     /// Lists up to `limit` sessions, most recently used first.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
         Ok(self.shared.ports.store.sessions(limit).await?)
     }
@@ -164,7 +164,7 @@ impl Engine {
     /// Searches the history of one session or of all, best match first.
     ///
     /// # Errors
-    /// If the query contains no word, there is no such session, or the journal cannot be read.
+    /// Fails if the query contains no word, there is no such session, or the journal cannot be read.
     pub async fn search(
         &self,
         query: &str,
@@ -180,7 +180,7 @@ impl Engine {
     /// Lists the pending interrupts of one session or of all.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn interrupts(&self, session: Option<SessionId>) -> Result<Vec<Interrupt>, EngineError> {
         Ok(self.shared.ports.store.pending_interrupts(session).await?)
     }
@@ -188,7 +188,7 @@ impl Engine {
     /// Answers an interrupt in any session, once.
     ///
     /// # Errors
-    /// If there is no such interrupt, it was already answered, or the answer does not fit.
+    /// Fails if there is no such interrupt, it was already answered, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
         let stored = self.shared.ports.store.interrupt(id).await?.ok_or_else(|| {
             EngineError::not_found(
@@ -216,7 +216,7 @@ impl Engine {
     /// Lists all tools with the reason why the next turn would offer each or not, for a session or for a new one.
     ///
     /// # Errors
-    /// If there is no such session or it cannot be loaded.
+    /// Fails if there is no such session or it cannot be loaded.
     pub async fn tool_standings(&self, session: Option<SessionId>) -> Result<Vec<ToolStanding>, EngineError> {
         match session {
             Some(id) => self.session(id).await?.tools().await,
@@ -229,12 +229,13 @@ impl Engine {
         }
     }
 
-    /// Names and reasons of the links of the chain, in order.
+    /// Returns the names and reasons of the chain's links, in order.
     pub fn chain(&self) -> Vec<(&'static str, &'static str)> {
         self.shared.chain.descriptions()
     }
 
-    /// Replaces the configuration. New turns use it; the policy applies to every call from now on.
+    /// Replaces the configuration. New turns use the new configuration, and its policy applies to every call from now
+    /// on.
     pub fn reconfigure(&self, config: EngineConfig) {
         self.config.send_replace(Arc::new(config));
         self.shared.news.publish(SessionNews::Reconfigured);
@@ -248,7 +249,7 @@ impl Engine {
     /// Reads a stored event. Returns `None` if there is no such event or the session is gone.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn stored_event(&self, session: SessionId, seq: u64) -> Result<Option<Arc<Event>>, EngineError> {
         match self.shared.ports.store.events(session, seq.saturating_sub(1), 1).await {
             Ok(events) => Ok(events.into_iter().next().filter(|event| event.seq == seq)),
@@ -257,12 +258,12 @@ impl Engine {
         }
     }
 
-    /// The ports, for read access.
+    /// Returns the ports for read access.
     pub fn ports(&self) -> &Ports {
         &self.shared.ports
     }
 
-    /// The current engine configuration.
+    /// Returns the current engine configuration.
     pub fn config(&self) -> Arc<EngineConfig> {
         self.shared.config()
     }
@@ -270,12 +271,12 @@ impl Engine {
     /// Returns the summary of a session, or `None` if there is no such session.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn summary(&self, id: SessionId) -> Result<Option<SessionSummary>, EngineError> {
         Ok(self.shared.ports.store.session(id).await?.map(|stored| stored.summary))
     }
 
-    /// Current statistics of the engine.
+    /// Returns the current statistics of the engine.
     pub fn stats(&self) -> EngineStats {
         let recovered = self.recovered.get().cloned().unwrap_or_default();
         EngineStats { activity: *self.shared.activity.borrow(), recovered }
@@ -289,12 +290,12 @@ impl Engine {
     /// Performs a small read of the journal, so that a watchdog can check that the daemon works.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn probe(&self) -> Result<(), EngineError> {
         self.shared.ports.store.sessions(1).await.map(drop).map_err(EngineError::from)
     }
 
-    /// Accepts no more turns, lets running ones continue until the deadline, suspends the rest, and unloads all
+    /// Accepts no more turns, lets running turns continue until the deadline, then suspends them, and unloads all
     /// sessions. Turns that wait for the user stay pending, and can be answered after the next start.
     pub async fn drain(&self, deadline: Duration) {
         self.registry.drain(deadline).await;
@@ -326,7 +327,7 @@ impl Engine {
     /// Reports usage by model, session, day or slot, including deleted sessions.
     ///
     /// # Errors
-    /// If the last day is before the first, or the journal cannot be read.
+    /// Fails if the last day is before the first, or the journal cannot be read.
     pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport, EngineError> {
         let Ports { store, clock, .. } = &*self.shared.ports;
         Ok(store.usage(query, clock.now()).await?)

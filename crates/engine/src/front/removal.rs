@@ -1,14 +1,13 @@
-//! Removes sessions, even damaged ones and on a full disk, and cleans sessions that were unused for long. Also lists,
-//! diffs, merges and removes the sessions' git worktrees, and leaves worktrees with changes to the user when their
-//! session is removed.
+//! Removes sessions, even if they are damaged or the disk is full, and cleans sessions that were unused for a long
+//! time. Also lists, diffs, merges and removes the sessions' git worktrees, and leaves worktrees with changes to the
+//! user when their session is removed.
 //!
-//! A removal first retires the session and its subagents: from then on, these refuse all access and have no work in
 //! A removal first retires the session and its subagents: from then on, they refuse all access and have no work in
 //! progress. Then the journal hides them and records durably, in one step, that their files remain. Then the files are
 //! deleted. After a crash, the next start deletes the remaining files.
 //!
-//! The caller decides what is too old. This module guarantees that nothing is removed from a session that is in use,
-//! waits for an answer, or is pinned.
+//! The caller decides which data is too old. This module guarantees that nothing is removed from a session that is in
+//! use, waits for an answer, or is pinned.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -37,11 +36,12 @@ use crate::{
 const MAX_TRIES: usize = 3;
 
 impl Engine {
-    /// Deletes a session, its subagents and their files for good.
+    /// Deletes a session, its subagents and their files permanently.
     ///
     /// # Errors
-    /// If one of the sessions has work in progress or the journal cannot be changed, in which case nothing is changed.
-    /// If not all files can be removed, in which case the session is gone and the next cleaning continues.
+    /// Fails if one of the sessions has work in progress or the journal cannot be changed, in which case nothing is
+    /// changed. Also fails if not all files can be removed, in which case the session is gone and the next cleaning
+    /// continues.
     pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
         self.remove(id, None).await.map(drop)
     }
@@ -49,7 +49,7 @@ impl Engine {
     /// Removes the files of sessions whose removal was interrupted.
     ///
     /// # Errors
-    /// If the journal or the files cannot be read or removed.
+    /// Fails if the journal or the files cannot be read or removed.
     pub async fn finish_removals(&self) -> Result<(), EngineError> {
         let left = self.shared.ports.store.files_left().await?;
         if left.is_empty() {
@@ -115,7 +115,7 @@ impl Engine {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {
                 break;
             }
-            // The session was unloaded at that moment. It cannot be loaded again while the daemon is stopping.
+            // The session was unloaded in the meantime, and cannot be loaded again while the daemon is stopping.
             retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         }
         match retired {
@@ -129,7 +129,8 @@ impl Engine {
     }
 }
 
-/// Removes the files of hidden sessions and records the removal in the journal. One failure does not stop the others.
+/// Removes the files of hidden sessions and records the removal in the journal. If one removal fails, the others
+/// continue.
 async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
     let (mut gone, mut failed) = (Vec::new(), None);
     // Subagents first, because their worktrees may be based on the parent's worktree.
@@ -161,7 +162,7 @@ impl Engine {
     /// removing anything, if the session is in use, waits for an answer, or is pinned.
     ///
     /// # Errors
-    /// If there is no such session, or the journal or the files cannot be read or written.
+    /// Fails if there is no such session, or the journal or the files cannot be read or written.
     pub async fn clean_session(&self, id: SessionId, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
         if self.registry.live(id).await?.is_some() {
             return Ok(None);
@@ -196,7 +197,7 @@ impl Engine {
     /// Removes leftovers of interrupted removals. A trial only counts them.
     ///
     /// # Errors
-    /// If the files cannot be read or removed.
+    /// Fails if the files cannot be read or removed.
     pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
         if !trial {
             if let Err(error) = self.settle_worktrees().await {
@@ -215,7 +216,7 @@ impl Engine {
     /// Lists all worktrees, sorted by name.
     ///
     /// # Errors
-    /// If the worktrees or the journal cannot be read.
+    /// Fails if the worktrees or the journal cannot be read.
     pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
         let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
         let mut all = Vec::new();
@@ -235,16 +236,17 @@ impl Engine {
     /// worktree or a session.
     ///
     /// # Errors
-    /// If there is no such worktree, or git fails.
+    /// Fails if there is no such worktree, or git fails.
     pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
         let worktree = self.worktree(named).await?;
         Ok(worktrees_port(&self.shared.ports)?.diff(worktree.name).await?)
     }
 
-    /// Merges a worktree into the branch checked out in its main worktree, all or nothing.
+    /// Merges a worktree atomically into the branch checked out in its main worktree.
     ///
     /// # Errors
-    /// `Busy` while a turn is open in the worktree or in the main worktree, `Conflict` if files are in the way.
+    /// Fails with kind `Busy` while a turn is open in the worktree or in the main worktree, and with kind `Conflict` if
+    /// files cannot be merged or have changes in the main worktree.
     pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
         let worktree = self.worktree(named).await?;
         let _closed = self.close(&worktree, vec![worktree.top.clone(), worktree.main.clone()]).await?;
@@ -259,7 +261,8 @@ impl Engine {
     /// Removes a worktree and its branch, and returns its name.
     ///
     /// # Errors
-    /// `Busy` while a turn is open in the worktree. `Conflict` if the worktree has unmerged changes, unless forced.
+    /// Fails with kind `Busy` while a turn is open in the worktree, and with kind `Conflict` if the worktree has
+    /// unmerged changes, unless `force` is set.
     pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
         let worktree = self.worktree(named).await?;
         let _closed = self.close(&worktree, vec![worktree.top.clone()]).await?;
@@ -267,11 +270,11 @@ impl Engine {
         Ok(worktree.name)
     }
 
-    /// Finishes operations interrupted because the daemon stopped, and removes unchanged worktrees whose sessions are
-    /// gone.
+    /// Finishes operations that were interrupted because the daemon stopped, and removes unchanged worktrees whose
+    /// sessions are gone.
     ///
     /// # Errors
-    /// If the worktrees or the journal cannot be read.
+    /// Fails if the worktrees or the journal cannot be read.
     pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
         let ports = &self.shared.ports;
         let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(()) };

@@ -35,7 +35,7 @@ impl Engine {
     /// Lists permanent grants followed by the grants of all sessions, or all grants that apply in one session.
     ///
     /// # Errors
-    /// If there is no such session or the journal cannot be read.
+    /// Fails if there is no such session or the journal cannot be read.
     pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<ScopedGrant>, EngineError> {
         let store = &self.shared.ports.store;
         let mut grants: Vec<ScopedGrant> =
@@ -53,7 +53,7 @@ impl Engine {
     /// Adds a grant to one session, or a permanent one. The grant also applies to the next call in running turns.
     ///
     /// # Errors
-    /// If the rule is invalid, there is no such session, or the audit log or the journal cannot be written.
+    /// Fails if the rule is invalid, there is no such session, or the audit log or the journal cannot be written.
     pub async fn add_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<(), EngineError> {
         let rule = rule.trim().to_owned();
         let client: String = client.chars().take(MAX_NAME).collect();
@@ -81,7 +81,7 @@ impl Engine {
     /// turns.
     ///
     /// # Errors
-    /// If there is no such grant, or the journal cannot be written.
+    /// Fails if there is no such grant, or the journal cannot be written.
     pub async fn revoke_grant(
         &self,
         session: Option<SessionId>,
@@ -109,16 +109,16 @@ impl Engine {
     /// Reports the contents that a project provides, and the user's trust in it.
     ///
     /// # Errors
-    /// If there is no such folder, or it cannot be read.
+    /// Fails if there is no such folder, or it cannot be read.
     pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport, EngineError> {
         let report = self.projects()?.show(project).await?;
         Ok(self.with_agent_problems(report))
     }
 
-    /// Trusts a project on behalf of a client, as long as its content has this hash.
+    /// Trusts a project on behalf of a client if the project's content has this hash.
     ///
     /// # Errors
-    /// If the hash differs, there is nothing to trust, or the audit log or the trust cannot be stored.
+    /// Fails if the hash differs, there is nothing to trust, or the audit log or the trust cannot be stored.
     pub async fn trust_project(
         &self,
         project: PathBuf,
@@ -143,7 +143,7 @@ impl Engine {
     /// Revokes the trust in a project on behalf of a client.
     ///
     /// # Errors
-    /// If the project is not trusted, or the change cannot be stored.
+    /// Fails if the project is not trusted, or the change cannot be stored.
     pub async fn distrust_project(&self, project: PathBuf, client: String) -> Result<ProjectReport, EngineError> {
         let report = self.projects()?.distrust(project).await?;
         let project = report.path.display().to_string();
@@ -221,7 +221,7 @@ pub struct LookedUp {
 }
 
 impl DryRunSubject {
-    /// Judges a call under a policy, with the findings of [`Engine::look_up`].
+    /// Judges a call under a policy, with the results of [`Engine::look_up`].
     pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
         let workspace = self.workspace.as_deref();
         rules.judge(&CallContext {
@@ -244,7 +244,7 @@ impl Engine {
     /// Creates the dry run context of a session, or of a new session without a project.
     ///
     /// # Errors
-    /// If there is no such session, or the journal cannot be read.
+    /// Fails if there is no such session, or the journal cannot be read.
     pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
         let grants = self.shared.permanent_grants.now();
         let others = Arc::new(self.shared.catalog().owners());
@@ -279,7 +279,7 @@ impl Engine {
         LookedUp { followed: toolbox.follow(context, call).await, start: toolbox.start(context, call).await }
     }
 
-    /// Resolves aliases in a call's arguments, as is done before judging a model's call.
+    /// Resolves aliases in a call's arguments, as the engine does before it judges a model's call.
     pub fn adapted_arguments(&self, tool: &ToolSpec, arguments: String) -> String {
         let call = call(tool, &arguments);
         self.shared.ports.toolbox.adapt(&call).map_or(arguments, |adapted| adapted.arguments)
@@ -289,8 +289,8 @@ impl Engine {
     /// and nothing is answered.
     ///
     /// # Errors
-    /// If no approval with this ID is pending, the rules deny these arguments, the call would fail with them, or its
-    /// effect is too large to be shown.
+    /// Fails if no approval with this ID is pending, the rules deny these arguments, the call would fail with them, or
+    /// its effect is too large to be shown.
     pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
         let waits = self.shared.ports.store.interrupt(id).await?;
         let waits = waits.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
@@ -348,7 +348,7 @@ impl Engine {
         })
     }
 
-    /// Tool context of a call that is not executed.
+    /// Returns the tool context of a call that is not executed.
     fn context_of(&self, call: &ToolCall, session_id: SessionId, workspace: Arc<Workspace>) -> ToolContext {
         ToolContext {
             session_id,
@@ -374,7 +374,7 @@ impl Engine {
     /// Finds a tool by its name.
     ///
     /// # Errors
-    /// If there is no such tool.
+    /// Fails if there is no such tool.
     pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
         let hint = "list all tools with `agentctl tools`; put a command line after `--`";
         let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
@@ -386,7 +386,7 @@ fn call(tool: &ToolSpec, arguments: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: tool.name.clone(), arguments: arguments.to_owned() }
 }
 
-/// Stand-in for a tool that is gone. Such a tool is rated as able to do anything.
+/// Returns a stand-in for a tool that no longer exists. The stand-in is rated as able to do anything.
 pub fn unknown_tool(name: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Execute }
 }

@@ -1,5 +1,5 @@
 //! Starts turns in new sessions, and turns whose input has parts in addition to text. Parts are checked before anything
-//! is stored, so that a rejected start leaves nothing behind.
+//! is stored, so that a rejected start stores nothing.
 
 use agentd_core::{
     error::ErrorKind,
@@ -65,7 +65,7 @@ impl Engine {
         let started = started.await;
         if started.is_err() {
             if let Ok(session) = &session {
-                // The actor may already be gone because of the error.
+                // The error may already have ended the actor.
                 let _ = session.close().await;
             }
             remove_unstored(&self.shared.ports, id).await;
@@ -77,7 +77,7 @@ impl Engine {
     /// default is recorded in the audit log, and takes effect only if that succeeds.
     ///
     /// # Errors
-    /// If the settings name a model or folders that are not usable.
+    /// Fails if the settings name a model or folders that are not usable.
     pub(super) async fn prepare_session(
         &self,
         settings: SessionSettings,
@@ -153,7 +153,7 @@ impl Engine {
     /// Checks the parts of an input, before anything is stored.
     ///
     /// # Errors
-    /// If there are too many parts, or if a part is empty, too large, or an invalid picture.
+    /// Fails if there are too many parts, or if a part is empty, too large, or an invalid picture.
     pub async fn check_parts(&self, parts: Vec<InputPart>) -> Result<CheckedParts, EngineError> {
         if parts.len() > MAX_INPUT_PARTS {
             let message =
@@ -181,7 +181,7 @@ impl Engine {
     /// Prepares a client's picture for models. `label` names the picture in errors.
     ///
     /// # Errors
-    /// If the picture is empty, too large, of an unsupported type, damaged, or not a picture.
+    /// Fails if the picture is empty, too large, of an unsupported type, damaged, or not a picture.
     pub async fn check_picture(&self, label: &str, picture: PictureData) -> Result<CheckedPicture, EngineError> {
         let PictureData { name, media_type, content } = picture;
         let supported = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);

@@ -98,8 +98,8 @@ impl Link for AskAgain {
     }
 }
 
-/// Notice for a model whose answer has `tokens` tokens, and the code and text of a warning for the user. Truncated
-/// answers get no warning, because they were already reported.
+/// Returns the notice for a model whose answer has `tokens` tokens, and the code and text of a warning for the user.
+/// Truncated answers get no warning, because they were already reported.
 fn notice_and_warning(problem: &Problem, info: &ModelInfo, tokens: u64) -> (String, Option<(&'static str, String)>) {
     let limit = if tokens == 0 { "the token limit".to_owned() } else { format!("the token limit, at {tokens} tokens") };
     let name = |tool: &str| if tool.is_empty() { "a tool" } else { tool }.to_owned();

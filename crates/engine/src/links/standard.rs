@@ -53,7 +53,7 @@ use crate::{
 ///     check the answer: with errors from an edit, the turn is not finished.
 /// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: notices about an answer come after everything else in
 ///     the history.
-/// 13. `repair`: after everything that adds to the request, so that calls and results pair up in any case.
+/// 13. `repair`: after everything that adds to the request, so that every call has exactly one result.
 /// 14. `undo`: directly around the tool, so that all changes between its two snapshots were made by the call, not by
 ///     the user while being asked.
 /// 15. `client_tools`: inside `undo`, since it takes the place of the tool.
@@ -72,7 +72,7 @@ pub(crate) fn chain() -> Chain {
              exactly what runs",
             Approvals,
         ),
-        link("audit_gate", "lets no call run or change anything before its decision is in the audit log", AuditGate),
+        link("audit_gate", "runs changes and commands only after their decision is in the audit log", AuditGate),
         link(
             "mcp_servers",
             "waits briefly for MCP servers whose tools are not known yet, before everything that depends on the tools \
@@ -125,7 +125,7 @@ pub(crate) fn chain() -> Chain {
         ),
         link(
             "ask_again",
-            "tells the model what was wrong with an unusable or truncated answer, before it is asked again",
+            "asks the model again after an unusable or truncated answer, and states the problem",
             AskAgain,
         ),
         link("open_todos", "asks the model once to finish open todos, or to say why not", OpenTodos),

@@ -61,7 +61,7 @@ pub(crate) enum Disposition {
 #[derive(Debug)]
 pub(crate) struct Recovery {
     pub(crate) disposition: Disposition,
-    /// Events to append to the journal. They exclude the turn's end, which requires the turn's whole result.
+    /// Events to append to the journal, without the turn's end, which requires the turn's whole result.
     pub(crate) facts: Vec<EventKind>,
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
@@ -70,7 +70,8 @@ pub(crate) struct Recovery {
     pub(crate) of_children: Vec<Interrupt>,
     /// All questions that were published in this session.
     pub(crate) published: HashSet<InterruptId>,
-    /// Inputs added to a continuing turn that no model has received yet. The turn takes these inputs when it continues.
+    /// Inputs added to a continuing turn that no model has received yet. The turn receives these inputs when it
+    /// continues.
     pub(crate) steers: Vec<Item>,
     /// Results in progress that stay open because a subagent still works on them. These results continue with the turn.
     pub(crate) in_flight: Vec<(Item, InFlightCall)>,
@@ -147,7 +148,7 @@ impl Ledger {
         Some(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated: true, timing })
     }
 
-    /// Names of calls that an earlier recovery closed with this error.
+    /// Returns the names of calls that an earlier recovery closed with this error.
     fn closed_with(&self, code: ToolErrorCode) -> Vec<String> {
         let results = self.calls.iter().filter_map(|call| self.results.get(&call.call_id));
         results.filter(|result| result.error == Some(code)).map(|result| result.name.clone()).collect()
@@ -225,7 +226,7 @@ pub(crate) fn recover(
             };
             facts.extend(placeholder(turn_id, call, error, text));
         }
-        // Acknowledged inputs are given to the model in the next turn.
+        // Acknowledged inputs are passed to the model in the next turn.
         for item in steers.drain(..) {
             facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
         }
@@ -238,8 +239,8 @@ pub(crate) fn recover(
 }
 
 /// Closes items that were interrupted by a stop, either with the result of a subagent or as unknown. An item stays open
-/// if a subagent still works on it. Returns the calls that ran when the daemon stopped, and those that a subagent still
-/// works on.
+/// if a subagent still works on it. Returns the calls that ran when the daemon stopped, and the calls on which a
+/// subagent still works.
 fn close_cut_off_items(
     items: Vec<Item>,
     outcomes: &HashMap<CallId, SubagentStatus>,
@@ -280,7 +281,7 @@ fn close_cut_off_items(
             _ => {}
         }
         facts.push(EventKind::ItemCompleted { item, status });
-        // The usage comes directly after the result, to show which call it belongs to.
+        // The usage event follows the result directly, to show the call to which the usage belongs.
         facts.extend(delegated_usage.and_then(|usage| ledger.add_usage(usage)));
     }
     (ran, in_flight)
@@ -296,7 +297,7 @@ fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
     item
 }
 
-/// Returns true if a result comes from a tool, as opposed to a placeholder after a stop.
+/// Returns true if a result comes from a tool, as opposed to a placeholder inserted after a stop.
 fn is_outcome(result: &ToolResult) -> bool {
     !matches!(result.error, Some(ToolErrorCode::NotRun | ToolErrorCode::UnknownOutcome))
 }
@@ -317,12 +318,14 @@ pub(crate) fn is_input(item: &Item) -> bool {
     matches!(item.body, ItemBody::UserMessage { .. })
 }
 
-/// Closes an item that its turn left open, for this reason: tool results become unknown, and text is cut.
+/// Closes an item that was still open when its turn ended for this reason. A tool result becomes unknown, and text is
+/// cut.
 pub(crate) fn close_cut_off(item: &Item, reason: &str) -> (Item, ItemStatus) {
     let mut item = item.clone();
     let status = if let ItemBody::ToolResult(result) = &mut item.body {
         result.error = Some(ToolErrorCode::UnknownOutcome);
-        result.text = format!("{reason} while this ran: it may or may not have taken effect; check before retrying");
+        result.text =
+            format!("{reason} while the call ran: it may or may not have taken effect; check before retrying");
         ItemStatus::Unknown
     } else if is_input(&item) {
         ItemStatus::Done
@@ -332,13 +335,13 @@ pub(crate) fn close_cut_off(item: &Item, reason: &str) -> (Item, ItemStatus) {
     (item, status)
 }
 
-/// Text of a call that had not started when its turn ended.
+/// Returns the text for a call that had not started when its turn ended.
 pub(crate) fn not_run_text(reason: &str) -> String {
-    format!("{reason} before this ran: it never ran; retry it if still needed")
+    format!("{reason} before the call ran: it never ran; retry it if still needed")
 }
 
-/// Placeholder results for calls that had not started when their turn ended. Calls that had started are among the items
-/// in `cut_off`.
+/// Returns placeholder results for calls that had not started when their turn ended. Calls that had started are among
+/// the items in `cut_off`.
 pub(crate) fn unstarted_results(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventKind]) -> Vec<EventKind> {
     let has_begun = |call: &&ToolCall| {
         let of_call =
@@ -350,7 +353,7 @@ pub(crate) fn unstarted_results(turn_id: TurnId, calls: &[ToolCall], cut_off: &[
     results.flat_map(|call| placeholder(turn_id, call, ToolErrorCode::NotRun, never_ran.clone())).collect()
 }
 
-/// Placeholder result for a call that will never have a result.
+/// Returns a placeholder result for a call that will never have a result.
 pub(crate) fn placeholder(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     whole(Item::new(turn_id, ItemBody::ToolResult(result)))

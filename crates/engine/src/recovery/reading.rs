@@ -8,7 +8,7 @@ use crate::error::EngineError;
 
 /// Number of events per read.
 const PAGE: usize = 1000;
-/// Number of events in the first read of a backwards search, whose match is mostly near the end.
+/// Number of events in the first read of a backwards search. Most matches are near the end.
 pub(crate) const TAIL_EVENTS: u64 = 64;
 
 /// Calls `each` for every event after `after`, until it returns an error.

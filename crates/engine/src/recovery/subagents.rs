@@ -1,8 +1,8 @@
 //! Subagents after the daemon stopped, and the outputs of their calls for the model that delegated.
 //!
 //! A subagent that had ended is not run again, and its result is used. A subagent that waits for the user continues
-//! when it has the answer, and so does the parent's turn. For any other subagent, the model is informed that it was
-//! interrupted and how to continue it.
+//! when the user answers, as does the parent's turn. For any other subagent, the model is informed that the subagent
+//! was interrupted, and how to continue the subagent.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
     turn::{call_record::DelegatedWork, hooks::Subagents},
 };
 
-/// Subagents of calls that an open turn had started but not ended, by call.
+/// Returns the subagents of calls that an open turn had started but not ended, by call.
 pub(crate) async fn subagent_states(
     ports: &Ports,
     subagents: &dyn Subagents,
@@ -47,7 +47,7 @@ pub(crate) async fn subagent_states(
     Ok(outcomes)
 }
 
-/// Delegated calls without a result.
+/// Returns the delegated calls without a result.
 fn delegated_calls(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
     let mut subagents = HashMap::new();
     for event in events {
@@ -64,7 +64,7 @@ fn delegated_calls(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
     subagents
 }
 
-/// Denials in subagents whose calls have results. The turn's own journal does not repeat them.
+/// Returns the denials in subagents whose calls have results. The turn's own journal does not repeat them.
 pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
     let at_work = delegated_calls(events);
     let mut denials = Vec::new();
@@ -100,7 +100,7 @@ async fn find_status(
     Ok(SubagentStatus::Ended(Box::new(outcome(subagent, &events, stored.open_turn.is_some()))))
 }
 
-/// Output of a subagent that has ended, from its events.
+/// Returns the output of a subagent that has ended, based on its events.
 fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> SubagentOutput {
     let mut work = SubagentResult::new(subagent);
     for event in events {
@@ -114,7 +114,7 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
     if is_cut_off && !work.has_answered() { work.into_interrupted() } else { work.output() }
 }
 
-/// Output of a subagent that ended before its call could follow it again.
+/// Returns the output of a subagent that ended before its call could follow it again.
 pub(crate) async fn ended_output(
     ports: &Ports,
     parent: SessionId,
@@ -127,14 +127,14 @@ pub(crate) async fn ended_output(
     Ok(ended)
 }
 
-/// Returns true if the subagent's open turn waits for the user, or continues by itself with the answer.
+/// Returns true if the subagent's open turn waits for the user, or continues automatically with the answer.
 fn continues(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
     let of_turn: Vec<&Arc<Event>> =
         events.iter().filter(|event| event.turn_id == Some(turn) || event.is_damaged()).collect();
     recover(session, turn, &of_turn, &HashMap::new(), Vec::new()).disposition != Disposition::End
 }
 
-/// Worktree of a subagent, if it differs from its parent's.
+/// Returns the worktree of a subagent if it differs from its parent's worktree.
 pub(crate) async fn own_worktree(ports: &Ports, subagent: SessionId, parent: SessionId) -> Option<SessionWorktree> {
     let own = ports.store.session(subagent).await.ok()??.settings.worktree?;
     let of_parent = ports.store.session(parent).await.ok()??.settings.worktree;
@@ -274,7 +274,7 @@ impl SubagentResult {
             && only.text.trim().chars().nth(short - 1).is_none()
     }
 
-    /// Calls that were denied to the subagent, with its name.
+    /// Returns the calls that were denied to the subagent, with its name.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let named = |denial: &Denial| {
             let tool = format!("{} of {}", denial.tool, self.subagent.name);
@@ -283,7 +283,7 @@ impl SubagentResult {
         self.turns.iter().flat_map(|turn| &turn.denials).map(named).collect()
     }
 
-    /// Effects on the parent's turn. A turn that fails on questions fails together with its subagent.
+    /// Returns the effects on the parent's turn. A turn that fails on questions fails together with its subagent.
     fn delegated(&self) -> DelegatedWork {
         let denials = self.denials();
         let fails = !denials.is_empty() && self.turns.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
@@ -312,7 +312,7 @@ impl SubagentResult {
         SubagentOutput { output, delegated: self.delegated() }
     }
 
-    /// The subagent's answer or, if a request for detail failed, the previous answer.
+    /// Returns the subagent's answer or, if a request for detail failed, the previous answer.
     fn answer(&self) -> Option<&str> {
         let whole = self.turns.iter().rev().filter(|turn| turn.stop_reason == StopReason::Completed);
         let any = self.turns.iter().rev();
@@ -357,7 +357,7 @@ impl SubagentResult {
         }
     }
 
-    /// Output for a subagent that was interrupted because the daemon stopped.
+    /// Returns the output for a subagent that was interrupted because the daemon stopped.
     pub(crate) fn into_interrupted(self) -> SubagentOutput {
         self.build_output("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {CONTINUE_HINT}"))))
     }
@@ -366,7 +366,7 @@ impl SubagentResult {
 const CONTINUE_HINT: &str = "call delegate_task with this context_id to continue it";
 const INTERRUPTED: &str = "the daemon stopped while the subagent worked; its work so far remains in its history";
 
-/// Start of a text on one line, with at most `max` characters.
+/// Returns the start of a text on one line, with at most `max` characters.
 pub(crate) fn one_line(text: &str, max: usize) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {

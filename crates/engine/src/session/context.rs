@@ -34,8 +34,8 @@ use crate::{
 impl Actor {
     /// Describes the context window of the model for the next request.
     pub(crate) async fn context(&mut self) -> Result<ContextView, Fault> {
-        // Imported figures are used until the session is used here. They describe the same history. Differences in the
-        // local models and tools show with the next turn.
+        // Imported figures are used until the session is used here, because they describe the same history. Differences
+        // in the local models and tools become visible with the next turn.
         let imported = self.state.settings.imported.as_ref().filter(|origin| origin.events == self.journal.head());
         if let Some(view) = imported.and_then(|origin| origin.context.clone()) {
             return Ok(ContextView { imported: true, ..view });
@@ -116,7 +116,7 @@ impl Actor {
         })
     }
 
-    /// Guides for the model that the history does not contain yet.
+    /// Returns the guides for the model that the history does not contain yet.
     pub(crate) async fn opening_notices(
         &mut self,
         slot: Slot,
@@ -127,7 +127,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let (shared, limits) = (&self.shared, self.shared.config().guides);
         let looked = instructions::read_guides(&*shared.ports.workspaces, &workspace, limits).await;
-        // If the guides could not be read, the earlier guides stay in force.
+        // If the guides could not be read, the earlier guides still apply.
         let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
         let guides = looked.unwrap_or_default();
         // The final answer may be written by another model, which reads the same history.
@@ -184,7 +184,7 @@ impl Actor {
 
     /// Records the fill level of the window if it has changed without a turn.
     pub(crate) async fn record_level(&mut self) -> Result<(), Fault> {
-        // A session whose project is gone has no request to measure. The next turn reports the error.
+        // If the session's project no longer exists, there is no request to measure. The next turn reports the error.
         let Ok(ContextView { tokens, window, .. }) = self.context().await else { return Ok(()) };
         match self.state.meter.moved(tokens, window) {
             Some(change) => self.change(change).await,
@@ -213,13 +213,13 @@ impl Actor {
     }
 }
 
-/// Number of messages at which the history is held: automatic compaction waits until the history has grown well beyond
-/// this number.
+/// Returns the number of visible messages. After an undone compaction, automatic compaction waits until the history has
+/// grown well beyond this number.
 fn visible_count(history: &[Arc<Item>]) -> u64 {
     (plan::count_answers(history) as u64).max(1)
 }
 
-/// Text describing how room is made.
+/// Text that describes how space is freed.
 const RELIEF_TEXT: &str =
     "old tool results are moved to files or, if that is not enough, the older part is replaced by a summary";
 

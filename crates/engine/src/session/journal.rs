@@ -36,11 +36,11 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     shared: Arc<JournalState>,
     readers: Vec<mpsc::Sender<Arc<Event>>>,
-    /// Settings of a session that is not yet in the journal. The first facts create the session there, with one wait
-    /// for the disk.
+    /// Settings of a session that is not yet in the journal. The first commit also creates the session, so that the
+    /// client waits for the disk only once.
     initial_settings: Option<SessionSettings>,
     /// Items that were started but not completed, with their text so far. Each item must be completed before its turn
-    /// ends, however the turn ends.
+    /// ends, for any reason.
     open: Vec<Item>,
 }
 
@@ -51,7 +51,7 @@ impl Journal {
         Self { session, store, clock, shared, readers: Vec::new(), initial_settings, open: Vec::new() }
     }
 
-    /// Stores the facts, all or none, and then publishes them. After an error, the session must be reloaded, because it
+    /// Stores the facts atomically, and then publishes them. After an error, the session must be reloaded, because it
     /// is unknown whether the facts are in the journal.
     pub(crate) async fn commit(
         &mut self,
@@ -155,7 +155,7 @@ impl Journal {
         self.initial_settings.is_some()
     }
 
-    /// Sequence number of the last stored event.
+    /// Returns the sequence number of the last stored event.
     pub(crate) fn head(&self) -> u64 {
         self.shared.head.load(Ordering::Acquire)
     }
@@ -178,7 +178,7 @@ impl Journal {
     }
 }
 
-/// Text of an item to which deltas are appended.
+/// Returns the text of an item to which deltas are appended.
 fn text_of(item: &mut Item) -> Option<&mut String> {
     match &mut item.body {
         ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => Some(text),
@@ -191,7 +191,7 @@ fn text_of(item: &mut Item) -> Option<&mut String> {
 
 /// Capacity of a reader's queue, in events.
 const QUEUE: usize = 256;
-/// Events read from the journal at a time when a reader lags.
+/// Number of events read from the journal at a time for a lagging reader.
 const PAGE: usize = 256;
 /// Size limit for merged deltas, in bytes.
 const MERGED_DELTA: usize = 16 << 10;
@@ -224,12 +224,12 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Turn that was running at the time of the subscription.
+    /// Returns the turn that was running at the time of the subscription.
     pub fn live_turn(&self) -> Option<TurnId> {
         self.live_turn
     }
 
-    /// ID of the session whose events are read.
+    /// Returns the ID of the session whose events are read.
     pub fn session_id(&self) -> SessionId {
         self.session
     }

@@ -35,7 +35,7 @@ pub use crate::session::{
 /// Collapses whitespace in a session title and truncates it to 200 characters.
 ///
 /// # Errors
-/// If the title is blank.
+/// Fails if the title is blank.
 pub(crate) fn normalise_title(title: &str) -> Result<String, EngineError> {
     let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
     if title.is_empty() {

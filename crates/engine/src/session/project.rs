@@ -3,9 +3,9 @@
 //!
 //! Agents are looked up when a turn begins and stay the same for that turn. Surroundings are looked up by the first
 //! turn and stay the same from then on, even after a restart. If the client moves to another folder, a notice is
-//! appended to the history. The map is sent with the first turn, and again after a compaction has removed it from view.
-//! Text that was sent to a model never changes, so that requests share a prefix; the tool `repo_map` draws the current
-//! map.
+//! appended to the history. The map is sent with the first turn, and again after a compaction has removed it from the
+//! visible history. Text that was sent to a model never changes, so that requests share a prefix; the tool `repo_map`
+//! draws the current map.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ use crate::{
 const AGENTS_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Actor {
-    /// All agents of the session, including those of its project.
+    /// Returns all agents of the session, including those of its project.
     pub(crate) fn all_agents(&self) -> Arc<Agents> {
         self.project.and(&self.shared.config().agents)
     }
@@ -86,7 +86,7 @@ impl Actor {
         };
         if client.is_none() || client == before.client {
             // Commands do not start in the folder that the instructions state, and the notice about the new folder is
-            // out of view.
+            // no longer visible to the model.
             let notice_text = moved(&before.start);
             let is_seen =
                 |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == notice_text);
@@ -102,7 +102,7 @@ impl Actor {
         Ok(notice)
     }
 
-    /// Text in the instructions about the surroundings; empty if no turn has begun.
+    /// Returns the text in the instructions that describes the surroundings; empty if no turn has begun.
     pub(crate) fn surroundings(&self) -> &str {
         let current = self.new_surroundings.as_ref().or(self.state.surroundings.as_ref());
         current.map(|current| current.text.as_str()).unwrap_or_default()
@@ -146,7 +146,7 @@ impl Actor {
         let prefix = map_prefix(&project.path);
         let is_map = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { topic: NoticeTopic::CodeMap, text, .. } if text.starts_with(&prefix));
         if self.state.visible_history().iter().any(is_map) {
-            // A new map is drawn once this map is out of view.
+            // A new map is drawn when this map is no longer visible to the model.
             self.map_search = MapSearch::default();
             return Ok(None);
         }
@@ -172,7 +172,7 @@ impl Actor {
     }
 }
 
-/// Start of the map notice for a project, by which it is recognised.
+/// Returns the start of the map notice for a project, by which it is recognised.
 fn map_prefix(project: &Path) -> String {
     let name = project.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().filter(|letter| letter.is_alphanumeric() || "._-".contains(*letter)).collect();
@@ -209,13 +209,13 @@ impl Actor {
         Ok(active_agent.standings(self.catalog().standings(&loaded_tools, &scope)))
     }
 
-    /// All tools available to this session. A subagent has its parent's tools.
+    /// Returns all tools available to this session. A subagent has its parent's tools.
     pub(crate) fn catalog(&self) -> Arc<ToolCatalog> {
         let parent = self.state.settings.parent.as_ref();
         self.shared.catalog_of(parent.map_or(self.id, |parent| parent.session))
     }
 
-    /// Tools that a turn with this model offers and can find, if it continues from `history`.
+    /// Returns the tools that a turn with this model offers and can find, if it continues from `history`.
     pub(crate) fn finder(
         &self,
         mentioned: &MentionedTools,
@@ -238,8 +238,8 @@ impl Actor {
         ToolFinder::new(catalog, scope, shown, loaded_tools)
     }
 
-    /// Tools mentioned or found so far, followed by those mentioned now. A tool never changes its position, so that
-    /// each request starts like the previous one.
+    /// Returns the tools mentioned or found so far, followed by those mentioned now. A tool never changes its position,
+    /// so that each request starts like the previous one.
     fn loaded_tools(&self, mentioned: &MentionedTools, scope: &ToolScope, history: &[Arc<Item>]) -> Vec<String> {
         let catalog = self.catalog();
         let mut loaded_tools = self.state.tools.clone();
@@ -258,7 +258,8 @@ impl Actor {
         loaded_tools
     }
 
-    /// Change to the session's loaded tools by the mentions in its next input; `None` if nothing changes.
+    /// Returns the change to the session's loaded tools caused by the mentions in its next input; `None` if nothing
+    /// changes.
     pub(crate) fn newly_loaded(&self, mentions: &Mentions, attached: &[Attachment], slot: Slot) -> Option<EventKind> {
         let history = self.state.visible_history();
         let scope = self.scope(slot, self.has_pictures(attached));
@@ -266,7 +267,7 @@ impl Actor {
         (names != self.state.tools).then_some(EventKind::StateChanged { change: StateChange::Tools { names } })
     }
 
-    /// Upper bound on a turn's tools, given its agent, its nesting and its model.
+    /// Returns the upper bound on a turn's tools, given its agent, its nesting and its model.
     fn scope(&self, slot: Slot, pictures: bool) -> ToolScope {
         let fallback = self.open.as_ref().and_then(|open| open.fallback.as_ref());
         let model = fallback.map_or_else(|| self.model(slot), |fallback| Arc::clone(&fallback.model));
@@ -339,7 +340,7 @@ impl Actor {
         Ok(Arc::new(Mentions::of(text, files, &known, &self.scope(slot, pictures))))
     }
 
-    /// Skills that this session can use; empty if they cannot be listed in time.
+    /// Returns the skills that this session can use; empty if they cannot be listed in time.
     async fn skills(&mut self) -> Result<Vec<Skill>, Fault> {
         let workspace = self.workspace().await?;
         let Some(skills) = self.shared.ports.workspaces.skills().filter(|_| self.shared.config().guides.skills) else {

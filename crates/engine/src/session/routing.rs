@@ -50,7 +50,7 @@ impl Actor {
         !never_plans && !has_schema && route::begins_with_plan(asked, configured, intent, answering)
     }
 
-    /// The slot that the main agent uses in a turn.
+    /// Returns the slot that the main agent uses in a turn.
     pub(crate) fn choose(&self, asked: Option<Slot>, attached: &[Attachment], intent: Option<&Intent>) -> SlotChoice {
         let pictures = self.has_pictures(attached);
         let sees = |slot: &Slot| pictures && self.model(*slot).info().sees_pictures;
@@ -66,8 +66,8 @@ impl Actor {
             || attachments::pictures(&self.state.visible_history()).next().is_some()
     }
 
-    /// Slot and model that write the last answer of a turn. An explicitly chosen model writes this answer itself, and
-    /// pictures need a model with vision.
+    /// Returns the slot and model that write the last answer of a turn. An explicitly chosen model writes this answer
+    /// itself, and pictures need a model with vision.
     pub(crate) fn chat(&self, choice: SlotChoice) -> (Slot, Arc<dyn Model>) {
         let own = || (choice.slot, self.model(choice.slot));
         let slot = choice.last_answer();
@@ -84,7 +84,7 @@ impl Actor {
         self.shared.unreachable.since(model.info(), SKIP_TIME).is_some()
     }
 
-    /// Fallback for a slot whose model did not answer recently, with the fact to store.
+    /// Returns the fallback for a slot whose model did not answer recently, with the fact to store.
     pub(crate) fn immediate_fallback(&self, slot: Slot) -> Option<(FallbackModel, EventKind)> {
         let model = self.model(slot);
         let reason = self.shared.unreachable.since(model.info(), SKIP_TIME)?;
@@ -99,8 +99,8 @@ impl Actor {
         self.next_fallback(slot, self.active_model().info(), tried).is_some()
     }
 
-    /// First usable fallback of a slot at or after position `from`, with the position after it. A fallback is usable if
-    /// it is a model other than `failed` that is not known to be down.
+    /// Returns the first usable fallback of a slot at or after position `from`, with the position after it. A fallback
+    /// is usable if its model is not `failed` and has not recently failed to answer.
     fn next_fallback(&self, slot: Slot, failed: &ModelInfo, from: usize) -> Option<(usize, FallbackModel)> {
         let mut all = (1..).zip(self.shared.ports.models.fallbacks(slot)).skip(from);
         let is_usable = |model: &dyn Model| is_other(model.info(), failed) && !self.is_unreachable(model);
@@ -140,13 +140,13 @@ impl Actor {
         self.continue_turn(state).await
     }
 
-    /// Slot of the active agent in the open turn, and the reason for the choice.
+    /// Returns the slot of the active agent in the open turn, and the reason for the choice.
     pub(crate) fn active_choice(&self) -> SlotChoice {
         let choice = self.open.as_ref().map(|open| open.choice).unwrap_or_default();
         choice.of_agent(self.active_agent().own_slot())
     }
 
-    /// Model that the open turn uses.
+    /// Returns the model that the open turn uses.
     fn active_model(&self) -> Arc<dyn Model> {
         let fallback = self.open.as_ref().and_then(|open| open.fallback.as_ref());
         fallback.map_or_else(|| self.model(self.active_choice().slot), |fallback| Arc::clone(&fallback.model))

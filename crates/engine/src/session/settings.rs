@@ -27,7 +27,7 @@ use crate::{
 /// Maximum length of a recorded client name, in characters.
 const MAX_NAME: usize = 100;
 
-/// Audit log entry for a mode set by a client.
+/// Returns the audit log entry for a mode set by a client.
 pub(crate) fn mode_change_entry(id: SessionId, at: Timestamp, mode: SessionMode, client: &str) -> AuditEntry {
     let client = if client.is_empty() { "an unnamed client" } else { client };
     let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
@@ -37,7 +37,7 @@ pub(crate) fn mode_change_entry(id: SessionId, at: Timestamp, mode: SessionMode,
 /// Merges a session's folders with the added folders.
 ///
 /// # Errors
-/// If a folder cannot be added.
+/// Fails if a folder cannot be added.
 pub(crate) async fn with_folders(
     workspaces: &dyn Workspaces,
     mounts: Mounts,
@@ -192,7 +192,7 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Checks the model named in the settings, if any, and sets its slot.
 ///
 /// # Errors
-/// If the named model cannot be the model of a session.
+/// Fails if the named model cannot be the model of a session.
 pub(crate) fn with_checked_model(
     models: &dyn Models,
     settings: SessionSettings,
@@ -222,14 +222,14 @@ pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), Eng
 }
 
 impl Actor {
-    /// The model of a slot in this session.
+    /// Returns the model of a slot in this session.
     pub(crate) fn model(&self, slot: Slot) -> Arc<dyn Model> {
         let models = &self.shared.ports.models;
         let named = self.chosen(slot).and_then(|id| models.named(slot, id));
         named.unwrap_or_else(|| models.get(slot))
     }
 
-    /// Model ID chosen for a slot, by the client for the open turn, or for the session.
+    /// Returns the model ID chosen for a slot, by the client for the open turn, or for the session.
     pub(crate) fn chosen(&self, slot: Slot) -> Option<&str> {
         let (options, settings) = (&self.options, &self.state.settings);
         let of_turn = options.model.as_deref().filter(|_| options.slot == Some(slot));

@@ -64,7 +64,7 @@ impl Actor {
             let files = undone.changes;
             let has_changed = !files.is_empty();
             if has_changed {
-                // The change is already made, so the audit log is notified and cannot veto it.
+                // The files are already changed, so the audit log cannot prevent the change and is only notified.
                 let (of_turn, by) = (Some(turn_id), request.client);
                 let fact = AuditFact::Undone { of_turn, files: files.iter().map(Into::into).collect(), by };
                 let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
@@ -115,7 +115,8 @@ impl Actor {
             if result.error != Some(ToolErrorCode::UnknownOutcome) || result.name == UNDO_PATCH {
                 continue;
             }
-            // Finds both or neither: if only half of an edit were known, only that half would be undone.
+            // Finds the changes on disk and in the state, or neither: if only half of an edit were known, only that
+            // half would be undone.
             let found = async {
                 let of_state = self.changes_of_state(*turn_id, first_seq, *id).await?;
                 self.find_changes(result, of_state).await
@@ -126,8 +127,8 @@ impl Actor {
         }
     }
 
-    /// State file changes made by the call of this result. The journal has one fact per file. Calls that write run
-    /// alone, so the turn's facts after the result's start belong to this call.
+    /// Returns the state file changes made by the call of this result. The journal has one fact per file. Calls that
+    /// write run alone, so the turn's facts after the result's start belong to this call.
     async fn changes_of_state(
         &self,
         turn_id: TurnId,
@@ -160,7 +161,7 @@ impl Actor {
             result.text.push_str(&format!(". These files have changed since it began: {all}"));
             if found.files.iter().any(|file| file.late) {
                 let late = shown(&mut found.files.iter().filter(|file| file.late));
-                let late_note = format!(". Of these, something else may have changed after the daemon ended: {late}");
+                let late_note = format!(". Something else may have changed these files after the daemon ended: {late}");
                 result.text.push_str(&late_note);
             }
         }
@@ -182,7 +183,7 @@ impl Actor {
     }
 }
 
-/// Notice about an undo, for the model and the user.
+/// Returns the notice about an undo, for the model and the user.
 fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
     let verb = if report.redo { "restored" } else { "undid" };
@@ -302,7 +303,7 @@ impl Ledger {
     }
 
     /// Records an unreadable event, in the given turn or otherwise in the last turn. The lost event may be a change in
-    /// between, so that undoing only the rest could produce a state that never existed.
+    /// between, so that undoing only the remaining changes could produce a state that never existed.
     fn note_damage(&mut self, turn: Option<TurnId>) {
         if let Some(turn_id) = turn
             && self.past(turn_id).is_none()
@@ -322,7 +323,7 @@ impl Ledger {
         self.turns.iter_mut().rev().find(|past| past.turn_id == turn_id)
     }
 
-    /// Source session of a copied turn.
+    /// Returns the source session of a copied turn.
     fn source_of(&self, past: &TurnChanges) -> Option<SessionId> {
         self.copied.filter(|(_, turns)| past.number <= *turns as u64).map(|(from, _)| from)
     }
@@ -361,20 +362,20 @@ impl Ledger {
         Ok((first, folded(&changes)))
     }
 
-    /// Later turns with changes that are undone or redone together with turn `turn`.
+    /// Returns the later turns with changes that are undone or redone together with turn `turn`.
     fn changed_after(&self, turn: u64, redo: bool) -> Vec<TurnId> {
         let later = self.turns.iter().filter(|past| past.number > turn && !past.changes.is_empty());
         later.filter(|past| self.undone.contains(&past.turn_id) == redo).map(|past| past.turn_id).collect()
     }
 
-    /// Later turns that were undone together with turn `turn`.
+    /// Returns the later turns that were undone together with turn `turn`.
     fn undone_with(&self, turn: u64) -> Vec<TurnId> {
         let mut later = self.changed_after(turn, true);
         later.retain(|id| self.turns.iter().any(|past| past.turn_id == *id && self.undo_changes(past).is_empty()));
         later
     }
 
-    /// Undo changes of a turn since its last redo.
+    /// Returns the changes made by undos of a turn since its last redo.
     fn undo_changes(&self, past: &TurnChanges) -> Vec<FileChange> {
         let of_it = self.undos.iter().filter(|(number, _)| *number == past.number);
         of_it.flat_map(|(_, files)| files.iter().cloned()).collect()
@@ -436,7 +437,7 @@ impl Ledger {
     }
 }
 
-/// Changes of turn `turn` and all later turns, in order.
+/// Returns the changes of turn `turn` and all later turns, in order.
 fn since(changes: &[(u64, Vec<FileChange>)], turn: u64) -> Vec<FileChange> {
     changes.iter().filter(|(number, _)| *number >= turn).flat_map(|(_, files)| files.iter().cloned()).collect()
 }

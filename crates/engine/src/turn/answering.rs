@@ -1,5 +1,5 @@
 //! Policy for answering the questions of a turn: automatically, as chosen at its start and possibly only while its
-//! client is connected; or by the user, when a running tool asks. A tool's question goes through the session like any
+//! client is connected, or by the user when a running tool asks. A tool's question goes through the session like any
 //! other interrupt.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl AnswerMode {
         Self { on_interrupt, disconnected: while_connected.then(CancellationToken::new) }
     }
 
-    /// Mode that applies to the next question.
+    /// Returns the mode that applies to the next question.
     pub(crate) fn now(&self) -> OnInterrupt {
         match &self.disconnected {
             Some(disconnected) if disconnected.is_cancelled() => OnInterrupt::Wait,
@@ -54,8 +54,8 @@ impl AnswerMode {
     }
 }
 
-/// Handle for the user that a call may ask. Gives no answer if the turn runs unattended or was cancelled. The waiting
-/// time does not count as work of the turn.
+/// Returns the handle through which a call may ask the user. The handle gives no answer if the turn runs unattended or
+/// was cancelled. The waiting time does not count as work of the turn.
 pub(super) fn person_for(
     call_id: CallId,
     recorder: Recorder,

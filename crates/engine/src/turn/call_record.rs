@@ -84,7 +84,7 @@ impl<'a> CallRecord<'a> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Duration of the call without time spent waiting for users, in milliseconds.
+    /// Returns the duration of the call without time spent waiting for users, in milliseconds.
     pub(crate) fn duration_ms(&self) -> u64 {
         milliseconds(self.begun.elapsed()).saturating_sub(milliseconds(self.entries().waited))
     }
@@ -129,7 +129,7 @@ impl<'a> CallRecord<'a> {
         }
     }
 
-    /// Target of the path that the model wrote, if the path led through a link.
+    /// Returns the target of the path that the model wrote, if the path led through a link.
     pub(crate) fn leads_to(&self) -> Option<String> {
         self.entries().judgement.as_ref()?.leads_to.clone()
     }
@@ -141,15 +141,15 @@ impl<'a> CallRecord<'a> {
         entries.answered.clone().or_else(|| entries.replied.clone())
     }
 
-    /// The answer to the call's own question, if an approval had let the call run.
+    /// Returns the answer to the call's own question, provided that an approval had allowed the call.
     pub(crate) fn replied(&self) -> Option<ResolvedInterrupt> {
         let entries = self.entries();
         entries.answered.as_ref().and(entries.replied.clone())
     }
 }
 
-/// Turns a verdict into a verdict that asks the user for this reason, regardless of grants. The answer cannot become a
-/// grant.
+/// Converts a verdict into a verdict that asks the user for this reason, regardless of grants. The answer cannot become
+/// a grant.
 pub(crate) fn require_approval(judgement: Explanation, own_reason: String, rule: &str) -> Explanation {
     let (risk, reason) = match judgement.verdict {
         Verdict::Deny { .. } => return judgement,
@@ -175,7 +175,7 @@ pub(crate) struct FileSnapshot {
     pub(crate) files: Result<FilesBefore, WorkspaceError>,
 }
 
-/// Turns the verdict on a call that first installs packages into a verdict that asks the user, regardless of grants.
+/// Converts the verdict on a call that first installs packages into a verdict that asks the user, regardless of grants.
 /// The answer cannot become a grant. In plan mode, the call is denied.
 pub(crate) fn require_package_approval(
     packages: &[SkillPackages],

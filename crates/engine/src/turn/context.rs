@@ -1,4 +1,4 @@
-//! Everything that stays fixed while a turn runs.
+//! Context of a turn: everything that stays fixed while the turn runs.
 
 use std::{
     collections::HashMap,
@@ -157,7 +157,7 @@ pub(crate) struct TurnFiles {
 }
 
 impl TurnFiles {
-    /// Current files that are visible to tools.
+    /// Returns the current files that are visible to tools.
     pub(crate) fn tree(&self) -> SessionTree {
         SessionTree { workspace: Arc::clone(&self.workspace), state: Arc::clone(&self.state.borrow()) }
     }
@@ -216,12 +216,12 @@ impl TurnContext {
         }
     }
 
-    /// Schema that the answer must match.
+    /// Returns the schema that the answer must match.
     pub(crate) fn answer_schema(&self) -> Option<Arc<AnswerSchema>> {
         self.answer_form.as_ref().map(|form| form.schema.clone().into())
     }
 
-    /// Recorder for a request of this turn.
+    /// Returns the recorder for a request of this turn.
     pub(crate) fn tap(&self, step: u32, purpose: ExchangePurpose) -> RequestTap {
         let source = || ExchangeSource {
             owner: self.settings.files_of(self.ids.session),
@@ -244,8 +244,8 @@ impl TurnContext {
         }
     }
 
-    /// Working time by which an answer that starts now must be complete, if the turn has a time limit. The deadline
-    /// includes a grace period, since an answer that is nearly complete is worth more than none.
+    /// Returns the working time by which an answer that starts now must be complete, if the turn has a time limit. The
+    /// deadline includes a grace period, since an answer that is nearly complete is worth more than none.
     pub(crate) fn answer_deadline(&self) -> Option<Duration> {
         let time = self.limits.time?;
         Some(time.max(self.control.stopwatch.worked()).saturating_add(ANSWER_GRACE.max(time / 4)))
@@ -269,7 +269,7 @@ impl TurnContext {
         self.control.calls.is_cancelled() && !self.control.cancel.is_cancelled()
     }
 
-    /// Error code of a call that was stopped while running.
+    /// Returns the error code of a call that was stopped while running.
     pub(crate) fn stop_code(&self) -> ToolErrorCode {
         if self.is_out_of_time() { ToolErrorCode::Timeout } else { ToolErrorCode::Cancelled }
     }
@@ -293,13 +293,13 @@ impl TurnContext {
         self.tools.in_flight.contains_key(&call.call_id)
     }
 
-    /// Window of the turn's model: tokens of a request and its answer together.
+    /// Returns the window of the turn's model: tokens of a request and its answer together.
     pub(crate) fn window(&self) -> u64 {
         self.models.windows.of(self.models.model.info())
     }
 
-    /// Smallest window among the models that the turn may call, because notices are written once and must fit all of
-    /// them.
+    /// Returns the smallest window among the models that the turn may call, because notices are written once and must
+    /// fit all of them.
     pub(crate) fn smallest_window(&self) -> u64 {
         self.window().min(self.models.windows.of(self.models.chat.info()))
     }
@@ -309,7 +309,7 @@ impl TurnContext {
         if state.phase == Phase::Finalizing { self.models.chat.info() } else { self.models.model.info() }
     }
 
-    /// Window of the model for the next request.
+    /// Returns the window of the model for the next request.
     pub(crate) fn next_window(&self, state: &TurnState) -> u64 {
         self.models.windows.of(self.next_model(state))
     }
@@ -330,14 +330,14 @@ impl TurnContext {
         self.tool(name).is_some_and(|tool| tool.name == DELEGATE)
     }
 
-    /// Owner of a visible tool, if it is foreign.
+    /// Returns the owner of a visible tool, if it is foreign.
     pub(crate) fn foreign(&self, tool: &ToolSpec) -> Option<Arc<ForeignTool>> {
         self.tools.finder.tools().foreign(&tool.name).cloned()
     }
 
-    /// Live rules about files that a call reaches without naming them, or that its error messages would reveal. They
-    /// judge reading these files, and the call itself as if it had named them. For a network call, they judge the
-    /// addresses to which it is redirected.
+    /// Returns the live rules about files that a call reaches without naming them, or that its error messages would
+    /// reveal. The rules judge reading these files, and the call itself as if it had named the files. For a network
+    /// call, the rules judge the addresses to which the call is redirected.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
         let is_judged = |tool: &&ToolSpec| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network);
         match self.tool(&call.name).filter(is_judged) {
@@ -346,7 +346,7 @@ impl TurnContext {
         }
     }
 
-    /// Live rules for files that are quoted to a model without a request.
+    /// Returns the live rules for files that are quoted to a model without a request.
     pub(crate) fn quote_rules(&self) -> ReadRules {
         self.rules_of(read_tool(), "{}".to_owned())
     }
@@ -367,7 +367,7 @@ impl TurnContext {
         }
     }
 
-    /// Environment in which one call of this turn runs.
+    /// Returns the environment in which one call of this turn runs.
     pub(crate) fn tool_context(&self, call: &ToolCall) -> ToolContext {
         ToolContext {
             session_id: self.ids.session,
@@ -399,8 +399,8 @@ impl TurnContext {
     }
 }
 
-/// Rules for files that calls to a tool reach, in a session with these settings and folders. `call_arguments` are the
-/// arguments of the call itself.
+/// Returns the rules for files that calls to a tool reach, in a session with these settings and folders.
+/// `call_arguments` are the arguments of the call itself.
 pub(crate) fn read_rules(
     in_force: PolicyInForce,
     settings: SessionSettings,

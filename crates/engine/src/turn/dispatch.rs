@@ -98,8 +98,8 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     stopped.map_or(Ok(()), Err)
 }
 
-/// Number of leading calls that may run concurrently: all calls in flight, or otherwise all calls that only read or run
-/// in a subagent, or otherwise one.
+/// Returns the number of leading calls that may run concurrently: all calls in flight, or otherwise all calls that only
+/// read or run in a subagent, or otherwise one.
 fn concurrent_prefix_len(context: &TurnContext, calls: &[DueCall]) -> usize {
     let can_overlap = |DueCall { call, .. }: &&DueCall| {
         context.is_delegation(&call.name)
@@ -145,11 +145,11 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
     Ok(EndedCall { call, item: started.get().copied(), output, entries, duration_ms })
 }
 
-/// Output of a call that did not run, or got no answer, because the turn's time was over.
+/// Returns the output of a call that did not run, or got no answer, because the turn's time was over.
 fn out_of_time(started: &OnceLock<ItemId>) -> ToolOutput {
     match started.get() {
-        Some(_) => ToolOutput::error(ToolErrorCode::Timeout, "the turn's time limit was reached while this waited"),
-        None => ToolOutput::error(ToolErrorCode::NotRun, "the turn's time limit was reached: this did not run"),
+        Some(_) => ToolOutput::error(ToolErrorCode::Timeout, "the turn's time limit was reached while the call waited"),
+        None => ToolOutput::error(ToolErrorCode::NotRun, "the turn's time limit was reached before the call ran"),
     }
 }
 
@@ -295,7 +295,7 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let mut output = tokio::select! {
         biased;
         output = context.ports.toolbox.call(&tool_context, call) => output,
-        () = grace_over => ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
+        () = grace_over => ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while the call ran"),
     };
     budget.record_usage().await;
     if output.error == Some(ToolErrorCode::Cancelled) && context.is_out_of_time() {

@@ -33,7 +33,7 @@ pub(crate) fn done<'a, T: Send + 'a, E: Send + 'a>(value: T) -> BoxFuture<'a, Re
 
 /// A capability with hooks around the turn, its model calls and its tool calls.
 pub(crate) trait Link: Send + Sync {
-    /// Tools that the link implements itself.
+    /// Returns the tools that the link implements itself.
     fn tools(&self) -> Vec<ToolSpec> {
         Vec::new()
     }
@@ -43,7 +43,7 @@ pub(crate) trait Link: Send + Sync {
         false
     }
 
-    /// Notice inserted before a turn's input and stored with the input.
+    /// Returns the notice inserted before a turn's input and stored with the input.
     fn preamble(&self, _: &PreambleContext<'_>) -> Option<ItemBody> {
         None
     }
@@ -63,7 +63,8 @@ pub(crate) trait Link: Send + Sync {
         done(())
     }
 
-    /// Reminder for the model before the next request. The reminder is appended to the history if it changed.
+    /// Returns the reminder for the model before the next request. The reminder is appended to the history if it
+    /// changed.
     fn reminder(&self, _: &TurnContext, _: &TurnState) -> Option<Reminder> {
         None
     }
@@ -78,14 +79,14 @@ pub(crate) trait Link: Send + Sync {
         done(None)
     }
 
-    /// Preview of a call to one of the link's tools, like [`agentd_core::ports::Toolbox::preview`] for other tools.
-    /// `None` if the link has no such tool or no preview.
+    /// Returns the preview of a call to one of the link's tools, like [`agentd_core::ports::Toolbox::preview`] for
+    /// other tools. `None` if the link has no such tool or no preview.
     fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<Preview<'a>> {
         None
     }
 
-    /// Paths that a call to one of the link's tools would change but that its arguments do not name. The rules judge
-    /// these paths as if they were named.
+    /// Returns the paths that a call to one of the link's tools would change but that its arguments do not name. The
+    /// rules judge these paths as if they were named.
     fn affected_paths(&self, _: &Invocation<'_>) -> Vec<String> {
         Vec::new()
     }
@@ -120,7 +121,7 @@ impl Reminder {
     }
 }
 
-/// One call on its way through the chain.
+/// A call that is passed through the chain.
 #[derive(Clone, Copy)]
 pub(crate) struct Invocation<'a> {
     pub(crate) context: &'a TurnContext,
@@ -134,8 +135,8 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// The tool that is called, of a link or of the toolbox. `None` if the turn does not show the tool, because a model
-    /// cannot call hidden tools.
+    /// Returns the called tool, implemented by a link or by the toolbox. `None` if the turn does not show the tool,
+    /// because a model cannot call hidden tools.
     pub(crate) fn tool(&self) -> Option<&ToolSpec> {
         let (context, name) = (self.context, &self.call.name);
         context.tool(name).or_else(|| context.tools.visible.get(&context.tools.chain.own(name)?.name))
@@ -225,7 +226,7 @@ impl Chain {
         Self { links, own, tool }
     }
 
-    /// Tools implemented by links, each with a flag that users may disable it.
+    /// Returns the tools implemented by links, each with a flag that is true if users may disable the tool.
     pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
         let tools = self.links.iter().flat_map(|(.., link)| link.tools().into_iter().map(move |tool| (tool, link)));
         tools.map(|(tool, link)| (tool, link.can_be_disabled())).collect()
@@ -237,12 +238,12 @@ impl Chain {
         self.own.iter().find(|tool| tool.name == name)
     }
 
-    /// Names and descriptions of the links, in order.
+    /// Returns the names and descriptions of the links, in order.
     pub(crate) fn descriptions(&self) -> Vec<(&'static str, &'static str)> {
         self.links.iter().map(|(name, description, _)| (*name, *description)).collect()
     }
 
-    /// Notices inserted before a turn's input, in order.
+    /// Returns the notices inserted before a turn's input, in order.
     pub(crate) fn preamble(&self, preamble: &PreambleContext<'_>) -> Vec<ItemBody> {
         self.links.iter().filter_map(|(.., link)| link.preamble(preamble)).collect()
     }
@@ -268,7 +269,7 @@ impl Chain {
         Ok(())
     }
 
-    /// The reminders of all links, in order.
+    /// Returns the reminders of all links, in order.
     pub(crate) fn reminders(&self, context: &TurnContext, state: &TurnState) -> Vec<Reminder> {
         self.links.iter().filter_map(|(.., link)| link.reminder(context, state)).collect()
     }
@@ -289,7 +290,8 @@ impl Chain {
         Ok(None)
     }
 
-    /// Preview of the call for the user who is asked to approve it. The error is the output that the call would return.
+    /// Returns the preview of the call for the user who is asked to approve it. The error is the output that the call
+    /// would return.
     pub(crate) async fn preview(&self, call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
         match self.links.iter().find_map(|(.., link)| link.preview(call)) {
             Some(preview) => preview.await,
@@ -298,7 +300,7 @@ impl Chain {
         }
     }
 
-    /// Paths that the call would change but that its arguments do not name.
+    /// Returns the paths that the call would change but that its arguments do not name.
     pub(crate) fn affected_paths(&self, call: &Invocation<'_>) -> Vec<String> {
         self.links.iter().flat_map(|(.., link)| link.affected_paths(call)).collect()
     }

@@ -1,4 +1,4 @@
-//! Channel from a turn to its session: events go to the session in order, and answers come back.
+//! Channel from a turn to its session: events are sent to the session in order, and answers are returned.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::turn::{TurnExit, TurnOutcome, TurnState, state::UnansweredCall};
 
-/// Events of an item that is complete from the start.
+/// Returns the events of an item that is complete from the start.
 pub(crate) fn whole(item: Item) -> [EventKind; 2] {
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }
@@ -65,7 +65,7 @@ impl ResolvedInterrupt {
         Self { answer: answer.clone(), by: by.clone().into(), asked: asked.map(Box::new) }
     }
 
-    /// Text of the answer, if a user wrote it. Excludes defaults and the daemon's own texts.
+    /// Returns the text of the answer, if a user wrote it. Excludes defaults and the daemon's own texts.
     pub(crate) fn user_text(&self) -> Option<String> {
         let text = match &self.answer {
             Answer::Text { text } => text,
@@ -155,8 +155,8 @@ impl Recorder {
         self.send(TurnMessage::Delta { item_id, text }).await
     }
 
-    /// Progress sink for the tool whose result is this item. Lines are dropped if the queue is full, since the next
-    /// line supersedes the dropped lines.
+    /// Returns the progress sink for the tool whose result is this item. Lines are dropped if the queue is full, since
+    /// the next line supersedes the dropped lines.
     pub(crate) fn progress(&self, item_id: ItemId) -> CallProgress {
         let session = self.session.clone();
         CallProgress::new(move |text| drop(session.try_send(TurnMessage::Delta { item_id, text })))
@@ -195,7 +195,7 @@ impl Recorder {
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
     }
 
-    /// Sends a subagent's question, or the answer to it. Events already known are not published again.
+    /// Sends a subagent's question, or the answer to it. Events that were already published are not published again.
     pub(crate) async fn child(&self, kind: EventKind) -> Result<(), TurnExit> {
         self.send(TurnMessage::Child(Box::new(kind))).await
     }

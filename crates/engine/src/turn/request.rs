@@ -76,7 +76,8 @@ pub(crate) async fn append_reminders(
     Ok(())
 }
 
-/// Returns the current reminder on a topic. If there is no current reminder, `applied_to` retracts the earlier reminder.
+/// Returns the current reminder on a topic. If there is no current reminder, `retraction` retracts the earlier
+/// reminder.
 pub(crate) fn reminder_or_over(
     state: &TurnState,
     topic: NoticeTopic,
@@ -93,7 +94,7 @@ pub(crate) fn reminder_or_over(
     Some(Reminder::new(topic, text))
 }
 
-/// The latest reminder on a topic. Reminders that belong to a turn are considered only in that turn.
+/// Returns the latest reminder on a topic. Reminders that belong to a turn are considered only in that turn.
 fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
     let is_per_turn = matches!(
         topic,
@@ -122,7 +123,7 @@ fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Opt
 /// Divisor of a request's size. The user is warned if a request larger by this fraction would reach a price tier.
 const PRICE_MARGIN: u64 = 10;
 
-/// Records the fill level of the window of the turn's model, whichever model was called last.
+/// Records the fill level of the window of the turn's model, even if another model was called last.
 pub(crate) async fn record_level(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let tokens = expected(context, state, context.models.model.info());
     match state.meter.moved(tokens, context.window()) {
@@ -188,7 +189,7 @@ pub(crate) async fn check_truncation(
     Ok(Usage { prompt_tokens: 0, ..usage })
 }
 
-/// Lower bound on the tokens of an item in a request.
+/// Returns a lower bound on the tokens of an item in a request.
 fn min_item_tokens(item: &Item) -> u64 {
     match &item.body {
         ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } | ItemBody::Notice { text, .. } => {

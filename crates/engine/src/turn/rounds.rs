@@ -22,7 +22,7 @@ pub(crate) const END_AFTER: usize = 6;
 /// Number of answers in the longest cycle that is detected.
 const MAX_CYCLE: usize = 3;
 
-/// Outcome of every call to a tool that was not offered to the model.
+/// Outcome recorded for every call to a tool that was not offered to the model.
 const UNKNOWN_TOOL: u64 = 0;
 
 /// Words that mark a call as polling, and the duration in milliseconds above which it waits. Polling repeats by design.
@@ -58,7 +58,8 @@ pub(crate) struct CallRounds {
 }
 
 impl CallRounds {
-    /// Rounds of the previous turn, if that turn was interrupted because the daemon stopped and this turn continues it.
+    /// Returns the rounds of the previous turn, if that turn was interrupted because the daemon stopped and this turn
+    /// continues it.
     pub(crate) fn before(turn: Option<TurnId>, history: &[Arc<Item>], last: Option<StopReason>) -> Self {
         let mut rounds = Self::default();
         if matches!(last, Some(StopReason::Interrupted | StopReason::Suspended)) {
@@ -121,7 +122,7 @@ impl CallRounds {
         self.answers.back() == Some(&fingerprint(&vec![UNKNOWN_TOOL]))
     }
 
-    /// Number of equal rounds at the end.
+    /// Returns the number of equal rounds at the end.
     pub(crate) fn repeated(&self) -> usize {
         let equal = |period: usize| {
             let newest = self.answers.iter().rev();
@@ -132,15 +133,15 @@ impl CallRounds {
     }
 }
 
-/// Fingerprint that is stable across restarts.
+/// Returns a fingerprint that is stable across restarts.
 pub(crate) fn fingerprint(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Fingerprint of a failure without the parts that vary: durations (`after 0.3 s`, `finished in 12ms`), times,
-/// addresses and random identifiers.
+/// Returns a fingerprint of a failure without the parts that vary: durations (`after 0.3 s`, `finished in 12ms`),
+/// times, addresses and random identifiers.
 fn failure_fingerprint(text: &str) -> u64 {
     let mut tokens = text.split(char::is_whitespace).peekable();
     let mut stable = Vec::new();
@@ -165,7 +166,7 @@ fn is_duration(word: &str) -> bool {
     word.starts_with(is_digit_or_dot) && units.peek().is_some() && units.all(|unit| UNITS.contains(&unit))
 }
 
-/// Returns true for times (`11:20:48`, `2026-11-30T11:20:48Z`), addresses (`0x7f3a…`), hashes and the like.
+/// Returns true for times (`11:20:48`, `2026-11-30T11:20:48Z`), addresses (`0x7f3a…`), hashes and similar values.
 fn is_stamp(word: &str) -> bool {
     let is_part =
         |letter: char| letter.is_ascii_hexdigit() || matches!(letter, ':' | '-' | '+' | '.' | 'x' | 'T' | 'Z');
@@ -176,7 +177,7 @@ fn is_digit_or_dot(letter: char) -> bool {
     letter.is_ascii_digit() || letter == '.'
 }
 
-/// Outcome of a subagent's work, without its ID and step count, which vary.
+/// Returns the outcome of a subagent's work, without its ID and step count, which vary.
 fn subagent_outcome(text: &str) -> Option<Value> {
     if !text.starts_with('{') || !text.contains("\"context_id\"") {
         return None;
@@ -210,9 +211,10 @@ fn outcome(call: &OpenCall, result: &ToolResult) -> u64 {
 mod tests {
     use super::*;
 
-    /// Rounds after these answers. A letter is a call with its own arguments, `+` joins calls of one answer, and an
-    /// upper-case letter is the same call with another result. `?` is an unknown tool, `~` a call that polls and waits,
-    /// `-` a call that only polls, `/` a call that is only slow, `n` a warning, and `!` a message from the user.
+    /// Returns the rounds after these answers. A letter is a call with its own arguments, `+` joins calls of one
+    /// answer, and an upper-case letter is the same call with another result. `?` is an unknown tool, `~` a call that
+    /// polls and waits, `-` a call that only polls, `/` a call that is only slow, `n` a warning, and `!` a message from
+    /// the user.
     fn after(answers: &str) -> CallRounds {
         let mut rounds = CallRounds::default();
         for answer in answers.split(' ').filter(|answer| !answer.is_empty()) {

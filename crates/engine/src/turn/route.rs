@@ -69,7 +69,7 @@ impl RouteFacts<'_> {
 }
 
 impl SlotChoice {
-    /// A slot that was named explicitly.
+    /// Creates the choice of a slot that was named explicitly.
     pub(crate) fn by_name(slot: Slot) -> Self {
         Self { slot, rule: ChoiceRule::Session }
     }
@@ -82,7 +82,7 @@ impl SlotChoice {
         }
     }
 
-    /// Human-readable reason for the choice.
+    /// Returns the human-readable reason for the choice.
     pub(crate) fn reason(self) -> &'static str {
         match self.rule {
             ChoiceRule::Client => "the client named it",
@@ -98,14 +98,14 @@ impl SlotChoice {
         }
     }
 
-    /// Slot to reuse for the next turn, if `slot` was chosen by the content of the turn.
+    /// Returns the slot to reuse for the next turn, if `slot` was chosen by the content of the turn.
     pub(crate) fn reusable_slot(slot: Slot, rule: ChoiceRule) -> Option<Slot> {
         let is_by_content =
             matches!(rule, ChoiceRule::Pictures | ChoiceRule::Code | ChoiceRule::ComplexTask | ChoiceRule::Kept);
         is_by_content.then_some(slot)
     }
 
-    /// Slot of the final answer: the chat slot, unless another slot was chosen explicitly.
+    /// Returns the slot of the final answer: the chat slot, unless another slot was chosen explicitly.
     pub(crate) fn last_answer(self) -> Slot {
         match self.rule {
             ChoiceRule::Client | ChoiceRule::Session | ChoiceRule::Agent if self.slot != Slot::Base => self.slot,
@@ -151,7 +151,7 @@ pub(crate) fn plan_pending_after(item: &Item) -> Option<bool> {
     }
 }
 
-/// The notice that asks for a plan.
+/// Returns the notice that asks for a plan.
 pub(crate) fn plan_notice() -> ItemBody {
     Reminder::new(NoticeTopic::Plan, PLAN_FIRST).notice()
 }

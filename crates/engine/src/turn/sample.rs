@@ -181,7 +181,7 @@ pub(crate) async fn ask(
     state.meter.answered(sent, checked_usage, &context.models.calibration, model.info());
     request::record_level(context, state).await?;
     state.reply = if is_forbidden_call { Reply::ForbiddenCall } else { Reply::Useful };
-    // The final answer at a limit is accepted as it is.
+    // The final answer at a limit is accepted even if it has a problem.
     if matches!(state.phase, Phase::Working | Phase::Planning) {
         state.record_problem(problem, model.info().embedded);
     }
@@ -292,7 +292,8 @@ async fn record_calls(
     Ok(())
 }
 
-/// An answer being received. Models may alternate between reasoning and text, so it can consist of several items.
+/// An answer being received. Models may alternate between reasoning and text, so an answer can consist of several
+/// items.
 struct Answer<'a> {
     recorder: &'a Recorder,
     model: &'a dyn Model,
@@ -336,7 +337,7 @@ impl<'a> Answer<'a> {
             }
             ModelChunk::AnswerFields(fields) => self.fields = Some(fields),
             ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),
-            // An item keeps its kind, so the text is repeated in an item of the other kind.
+            // The kind of an item cannot change, so the text is repeated in an item of the other kind.
             ModelChunk::WasReasoning => {
                 if let Some((_, ItemBody::AgentMessage { text })) = &self.open {
                     let text = text.clone();

@@ -33,7 +33,7 @@ use crate::{
 /// Maximum bytes of an answer per allowed token, in case the server ignores the token limit.
 const MAX_BYTES_PER_TOKEN: u64 = 16;
 
-/// Time limit for cancelling the requests of a call that has ended. Dropping the requests takes no time.
+/// Time limit for cancelling the requests of a call that has ended. Dropping the requests is immediate.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Budget of one call for using the turn's model.

@@ -31,7 +31,7 @@ use crate::turn::{
 /// MiB).
 const MAX_REPORTED_FILES: usize = 6 << 20;
 
-/// Size of a file's entry without its path, in bytes.
+/// Size of a file's entry in the report without its path, in bytes.
 const ENTRY_OVERHEAD: usize = 32;
 
 /// Maximum number of answers in the wrong form after which the model is still asked again.
@@ -198,7 +198,7 @@ impl TurnState {
         self.unusable.record(problem, is_final);
     }
 
-    /// Error for a turn that ends because of the form of its answer.
+    /// Returns the error for a turn that ends because of the form of its answer.
     pub(crate) fn form_error(&self, reason: StopReason) -> Option<TurnError> {
         let reasons = self.unusable.wrong_form().filter(|_| reason == StopReason::WrongForm)?;
         Some(TurnError {
@@ -208,7 +208,7 @@ impl TurnState {
         })
     }
 
-    /// Turns the answer into the beginning of a longer one.
+    /// Makes the answer the beginning of a longer answer.
     fn keep_partial(&mut self, make_partial: impl FnOnce(String) -> PartialAnswer) {
         self.partial = self.answer.take().map(make_partial);
     }
@@ -306,7 +306,7 @@ impl TurnState {
         }
     }
 
-    /// Outcome of the turn.
+    /// Returns the outcome of the turn.
     pub(crate) fn outcome(&self, reason: StopReason, error: Option<TurnError>) -> TurnOutcome {
         TurnOutcome {
             reason,
@@ -323,8 +323,8 @@ impl TurnState {
         }
     }
 
-    /// Changed files for the final report to clients, as many as fit into a message. Each call's own result lists the
-    /// files that the call changed.
+    /// Returns the changed files for the final report to clients, as many as fit into a message. Each call's own result
+    /// lists the files that the call changed.
     fn reported_files(&self) -> Vec<FileChange> {
         let mut capacity = MAX_REPORTED_FILES;
         let fits = |(path, _): &(&String, &FileChangeKind)| {

@@ -19,16 +19,16 @@ pub(crate) enum Step {
     End(StopReason),
 }
 
-/// Returns the next step, given the state and the time that the turn has worked.
+/// Returns the next step for this state. `worked` is the turn's working time so far.
 pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step {
     if !state.pending_calls.is_empty() {
         return Step::Dispatch;
     }
-    // A turn that only compacts calls no model.
+    // A compaction-only turn never calls the model.
     if state.answer.is_some() || state.only_compacts() {
         return Step::End(StopReason::Completed);
     }
-    // Until the retry limit, the model is asked again with a notice about the problem.
+    // Below the retry limit, the model is called again with a notice about the problem.
     if let Some(reason) = state.unusable.end() {
         return Step::End(reason);
     }

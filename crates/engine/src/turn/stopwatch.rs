@@ -20,13 +20,13 @@ use tokio::{
 /// Stopwatch for the working time of a turn.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
-    /// Time worked before the start.
+    /// Working time before the start.
     before: Duration,
     started: Instant,
     counts: watch::Sender<PauseCounts>,
 }
 
-/// Counts that determine if the stopwatch is paused.
+/// Counts that determine whether the stopwatch is paused.
 #[derive(Debug, Default)]
 struct PauseCounts {
     /// Number of calls that wait for a user.
@@ -141,7 +141,7 @@ impl CallStream {
         Self { chunks: model.stream(request), started, first: None, usage: CallUsage::default() }
     }
 
-    /// Returns the next chunk. Cancel safe: nothing is lost if the future is dropped.
+    /// Returns the next chunk. Cancel safe: no chunk is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<ModelChunk, ModelError> {
         let no_result =
             || Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a result"));
@@ -159,7 +159,7 @@ impl CallStream {
         Ok(chunk)
     }
 
-    /// Ends the call. A call without an answer costs nothing, unless its server counted usage.
+    /// Ends the call. A call without an answer has no cost, unless its server counted usage.
     pub(crate) fn close(self, has_answered: bool) -> CallCost {
         let uncounted = if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() };
         let (counted, duration_ms) = (self.usage.counted().unwrap_or_default(), milliseconds(self.started.elapsed()));

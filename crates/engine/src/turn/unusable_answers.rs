@@ -1,5 +1,5 @@
-//! Answers with which a turn cannot end: the problem of an answer, and the end of the turn if retries do not help. No
-//! side effects. A link writes the notice for the model.
+//! Detection of unusable answers, and the end of the turn if retries do not help. No side effects. A link writes the
+//! notice for the model.
 
 use agentd_core::{
     model::{Finish, UnrunReason},
@@ -12,7 +12,7 @@ const MAX_RETRIES: u32 = 2;
 /// Maximum size of a runaway answer after which the model is asked again, in bytes.
 const MAX_RETRY_BYTES: usize = 256 << 10;
 
-/// Maximum length of a tool's name in a notice, in characters. The limit is needed because a model wrote the name.
+/// Maximum length of a tool name in a notice, in characters. Bounded because the name comes from a model.
 const MAX_NAME: usize = 64;
 
 /// Reason why an answer cannot be used.
@@ -26,11 +26,12 @@ pub(crate) enum Problem {
     CutReasoning,
     /// The token limit cut the answer's last call.
     CutCall { tool: String },
-    /// The answer was cut because it repeated endlessly. If the answer is too long to be read again, there is no retry.
+    /// The answer was cut because it repeated endlessly. There is no retry if the answer is too long to be sent
+    /// again.
     Runaway { is_long: bool },
-    /// The answer's call was written as text, in a syntax that is not recognised.
+    /// The answer contains a call written as text, in an unrecognised syntax.
     ForeignCall { tool: String },
-    /// The answer's text contains something that may be a call, or only an example of a call.
+    /// The answer contains text that may be a call, or only an example of a call.
     DoubtfulCall { tool: String },
     /// The provider withheld the answer or the rest of it.
     Filtered,
@@ -65,7 +66,7 @@ pub(crate) fn problem(
 }
 
 impl Problem {
-    /// Reason for the end of a turn that stops at this problem.
+    /// Returns the reason for ending a turn that stops at this problem.
     fn stop_reason(&self) -> StopReason {
         match self {
             Self::Empty { .. } | Self::ForeignCall { .. } | Self::DoubtfulCall { .. } => StopReason::NoAnswer,
@@ -101,7 +102,7 @@ impl UnusableAnswers {
         self.last = Some(problem);
     }
 
-    /// Reasons why the form of the last answer is wrong, if there are any.
+    /// Returns the reasons why the form of the last answer is wrong, if any.
     pub(crate) fn wrong_form(&self) -> Option<&[String]> {
         match &self.last {
             Some(Problem::WrongForm { reasons }) => Some(reasons),
@@ -109,13 +110,13 @@ impl UnusableAnswers {
         }
     }
 
-    /// Reason to end the turn now, if retries have not helped.
+    /// Returns the reason to end the turn now, once the retries are exhausted.
     pub(crate) fn end(&self) -> Option<StopReason> {
         let last = self.last.as_ref()?;
         (self.is_final || self.in_a_row > MAX_RETRIES).then(|| last.stop_reason())
     }
 
-    /// Returns the problem about which to notify the model, once, and the number of unusable answers in a row.
+    /// Returns the problem to report to the model, once per problem, and the number of unusable answers in a row.
     pub(crate) fn take_unreported(&mut self) -> Option<(&Problem, u32)> {
         if self.is_reported || self.end().is_some() {
             return None;
@@ -125,7 +126,7 @@ impl UnusableAnswers {
     }
 }
 
-/// Earlier text of an answer to which the next text belongs.
+/// Earlier text of an answer, to be joined with the next text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PartialAnswer {
     /// The text was cut, and the next text continues it.
@@ -146,7 +147,7 @@ impl PartialAnswer {
         }
     }
 
-    /// Returns the text itself.
+    /// Returns the text of any variant.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Cut(text) | Self::Whole(text) | Self::Doubted(text) => text,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::world::{World, input, is_question_raised, results, start_until_question, to_end, until, with_time_limit};
 
-/// Start of a turn that approves automatically while its client is connected.
+/// Builds a start of a turn that approves automatically while its client is connected.
 fn approving(text: &str) -> StartTurn {
     StartTurn { on_interrupt: OnInterrupt::Approve, while_connected: true, ..input(text) }
 }
@@ -44,7 +44,7 @@ async fn disconnected_client_auto_approves_nothing() {
     assert!(!by.contains("OnInterrupt(Wait)"), "each decision names the policy of the start: {by}");
 }
 
-/// After the machine slept or the clock changed, a deadline passes without a wait.
+/// A deadline that passed while the machine slept, or because of a clock change, takes effect without a further wait.
 #[tokio::test(start_paused = true)]
 async fn question_deadline_survives_clock_jumps() {
     let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
@@ -56,7 +56,7 @@ async fn question_deadline_survives_clock_jumps() {
     let (events, result) = to_end(&mut started.events).await;
     assert!(jumped.elapsed() < Duration::from_secs(60), "{:?}", jumped.elapsed());
     assert_eq!((result.text.as_str(), result.denials.len()), ("Never mind.", 1));
-    // Durations do not use the wall clock, and the time until an answer is not part of the call's duration.
+    // Durations do not depend on the wall clock, and exclude the wait for an answer.
     assert!(results(&events)[0].duration_ms < 60_000, "{events:?}");
     assert!(result.duration_ms < 3600 * 1000, "{}", result.duration_ms);
 }

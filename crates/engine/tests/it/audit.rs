@@ -26,7 +26,7 @@ use crate::world::{
     with_time_limit,
 };
 
-/// Entries of the log, one line each.
+/// Formats the entries of the log, one per line.
 fn log_lines(audit: &MemoryAudit) -> String {
     let line = |fact: AuditFact| match fact {
         AuditFact::CallDecided(decision) => {
@@ -215,7 +215,7 @@ async fn undo_is_audited_with_its_client() {
     assert_eq!(files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a"]);
 }
 
-/// Possible answers of a client.
+/// Generates a client's possible answers.
 fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         Just(Answer::Approve),

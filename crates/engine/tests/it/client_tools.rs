@@ -1,5 +1,5 @@
-//! Tools of a client, which are offered only in its turn, judged like other tools, and answered by the client or ended
-//! with a reason.
+//! Client tools: offered only in the client's turn, judged like other tools, and either answered by the client or
+//! ended with a reason.
 
 use std::{sync::Arc, time::Duration};
 
@@ -64,7 +64,7 @@ fn picture(content: &str) -> ClientToolAnswer {
     ClientToolAnswer { text: String::new(), failed: false, picture: Some(picture) }
 }
 
-/// Number of pictures in each notice.
+/// Returns the number of pictures in each notice.
 fn shown(events: &[Arc<Event>]) -> Vec<usize> {
     let shown = events.iter().filter_map(|event| match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::Notice { pictures, .. }, .. }, .. } => {
@@ -97,7 +97,7 @@ async fn client_failures_long_and_empty_answers_become_results() {
     to_end(&mut started.events).await;
     let texts = world.results();
     assert_eq!(texts[0], "E_TOOL: no such buffer");
-    // The answer is spilled to a file like any long result.
+    // The answer is spilled to a file like any other long result.
     assert!(texts[1].len() < 1 << 20 && texts[1].contains("large_tool_results/"), "{} bytes", texts[1].len());
     assert_eq!(texts[2], "[done; no output]");
 }
@@ -117,7 +117,7 @@ async fn unresponsive_client_tool_times_out() {
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let request = requests.recv().await.unwrap();
     tokio::time::advance(Duration::from_secs(601)).await;
-    // Wait without `with_time_limit`, because its time limit would use the paused clock.
+    // Waits without `with_time_limit`, whose limit would use the paused clock.
     let is_end = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.text == "Too slow.");
     while !is_end(&started.events.next().await.unwrap().unwrap()) {}
     assert!(request.reply.is_closed(), "no receiver waits for the answer");
@@ -207,7 +207,7 @@ async fn duplicate_or_invalid_client_tools_are_rejected() {
         compact: Some(agentd_core::context::CompactionStrategy::Auto),
         ..offering(vec![tool("a", true)])
     };
-    refusal(compacts, "takes no parts").await;
+    refusal(compacts, "accepts no parts").await;
     let with = |options: TurnOptions| StartTurn { options, ..input("Go!") };
     let allowed_tools = Some(vec!["todo_write".to_owned(), "no_such_tool".to_owned()]);
     refusal(with(TurnOptions { allowed_tools, ..TurnOptions::default() }), "no such tool").await;

@@ -18,13 +18,13 @@ use tokio::sync::Notify;
 
 use crate::world::{World, continuation, input, results, run, start_until_question, to_end, turn};
 
-/// Text with the server's count for the request.
+/// Builds a text answer with the server's token count for the request.
 pub(crate) fn counted(text: &str, prompt_tokens: u64) -> Play {
     let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
     Play::Chunks(vec![ModelChunk::Text(text.to_owned()), ModelChunk::Usage(usage)])
 }
 
-/// A good summary by a model.
+/// A usable summary by a model.
 pub(crate) const SUMMARY: &str =
     "## What the person wants\nA tidy house.\n## Decisions and reasons\nThe broom, for it is there.";
 
@@ -184,7 +184,7 @@ async fn cancelled_call_does_not_block_compaction() {
     assert_eq!(compactions(&world, &session)[0].report.pinned[0], "Never forget this.");
 }
 
-/// Results of `compact_context`, in order.
+/// Returns the results of `compact_context`, in order.
 fn compact_results(world: &World, session: &SessionHandle) -> Vec<String> {
     let results = results(&world.store.events_of(session.id())).into_iter();
     results.filter(|result| result.name == "compact_context").map(|result| result.text).collect()
@@ -192,7 +192,7 @@ fn compact_results(world: &World, session: &SessionHandle) -> Vec<String> {
 
 #[tokio::test]
 async fn compact_tool_announces_only_real_compactions() {
-    // With a short history and a nearly full window, the tool is offered, but there is nothing to gain.
+    // With a short history and a nearly full window, the tool is offered, but a compaction would free nothing.
     let (world, session) = World::new([counted("one", 6500)]).begun().await;
     run(&session, "Hi").await;
     let counted_calls = |times: usize| {
@@ -266,7 +266,7 @@ async fn small_windows_never_loop_and_fail_only_if_nothing_fits() {
         }
         let summaries = compactions(&world, &session);
         for done in &summaries {
-            // One rule is included, and fixed text takes a few hundred bytes, however small the window is.
+            // The summary includes one rule. Its fixed text takes a few hundred bytes at any window size.
             let limit = window * 4 / 2 + 600 + 400;
             assert!(done.summary.len() as u64 <= limit, "{} bytes in {window}", done.summary.len());
         }
@@ -302,7 +302,7 @@ async fn steering_during_compaction_is_answered_not_summarised() {
     assert!(second.model.requests()[0].messages.contains(&added));
 }
 
-/// Runs turns whose text alone fills the window by the estimate, without counts from the server.
+/// Runs turns whose text fills the window according to the estimate, without counts from the server.
 async fn session_filled_by_turns(turns: usize) -> (World, SessionHandle) {
     let (world, session) = World::new([]).begun().await;
     for turn in 0..turns {
@@ -314,7 +314,7 @@ async fn session_filled_by_turns(turns: usize) -> (World, SessionHandle) {
 
 #[tokio::test]
 async fn undone_compaction_is_not_repeated_while_history_fits() {
-    // The window fills up to 85 percent, where the first automatic compaction happens.
+    // The first automatic compaction happens when the window is 85 percent full.
     let mut turns = 0;
     let (world, session) = session_filled_by_turns(9).await;
     while compactions(&world, &session).is_empty() {
@@ -341,7 +341,7 @@ async fn undone_compaction_is_not_repeated_while_history_fits() {
     let outputs = compact_results(&world, &session);
     assert!(outputs[0].starts_with("nothing is compacted: the user undid the last compaction"), "{outputs:?}");
 
-    // A history that no longer fits is compacted again despite the undo, with a warning.
+    // A history that no longer fits is compacted again despite the undo, and a warning is sent.
     world.model.then_all([says(SUMMARY), says("On we go.")]);
     run(&session, &format!("Much {}", "more ".repeat(1400))).await;
     assert_eq!(compactions(&world, &session).len(), 2);

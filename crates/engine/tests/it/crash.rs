@@ -72,7 +72,7 @@ async fn kill_after_any_event_loses_and_repeats_nothing() {
     }
 }
 
-/// Number of times that a request contains the added input.
+/// Returns how many times a request contains the added input.
 fn times_sent(world: &World, request: usize) -> usize {
     let messages = &world.model.requests()[request].messages;
     messages.iter().filter(|message| **message == Message::User { text: "Be green!".to_owned() }).count()

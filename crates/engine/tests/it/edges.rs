@@ -68,7 +68,7 @@ async fn queued_turns_survive_a_kill() {
     let second = session.start_turn(queued("two")).await.unwrap();
     let third = session.start_turn(queued("three")).await.unwrap();
 
-    // At whatever event the next daemon is killed, each queued turn runs exactly once.
+    // Each queued turn runs exactly once, regardless of the event at which the next daemon is killed.
     let stored = world.store.events_of(session.id()).len();
     let (next, session) = world.restarted([says("Two."), says("Three.")]).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
@@ -152,7 +152,7 @@ async fn killed_recovery_reports_lost_calls_once() {
     first.engine.recover().await.unwrap();
     let whole = world.store.events_of(session.id()).len();
 
-    // Recovery stores its facts in two appends: its findings, and the end of the turn.
+    // Recovery makes two appends: its findings, then the end of the turn.
     for length in [before, whole - 1] {
         let next = World::on(world.store.copy_prefix(session.id(), length), EngineConfig::default(), []);
         let recovered = next.engine.recover().await.unwrap();

@@ -153,8 +153,8 @@ fn edit(command: &str) -> Answer {
     Answer::Edit { args: json!({ "command": command }) }
 }
 
-/// The gate itself judges edits under the rules in force when the call is about to run. Here the answer was given under
-/// milder rules, and the daemon was stopped before it could act on the answer.
+/// The gate judges edits under the rules in force when the call is about to run. Here, the answer was given under
+/// more permissive rules, and the daemon was stopped before it acted on the answer.
 #[tokio::test]
 async fn edited_call_is_judged_under_current_rules() {
     let (world, session) = World::new([make(), says("Done.")]).begun().await;
@@ -172,7 +172,7 @@ async fn edited_call_is_judged_under_current_rules() {
     assert!(next.model.requests().last().unwrap().messages.iter().any(|m| format!("{m:?}").contains("the rules deny")));
 }
 
-/// Read-only calls run in parallel, and so do their questions.
+/// Builds three read-only calls, which run in parallel and whose questions are raised in parallel.
 fn three_reads() -> Play {
     let look = |n: u32| ("look", json!({"path": format!("secret {n}")}));
     calls(&[look(1), look(2), look(3)])
@@ -264,10 +264,10 @@ async fn every_grant_change_is_audited() {
     assert_eq!(rules(&world).await, []);
 }
 
-/// A denied command cannot be run by an edit or a grant, regardless of its quoting.
+/// Neither an edit nor a grant can run a denied command, regardless of its quoting.
 #[tokio::test]
 async fn denied_command_never_runs_by_edit_or_grant() {
-    // Has the name of the real shell tool, so that commands are parsed, but only records them.
+    // Named like the real shell tool so that commands are parsed, but only records the commands.
     let commands: Arc<Mutex<Vec<String>>> = Arc::default();
     let ran = Arc::clone(&commands);
     let on_call = move |_: &ToolContext, call: &ToolCall| {
@@ -286,7 +286,7 @@ async fn denied_command_never_runs_by_edit_or_grant() {
         let command = wrapped().new_tree(&mut runner).unwrap().current();
         let rule = format!("{SHELL_TOOL}: {command}");
         assert!(engine.add_grant(None, rule, "phone".to_owned()).await.is_err(), "{command:?} can be granted");
-        // A command that cannot be parsed asks instead, and the user's edit would already be the approval.
+        // An unparsable command is asked about instead, and the user's edit would already count as the approval.
         if policy::mark(&policy::run(&policy, &command, &SessionSettings::default())) == "deny" {
             denied += 1;
             assert_eq!(answer(&session, &interrupt, edit(&command)).await, Err(ErrorKind::InvalidInput), "{command:?}");

@@ -35,7 +35,7 @@ fn guides(project_text: &str) -> Guides {
     }
 }
 
-/// First line of each message that is not a reminder.
+/// Returns the first line of each message that is not a reminder.
 fn shape(request: &ModelRequest) -> Vec<String> {
     let text = |message: &Message| match message {
         Message::User { text } | Message::Pictures { text, .. } | Message::Assistant { text, .. } => {

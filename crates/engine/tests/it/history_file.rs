@@ -1,4 +1,4 @@
-//! The history file contains everything that compactions replaced, once and in order, even after failures in between.
+//! The history file contains everything that compactions replaced, once and in order, despite intermediate failures.
 
 use agentd_core::context::CompactionStrategy;
 use agentd_engine::SessionHandle;
@@ -9,7 +9,7 @@ use crate::{
     world::World,
 };
 
-/// Runs turns and a compaction, optionally with a full disk so that the file cannot be written.
+/// Runs turns and a compaction. If `full` is set, the disk is full and the file cannot be written.
 async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<usize>, full: bool) {
     run_turns(world, turns, session).await;
     world.model.then(says(SUMMARY));
@@ -18,7 +18,7 @@ async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<us
     world.workspaces.set_full(false);
 }
 
-/// Numbers of the questions in the history file with this name, in order.
+/// Returns the numbers of the questions in the history file with this name, in order.
 fn questions(world: &World, session: &SessionHandle, name: &str) -> Vec<usize> {
     let path = format!("conversation_history/{name}.md");
     let text = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();

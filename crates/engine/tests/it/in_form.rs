@@ -33,7 +33,7 @@ async fn matching_answer_ends_the_turn_with_its_document() {
         assert!(request.answer_schema.as_ref().unwrap().text().contains(r#""count":{"type":"integer"}"#));
         assert_eq!(text_of(&request).matches("must be one JSON document that matches").count(), 1);
     }
-    // The next turn has no required form, and the model is informed of this once.
+    // The next turn has no required form, and the model is notified of this once.
     world.model.then_all([says("In words."), says("More.")]);
     assert_eq!(run(&session, "And in words?").await.text, "In words.");
     run(&session, "More?").await;

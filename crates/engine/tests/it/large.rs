@@ -24,15 +24,16 @@ struct Shown {
     file: Option<(String, String)>,
 }
 
-/// Runs one call in a window of 8,192 tokens, in which a result may have 2,048 tokens and a command's output 1,024.
+/// Runs one call in a window of 8,192 tokens, where a result is limited to 2,048 tokens and a command's output to
+/// 1,024.
 async fn call(tool: &str, arguments: Value) -> Shown {
     call_with(false, EngineConfig::default(), tool, arguments).await
 }
 
-/// Same as `call`, with a configuration and optionally a full disk.
+/// Runs one call like `call`, with this configuration and, if `is_full` is set, a full disk.
 async fn call_with(is_full: bool, config: EngineConfig, tool: &str, arguments: Value) -> Shown {
     let Play::Chunks(mut call) = calls(&[(tool, arguments)]) else { panic!() };
-    // The arguments contain the text to return. Only the result is supposed to be long, so the usage is set.
+    // The arguments contain the text to return. The usage is set so that only the result counts as long.
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() }));
     let (world, session) = World::with(config, [Play::Chunks(call), says("I see.")]).begun().await;
     world.workspaces.set_full(is_full);
@@ -133,7 +134,7 @@ async fn full_disk_truncates_the_result_with_a_notice() {
         assert_eq!(shown.warnings.len(), 1, "{:?}", shown.warnings);
         assert!(shown.warnings[0].starts_with("result_lost: a part of the result"), "{:?}", shown.warnings);
     }
-    // If the disk is full, a result that fits into the window is not shortened, because the rest would be lost.
+    // If the disk is full, a result that fits into the window is not shortened, because the cut part would be lost.
     let fits = lines(300);
     let shown = call_with(true, EngineConfig::default(), "launch", json!({"answer": fits})).await;
     assert_eq!((shown.text, shown.warnings.len()), (fits, 0));
@@ -166,7 +167,7 @@ async fn binary_data_is_described_by_type_size_and_path() {
         assert!(path.ends_with("-result.bin") && shown.text.contains(&path) && content == noise, "{path}");
     }
 
-    // Without disk space, the data is lost, and the text states this.
+    // Without disk space, the cut part is lost, and the text says so.
     let shown = call_with(true, EngineConfig::default(), "look", json!({"data": "x"})).await;
     assert!(shown.text.contains("could not be stored and is lost: the disk is full (make room)"), "{}", shown.text);
     assert_eq!(shown.warnings.len(), 2, "{:?}", shown.warnings);

@@ -36,7 +36,7 @@ fn stored(world: &World, session: &SessionHandle) -> Vec<StoredInput> {
     world.items(session).into_iter().filter_map(stored).collect()
 }
 
-/// Warnings about spilled inputs.
+/// Returns the warnings about spilled inputs.
 fn spill_warnings(world: &World, session: &SessionHandle) -> Vec<String> {
     warnings(&world.store.events_of(session.id()), "input_stored")
 }
@@ -89,8 +89,7 @@ async fn steered_and_queued_long_inputs_are_spilled() {
     }
 }
 
-/// A server reports a smaller window than configured in its refusal. In this case, the new input is spilled, and not
-/// summarised.
+/// If a server's refusal reports a smaller window than configured, the new input is spilled instead of summarised.
 #[tokio::test]
 async fn input_is_spilled_if_the_window_turns_out_smaller() {
     let (world, session) = World::new([Play::Overflows(3000), says("Reviewed.")]).begun().await;

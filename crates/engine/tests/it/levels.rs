@@ -20,7 +20,7 @@ use crate::{
     world::{TwoModels, World, input, prompts, run, sized, to_end, turn, warnings},
 };
 
-/// Reported levels, in order.
+/// Returns the reported levels, in order.
 fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
     world.facts(session, |kind| match kind {
         EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
@@ -138,7 +138,7 @@ async fn token_counts_of_models_are_not_mixed() {
         let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
         Play::Chunks(vec![ModelChunk::call("look", "{}"), ModelChunk::Usage(usage)])
     };
-    // The base model's server counts twenty times as much as the chat model's.
+    // The base model's server counts twenty times as many tokens as the chat model's server.
     models.base.then(look(2000));
     models.other.then(counted("That was it.", 100));
     let start = StartTurn { max_steps: Some(1), ..input("Look") };
@@ -179,7 +179,7 @@ async fn final_answer_request_fits_its_models_window() {
 #[tokio::test]
 async fn each_slot_uses_its_own_window() {
     let (world, session, models) = world_with_two_models(ScriptedModel::new([]), sized("chat", 2048, [])).await;
-    // Sent at once, the text would be spilled to a file because of the model with the smaller window.
+    // If sent at once, the text would be spilled to a file because of the model with the smaller window.
     for tokens in [1300, 1600, 1900] {
         models.base.then(counted("a", tokens));
         run(&session, &"many words ".repeat(100)).await;
@@ -207,7 +207,8 @@ async fn embedded_candidate_prompts_do_not_count_as_context() {
 
 #[tokio::test]
 async fn reasoning_counts_only_if_it_is_echoed() {
-    /// Checks how much of a long reasoning and a short text the next request contains, in a window of 8,192.
+    /// Checks the size of the context after an answer with long reasoning and a short text, in a window of 8,192
+    /// tokens.
     async fn check(echo_reasoning: bool, usage: Usage, expected: std::ops::Range<u64>) {
         let info = ModelInfo { echo_reasoning, ..ScriptedModel::new([]).info().clone() };
         let model = ScriptedModel::with_info(info, []);

@@ -1,4 +1,4 @@
-//! Calls that read through links, which are judged under both names and run with the target's name.
+//! Calls that read through links: judged under both names, and run with the target's name.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     world::{World, answer_and_follow, input, run_with_answer, warnings},
 };
 
-/// Verdict on a tool that reads `path`, which leads to `leads_to`.
+/// Returns the verdict on a tool that reads `path`, a link to `leads_to`.
 fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSettings) -> Explanation {
     let followed = FollowedLink {
         arguments: json!({ "path": leads_to }).to_string(),
@@ -71,7 +71,7 @@ fn stricter_rule_of_link_and_target_wins() {
         let policy = rules.map_or_else(shipped, compiled);
         check(&policy, &[], path, leads_to, expected);
     }
-    // A grant covers the same calls as under the real name.
+    // A grant covers the same calls through a link as under the real name.
     let drafts = check(&compiled(own), &[], "docs/a.md", "/project/drafts/a.md", "ask");
     assert_eq!(drafts.grants, ["read_file"]);
     check(&compiled(own), &["read_file"], "docs/a.md", "/project/drafts/a.md", "allow");

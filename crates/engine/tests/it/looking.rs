@@ -1,4 +1,4 @@
-//! Commands that need no approval because they are read-only. Such commands are confined, and not recorded for undo.
+//! Commands that need no approval because they are read-only. They run confined and are not recorded for undo.
 
 use std::sync::{Arc, Mutex};
 

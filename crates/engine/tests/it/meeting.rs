@@ -1,4 +1,4 @@
-//! Compaction together with other events of a turn: questions to the user, and added input.
+//! Compaction during other events of a turn: questions to the user, and added input.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn on_request(if_busy: IfBusy) -> StartTurn {
     StartTurn { compact: Some(CompactionStrategy::Auto), if_busy, ..continuation() }
 }
 
-/// Creates a turn that waits for the user and whose call filled the window.
+/// Creates a session whose turn waits for the user and whose call filled the window.
 async fn waiting() -> (World, SessionHandle, Interrupt) {
     let (world, session) = World::new([]).begun().await;
     run_turns(&world, 0..9, &session).await;
@@ -112,7 +112,7 @@ async fn steering_before_an_overflowing_final_answer_is_sent_once() {
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
     assert_eq!(compactions(&world, &session).pop().unwrap().report.cause, CompactionCause::Overflow);
 
-    // The next turn has the added input, in this daemon and after a restart.
+    // The next turn includes the added input, both in this daemon and after a restart.
     world.model.then(says("Blue it is."));
     run(&session, "Well?").await;
     let (second, reopened) = world.restarted([says("Still blue.")]).with_session(session.id()).await;

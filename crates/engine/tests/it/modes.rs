@@ -1,4 +1,4 @@
-//! Session modes, which apply from the next call, survive a restart, and are announced.
+//! Session modes: they apply from the next call, survive a restart, and are announced.
 
 use agentd_core::{
     audit::AuditFact,

@@ -21,7 +21,7 @@ fn rules(yaml: &str) -> EngineConfig {
     EngineConfig { policy: Arc::new(compiled(yaml)), ..EngineConfig::default() }
 }
 
-/// Rule file section that matches every call to a tool.
+/// Builds a rule file section that matches every call to a tool.
 fn rule_for_every_call(tool: &str, action: &str) -> String {
     format!("tools: {{{tool}: {{patterns: {{high_risk: ['.*']}}, actions: {{high_risk: {action}}}}}}}\n")
 }

@@ -1,4 +1,4 @@
-//! Parts of an input in addition to its text, which are stored, announced once, and rejected if invalid.
+//! Parts of an input in addition to its text: stored, announced once, and rejected if invalid.
 
 use agentd_core::{
     error::ErrorKind,

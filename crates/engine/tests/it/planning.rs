@@ -24,7 +24,7 @@ fn planned(text: &str) -> StartTurn {
     StartTurn { planning: Some(Planning::Always), ..input(text) }
 }
 
-/// Error codes of tool results, in order.
+/// Returns the error codes of tool results, in order.
 fn results(world: &World, session: &SessionHandle) -> Vec<Option<ToolErrorCode>> {
     let code = |body| if let ItemBody::ToolResult(result) = body { Some(result.error) } else { None };
     world.items(session).into_iter().filter_map(code).collect()
@@ -47,7 +47,7 @@ fn change() -> Play {
     calls(&[("change", json!({"path": "a"}))])
 }
 
-/// Answer to the question about open todos.
+/// Builds the model's answer to the question about open todos.
 fn no_open_todos() -> Play {
     says("Nothing is left.")
 }

@@ -1,4 +1,4 @@
-//! Requests only grow. Each request starts with the whole previous request, regardless of additions in between.
+//! Requests only grow: each request starts with the whole previous request, regardless of additions in between.
 
 use agentd_core::{
     event::EventKind,
@@ -113,7 +113,7 @@ async fn play(world: &mut World, id: agentd_core::ids::SessionId, action: Action
     world.model.requests().split_off(before)
 }
 
-/// First message that the next request does not have at the same position.
+/// Returns the first message that the next request does not have at the same position.
 fn first_changed_message<'a>(before: &'a ModelRequest, after: &ModelRequest) -> Option<&'a Message> {
     let same = before.messages.iter().zip(&after.messages).take_while(|(then, now)| then == now).count();
     before.messages.get(same)

@@ -18,7 +18,7 @@ fn asks(more: Value) -> Play {
     calls(&[("ask_human", arguments)])
 }
 
-/// Result of the question as read by the model.
+/// Returns the result of the question as the model reads it.
 fn asked_result(world: &World) -> String {
     world.results().remove(0)
 }

@@ -1,5 +1,5 @@
-//! Readers of a session: many, late, slow and disconnected. News from all sessions are sent to watchers, collected only
-//! for watchers, and never wait for a watcher.
+//! Readers of a session: many, late, slow and disconnected. Updates of all sessions are collected only while there
+//! are watchers, and never wait for a watcher.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn next(news: &mut NewsReader) -> SessionNews {
     with_time_limit("news", news.next()).await.unwrap().unwrap()
 }
 
-/// A slow watcher has about a thousand items in its buffer.
+/// A slow watcher buffers about a thousand items.
 #[test]
 fn session_news_stay_small_and_hold_no_text() {
     assert!(size_of::<SessionNews>() <= 64 && !std::mem::needs_drop::<SessionNews>());

@@ -158,7 +158,7 @@ async fn input_recalls_related_compacted_passages() {
     assert!(text.contains("<passage from=") && text.contains("23. Paint wall 23 in colour 161."), "{text}");
     assert!(text.len() < 2000, "{text}");
 
-    // The passage stays at its position, and an input that refers to nothing earlier gets no passage.
+    // The passage keeps its position, and an input that refers to nothing earlier gets no passage.
     world.model.then(says("Yes."));
     run(&session, "Go on.").await;
     let next = world.last_request();
@@ -174,7 +174,7 @@ async fn user_answers_and_last_answer_survive_compaction() {
     let question = json!({"question": "Which database?", "default": "Postgres on port 31337"});
     world.then([calls(&[("ask_human", json!({"question": "Which port?"}))]), says("Good.")]);
     run_with_answer(&session, input("Go!"), Answer::Text { text: "Port 4242".to_owned() }).await;
-    // A default is not the user's answer.
+    // A default answer does not count as the user's answer.
     world.then([calls(&[("ask_human", question)]), says("Understood.")]);
     turn(&session, StartTurn { on_interrupt: OnInterrupt::Deny, ..input("Set up the database.") }).await;
     work(&world, &session).await;
@@ -186,7 +186,7 @@ async fn user_answers_and_last_answer_survive_compaction() {
     assert!(summary.contains("You answered: Done "), "{summary}");
 }
 
-/// Bad summaries from a model: empty, partial, with reasoning, or with foreign text.
+/// Builds a bad summary: empty, partial, with reasoning, or with foreign text.
 fn bad_summary(number: usize) -> Play {
     let text = |text: &str| ModelChunk::Text(text.to_owned());
     match number % 11 {
@@ -238,7 +238,7 @@ async fn first_user_rule_survives_poor_summaries() {
     }
 }
 
-/// Output of the tool for these arguments.
+/// Returns the output of the tool for these arguments.
 async fn found(world: &World, session: &SessionHandle, arguments: Value) -> String {
     world.then([calls(&[("search_history", arguments)]), says("I see.")]);
     run(session, "Look!").await;

@@ -35,7 +35,7 @@ async fn is_gone(world: &World, id: SessionId) -> bool {
     world.store.session(id).await.unwrap().is_none()
 }
 
-/// Same as `world`, with a session that was used.
+/// Creates a world like `world`, with a session that was used.
 async fn used_world() -> (World, SessionId) {
     let world = world();
     let id = unloaded_session(&world).await;
@@ -217,7 +217,7 @@ async fn session_used_since_the_check_is_not_cleaned() {
     }
 }
 
-/// In any order, an accepted turn is completed, and a removed session has accepted no turn.
+/// In any interleaving, an accepted turn is completed, and a removed session has accepted no turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turn_acceptance_and_session_removal_are_exclusive() {
     let world = world();

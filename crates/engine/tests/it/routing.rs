@@ -50,7 +50,7 @@ async fn slots(own: &[Slot], fallbacks: &[&str]) -> (World, SessionHandle, Arc<S
     (world, session, models)
 }
 
-/// Chosen models in the journal in order, each with its rule.
+/// Returns the chosen models in the journal in order, each with its rule.
 fn choices(world: &World, session: &SessionHandle) -> Vec<(String, ChoiceRule)> {
     world.facts(session, |kind| match kind {
         EventKind::TurnStarted { model, rule, .. } | EventKind::ModelChosen { model, rule, .. } => {
@@ -155,7 +155,7 @@ async fn unreachable_model_falls_back_to_the_next() {
         spare.requests()[0].messages.len() > base.requests()[0].messages.len(),
         "the request includes the result of the call"
     );
-    // The model is skipped for a while, and is later tried again.
+    // The model is skipped for a while and then tried again.
     spare.then(says("Still here."));
     assert_eq!(run(&session, "And now?").await.text, "Still here.");
     assert_eq!(base.requests().len(), 2);

@@ -19,7 +19,7 @@ fn usage_chunk(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
     ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
 }
 
-/// Returns true if the request was sent by a tool, and not by a step of the turn.
+/// Returns true if the request was sent by a tool instead of a step of the turn.
 fn is_tool_request(request: &ModelRequest) -> bool {
     matches!(request.messages.first(), Some(Message::System { text }) if text == "Answer.")
 }
@@ -47,7 +47,7 @@ fn text(text: &str) -> ModelChunk {
     ModelChunk::Text(text.to_owned())
 }
 
-/// A model that starts an answer and never ends it.
+/// Builds an answer that starts but never ends.
 fn hangs() -> Play {
     Play::Hangs(vec![text("A model.")])
 }
@@ -157,7 +157,7 @@ fn retry() -> ModelChunk {
     ModelChunk::Retry { attempt: 2, delay_ms: 0, reason: "busy".to_owned() }
 }
 
-/// Tokens, cost, calls, and unpriced calls.
+/// Returns tokens, cost, calls and unpriced calls.
 fn sum(usage: Usage) -> (u64, Option<u64>, u64, u64) {
     (usage.tokens(), usage.cost_microusd, usage.calls, usage.unpriced_calls)
 }

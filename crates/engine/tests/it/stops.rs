@@ -69,7 +69,7 @@ async fn subscribers_are_notified_of_a_full_disk_during_a_turn() {
     assert_eq!(with_time_limit("the first event", reader.next()).await.unwrap().unwrap().seq, 1);
     let refused = session.rename("Now".to_owned()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Storage);
-    // Once there is space again, the next command settles the session.
+    // Once there is space again, the next command records the end of the turn.
     session.rename("Later".to_owned()).await.unwrap();
     assert_eq!(to_end(&mut reader).await.1.stop_reason, StopReason::Interrupted);
 }

@@ -1,4 +1,4 @@
-//! Subagent sessions: followed to the end of their turn, and no further.
+//! Subagent sessions, which are followed only until their turn ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,12 +21,12 @@ use crate::{
     world::{World, input, to_end, until, with_time_limit},
 };
 
-/// An answer that is long enough to be accepted without a request for detail.
+/// Builds a report that is long enough to be accepted without a request for more detail.
 fn report(of: &str) -> String {
     format!("The report of {of}. {}", "Each thing was looked at and found in order. ".repeat(6))
 }
 
-/// Task of the subagent that sends the request; `None` for the main agent.
+/// Returns the task of the subagent that sends the request; `None` for the main agent.
 fn task_of(request: &ModelRequest) -> Option<String> {
     let is_child =
         matches!(&request.messages[0], Message::System { text } if text.contains("You work for another agent."));
@@ -145,7 +145,7 @@ async fn subagent_ends_if_its_parents_journal_fails() {
     let (_, ended) = to_end(&mut child.subscribe(0).await.unwrap()).await;
     assert_eq!(ended.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(child.id())).await.unwrap().is_empty());
-    // The session receives the result when the session is used again.
+    // The session receives the result at its next use.
     let session = world.engine.session(session.id()).await.unwrap();
     to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert!(world.log(&session).contains("result of delegate_task E_CANCELLED"), "{}", world.log(&session));

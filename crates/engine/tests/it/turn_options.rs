@@ -75,7 +75,7 @@ async fn turn_options_survive_restart() {
     assert!(names(&next, 1).len() > 5);
 }
 
-/// A read-only call that uses ten tokens.
+/// Builds a read-only call that uses ten tokens.
 fn look() -> Play {
     let Play::Chunks(mut chunks) = calls(&[("todo_read", json!({}))]) else { panic!() };
     chunks.push(ModelChunk::Usage(Usage { prompt_tokens: 7, completion_tokens: 3, ..Usage::default() }));

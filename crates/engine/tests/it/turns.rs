@@ -47,8 +47,8 @@ async fn answer_is_stored_and_published_in_order() {
 #[tokio::test]
 async fn first_text_is_published_before_later_events_are_stored() {
     let (world, session) = World::new([says("Good day.")]).begun().await;
-    // The start of the turn and the beginning of the answer are stored. The model finishes before the session reads, so
-    // there is more to store.
+    // The first two appends succeed: the turn's start and the beginning of the answer. The model finishes before the
+    // session reads, so more events must be stored.
     world.store.hang_appends_after(2);
     let begun = with_time_limit("the turn's start", session.start_turn(input("Hello!"))).await;
     let delta = until(&mut begun.unwrap().events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
@@ -74,7 +74,7 @@ async fn context_size_excludes_tools_not_sent() {
     assert!(without.tokens < with.tokens);
 }
 
-/// Prompt segments that differed from the previous request.
+/// Returns the prompt segments that differed from the previous request.
 fn prefix_breaks(world: &World, session: &SessionHandle) -> Vec<String> {
     prompts(world, session).into_iter().filter_map(|report| report.broken_by).collect()
 }
@@ -142,7 +142,7 @@ async fn invalid_inputs_are_rejected_with_a_hint() {
     assert_eq!(unknown.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::NotFound);
 }
 
-/// Checks that input added during this answer stays at the position where the model read it, in the next turn and after
+/// Checks that input added during this answer keeps the position where the model read it, in the next turn and after
 /// a restart.
 async fn check_steering_position(answer: ModelChunk) {
     let gate = Arc::new(Notify::new());
@@ -177,7 +177,7 @@ async fn steering_keeps_its_position_in_later_requests() {
     check_steering_position(ModelChunk::call("look", "{}")).await;
 }
 
-/// Text that is streamed when the gate is opened.
+/// Streams this text when the gate is opened.
 fn when_open(gate: &Arc<Notify>, text: &str) -> Play {
     Play::Waits(Arc::clone(gate), vec![ModelChunk::Text(text.to_owned())])
 }

@@ -1,4 +1,4 @@
-//! File changes, which are recorded with their calls and undone by the user and by the model.
+//! File changes: recorded with their calls, and undone by the user or the model.
 
 use agentd_core::{
     error::ErrorKind,
@@ -73,7 +73,7 @@ pub(crate) fn result_of(world: &World, session: &SessionHandle, tool: &str) -> T
     world.items(session).into_iter().filter_map(of).rfind(|result| result.name == tool).unwrap()
 }
 
-/// Results of `undo_patch`, one line each.
+/// Returns the results of `undo_patch`, one line each.
 pub(crate) fn undo_results(world: &World, session: &SessionHandle) -> Vec<String> {
     let log = world.log(session);
     let lines = log.lines().filter(|line| line.contains("= result of undo_patch"));
@@ -173,7 +173,7 @@ async fn undo_patch_is_judged_by_the_paths_it_changes() {
         assert!(matches!(&change.ask, Ask::Approval { tool, .. } if tool == "change"), "{path}: {change:?}");
         answer(&session, &change, Answer::Approve).await.unwrap();
         let undo = question(&mut started.events).await;
-        // No rule can identify the edit.
+        // No grant is offered, because no rule can identify the edit.
         assert!(
             matches!(&undo.ask, Ask::Approval { tool, grants, .. } if tool == "undo_patch" && grants.is_empty()),
             "{path}: {undo:?}"

@@ -77,8 +77,7 @@ async fn failed_state_undo_is_reported_without_a_substitute() {
     assert_eq!((world.disk.read("a").as_str(), state_of(&world, &session)), ("1", vec!["plan: rest".to_owned()]));
 }
 
-/// Restores a session whose daemon was killed `after` events after the first event for which `fits` is true was
-/// about to be stored.
+/// Restarts the session from a journal that ends before the first event that `fits`, plus `after` events.
 async fn restart_after_kill(
     world: &World,
     session: &SessionHandle,
@@ -141,7 +140,7 @@ fn is_removal(kind: &EventKind) -> bool {
     matches!(kind, EventKind::StateChanged { change: StateChange::File(StateFileChange { content: None, .. }) })
 }
 
-/// The daemon is killed when the state change is stored, but not the result.
+/// The daemon is killed after the state change is stored and before the result is stored.
 #[tokio::test]
 async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     let both = || (vec!["plan: dig".to_owned()], String::new());
@@ -164,7 +163,8 @@ async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], "dig".to_owned()));
 }
 
-/// The daemon is killed after the tool has written to disk, before anything is stored. Only the disk half happened.
+/// The daemon is killed after the tool has written to disk, before anything is stored. Only the disk half was
+/// applied.
 #[tokio::test]
 async fn half_applied_edit_is_reverted_where_applied() {
     let (world, session) = session_with_moved_text().await;

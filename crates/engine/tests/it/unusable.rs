@@ -43,7 +43,7 @@ fn check(result: &TurnResult, reason: StopReason, text: &str) {
     assert_eq!((result.stop_reason, result.text.as_str()), (reason, text));
 }
 
-/// Messages of a request as text.
+/// Returns the messages of a request as text.
 fn text_of(request: &ModelRequest) -> String {
     request.messages.iter().map(|message| format!("{message:?}\n")).collect()
 }
@@ -174,7 +174,7 @@ async fn open_todos_are_queried_once() {
     world.model.then(says("Noon."));
     assert_eq!(run(&session, "What time is it?").await.steps, 1);
 
-    // After later work, the model is asked about an unfinished list, once as long as the list is unchanged.
+    // After later work, the model is asked about an unfinished list once, until the list changes.
     let (world, session, result) = run_script([open(), says("Shall I go on?")]).await;
     assert_eq!(result.steps, 2);
     for (more, steps) in [(vec![says("The rest needs a key.")], 3), (vec![], 2)] {
@@ -182,7 +182,7 @@ async fn open_todos_are_queried_once() {
         assert_eq!(run(&session, "Go on.").await.steps, steps);
     }
 
-    // Work after the question has its own answer.
+    // If the model works again after the question, its next answer is the result.
     let (.., result) = run_script([open(), says("Half."), calls(&[todos(&["completed"; 3])]), says("All.")]).await;
     check(&result, StopReason::Completed, "All.");
     // An empty reply is also an answer.

@@ -19,7 +19,7 @@ fn requests(model: &ScriptedModel) -> Vec<Vec<Message>> {
     model.requests().into_iter().map(|request| request.messages).collect()
 }
 
-/// Contents of the pictures in a request.
+/// Returns the contents of the pictures in a request.
 fn shown(messages: &[Message]) -> Vec<Vec<u8>> {
     let pictures = messages.iter().filter_map(|message| match message {
         Message::Pictures { pictures, .. } => Some(pictures),
@@ -70,7 +70,7 @@ async fn pictures_stay_with_the_vision_model() {
     assert_eq!(shown(&asked[1]), [b"PICTURE one".to_vec(), b"PICTURE number two".to_vec()]);
     // Sent messages are repeated byte for byte.
     assert_eq!(asked[0][..], asked[1][..asked[0].len()]);
-    // A missing picture is omitted, and the text states this.
+    // A missing picture is omitted, and the text says so.
     world.workspaces.lose(&second.picture.unwrap().path);
     assert_eq!(run(&session, "Once more?").await.text, "three");
     assert_eq!(shown(&requests(&vision)[2]), [b"PICTURE one".to_vec()]);

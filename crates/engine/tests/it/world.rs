@@ -1,4 +1,4 @@
-//! Test environment of an engine with scripted ports, and a log format for asserting on events.
+//! Test environment: an engine with scripted ports, and a log format for asserting on events.
 
 use std::{sync::Arc, time::Duration};
 
@@ -178,12 +178,12 @@ impl World {
         self.model.requests().pop().unwrap()
     }
 
-    /// Messages of the last request as text.
+    /// Returns the messages of the last request as text.
     pub(crate) fn sent_text(&self) -> String {
         format!("{:?}", self.last_request().messages)
     }
 
-    /// Tool results in the last request.
+    /// Returns the tool results in the last request.
     pub(crate) fn results(&self) -> Vec<String> {
         let result = |message| if let Message::Tool { text, .. } = message { Some(text) } else { None };
         self.last_request().messages.into_iter().filter_map(result).collect()
@@ -194,7 +194,7 @@ impl World {
         self.store.events_of(session.id()).iter().filter_map(|event| of(&event.kind)).collect()
     }
 
-    /// Completed items in the session's journal.
+    /// Returns the completed items in the session's journal.
     pub(crate) fn items(&self, session: &SessionHandle) -> Vec<ItemBody> {
         self.facts(session, |kind| match kind {
             EventKind::ItemCompleted { item, .. } => Some(item.body.clone()),
@@ -202,14 +202,14 @@ impl World {
         })
     }
 
-    /// Copy of the journal up to the answer of the session's first question, as after a kill.
+    /// Returns a copy of the journal up to the answer of the session's first question, as after a kill.
     pub(crate) fn killed_when_answered(&self, session: SessionId) -> Arc<MemoryStore> {
         let is_answer = |event: &Arc<Event>| matches!(event.kind, EventKind::InterruptResolved { .. });
         let answered = self.store.events_of(session).iter().position(is_answer).unwrap();
         self.store.copy_prefix(session, answered + 1)
     }
 
-    /// The session's stored events, one per line.
+    /// Formats the session's stored events, one per line.
     pub(crate) fn log(&self, session: &SessionHandle) -> String {
         log(&self.store.events_of(session.id()))
     }
@@ -236,7 +236,7 @@ pub(crate) async fn to_end(events: &mut Subscription) -> (Vec<Arc<Event>>, TurnR
     followed(events, async |_| {}).await
 }
 
-/// Same as `to_end`, but calls `asked` for each question.
+/// Collects all events like `to_end`, and calls `asked` for each question.
 pub(crate) async fn followed(
     events: &mut Subscription,
     asked: impl AsyncFn(&Interrupt),
@@ -373,7 +373,7 @@ pub(crate) async fn answer_and_follow(
     to_end(&mut events).await
 }
 
-/// Tool results among these events.
+/// Returns the tool results among these events.
 pub(crate) fn results(events: &[Arc<Event>]) -> Vec<ToolResult> {
     let result = |event: &Arc<Event>| match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => Some(result.clone()),
@@ -382,7 +382,7 @@ pub(crate) fn results(events: &[Arc<Event>]) -> Vec<ToolResult> {
     events.iter().filter_map(result).collect()
 }
 
-/// Prompt reports of all requests.
+/// Returns the prompt reports of all requests.
 pub(crate) fn prompts(world: &World, session: &SessionHandle) -> Vec<PromptReport> {
     world.facts(session, |kind| match kind {
         EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
@@ -390,7 +390,7 @@ pub(crate) fn prompts(world: &World, session: &SessionHandle) -> Vec<PromptRepor
     })
 }
 
-/// Warnings with this code among these events.
+/// Returns the warnings with this code among these events.
 pub(crate) fn warnings(events: &[Arc<Event>], code: &str) -> Vec<String> {
     let found = events.iter().filter_map(|event| match &event.kind {
         EventKind::Warning { code: actual, message } if actual == code => Some(message.clone()),
@@ -429,7 +429,7 @@ impl Models for TwoModels {
     }
 }
 
-/// Creates ports with these tools and a model that plays the script.
+/// Creates ports with these tools, and a model that plays the script.
 pub(crate) fn ports(toolbox: Arc<dyn Toolbox>, script: impl IntoIterator<Item = Play>) -> Ports {
     Ports {
         models: Arc::new(OneModel(ScriptedModel::new(script))),

@@ -143,7 +143,7 @@ async fn damaged_lines_are_skipped_with_a_remark() {
     assert!(stored.remarks[1].contains("2 lines"), "{:?}", stored.remarks);
 }
 
-/// Blocks the writer thread until the gate is opened.
+/// Creates a filter that blocks the writer thread until the gate is opened.
 fn blocked_by(gate: Receiver<()>) -> SecretFilter {
     let gate = Mutex::new(gate);
     Arc::new(move |text| {

@@ -25,16 +25,16 @@ pub(crate) trait Agreement: Clone + Serialize + DeserializeOwned {
     /// Type of the key.
     type Key: PartialEq + ?Sized;
 
-    /// Path or name that identifies the record.
+    /// Returns the path or name that identifies the record.
     fn key(&self) -> &Self::Key;
 
-    /// Name of the daemon's copy, next to the file.
+    /// Returns the name of the daemon's copy, which is next to the file.
     fn folder(&self) -> &str;
 
-    /// Files at the time of the agreement.
+    /// Returns the files at the time of the agreement.
     fn files(&self) -> &[ProjectFile];
 
-    /// Differences between the files `now` and the recorded files, sorted by path.
+    /// Returns the differences between the files `now` and the recorded files, sorted by path.
     fn changes(&self, now: &[ProjectFile]) -> Vec<ProjectChange> {
         let agreed = self.files();
         let find = |files: &[ProjectFile], path: &str| files.iter().find(|file| file.path == path).cloned();
@@ -65,7 +65,7 @@ impl<A: Agreement> Agreements<A> {
     /// Loads the agreements in this folder.
     ///
     /// # Errors
-    /// If the file exists and cannot be read.
+    /// Fails if the file exists but cannot be read.
     pub(crate) fn load(folder: &Path) -> io::Result<Self> {
         let [file, list] = A::FILE;
         match private::read::<Map<String, Value>>(&folder.join(file)) {
@@ -74,7 +74,7 @@ impl<A: Agreement> Agreements<A> {
         }
     }
 
-    /// Agreement with this key.
+    /// Returns the agreement with this key.
     pub(crate) fn of(&self, key: &A::Key) -> Option<&A> {
         self.0.iter().find(|record| record.key() == key)
     }
@@ -102,7 +102,7 @@ impl<A: Agreement> Agreements<A> {
     /// Stores the agreements. The write is atomic, and durable once this returns.
     ///
     /// # Errors
-    /// If writing fails.
+    /// Fails if the file cannot be written.
     pub(crate) fn store(&self, folder: &Path) -> io::Result<()> {
         let [file, list] = A::FILE;
         private::store(folder, file, &Map::from_iter([(list.to_owned(), serde_json::to_value(&self.0)?)]))
@@ -111,7 +111,7 @@ impl<A: Agreement> Agreements<A> {
     /// Removes unneeded copies: leftovers of a crash, and copies of earlier versions. Failures are ignored, because
     /// such copies only take up space.
     pub(crate) fn sweep(&self, folder: &Path) {
-        // Links on the way to the data folder are followed, because the user created them.
+        // Links in the path of the data folder are followed, because the user created them.
         let Ok(folder) = &folder.canonicalize() else { return };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -132,7 +132,7 @@ pub(crate) fn remove_below(parent: &Path, name: &str) {
     if let Ok(folder) = jail::open_real_folder(&parent, name) {
         let removed = remove::empty(&folder).and_then(|()| parent.remove_dir(name));
         if let Err(error) = removed {
-            tracing::warn!("could not remove the rest of the folder {name}: {error}");
+            tracing::warn!("could not remove the folder {name} completely: {error}");
         }
     }
 }
@@ -140,8 +140,9 @@ pub(crate) fn remove_below(parent: &Path, name: &str) {
 /// File to be hashed: its path, the executable bit of its owner, its size, and its content or a digest of the content.
 pub(crate) type HashedFile<'a> = (&'a str, bool, u64, &'a [u8]);
 
-/// Hash over files, as hexadecimal digits. Variable parts are preceded by their lengths, so that no two sets of files
-/// have the same input. The order of the files does not matter. `form` identifies the format of the input.
+/// Returns the hash over files, as hexadecimal digits. Variable parts are preceded by their lengths, so that no two
+/// sets of files have the same input. The order of the files does not matter. `form` identifies the format of the
+/// input.
 pub(crate) fn hash<'a>(form: &[u8], files: impl Iterator<Item = HashedFile<'a>>) -> String {
     let mut files: Vec<HashedFile<'_>> = files.collect();
     files.sort_by_key(|(path, ..)| *path);
@@ -157,7 +158,7 @@ pub(crate) fn hash<'a>(form: &[u8], files: impl Iterator<Item = HashedFile<'a>>)
     hex(&digest.finalize())
 }
 
-/// Hash of a file's content.
+/// Returns the hash of a file's content.
 pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
@@ -181,7 +182,7 @@ impl ProblemList for Vec<ProjectProblem> {
     }
 }
 
-/// Disk error. `doing` completes the sentence "could not …".
+/// Builds the error for a failed disk access. `doing` completes the sentence "could not …".
 pub(crate) fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("check the daemon's data folder: agentctl doctor")

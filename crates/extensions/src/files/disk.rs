@@ -29,7 +29,7 @@ const MAX_CACHED: usize = 512;
 /// Maximum number of entries read per folder.
 const MAX_ENTRIES: usize = 1000;
 
-/// Cache of files and folders, by path. Locks are held only for lookups, so no reader waits for another reader's disk
+/// Cache of files and folders, by path. The locks cover only lookups, so no reader waits for another reader's disk
 /// access.
 #[derive(Debug, Default)]
 pub(crate) struct GuideCache {
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
 }
 
 impl GuideCache {
-    /// Reads the first `limit` bytes of a regular file of this user. `None` if there is no such file.
+    /// Reads the first `limit` bytes of a regular file of this user. Returns `None` if there is no such file.
     pub(crate) fn read(
         &self,
         path: &Path,
@@ -81,7 +81,7 @@ impl GuideCache {
         Ok(read)
     }
 
-    /// Lists a folder, sorted by name, without hidden entries. Empty if there is no such folder.
+    /// Lists a folder, sorted by name, without hidden entries. The list is empty if there is no such folder.
     pub(crate) fn entries(&self, folder: &Path, access: DiskAccess) -> Result<Arc<[Entry]>, NotCached> {
         let stamp = stamp(folder, true, access);
         let stamp = if access == DiskAccess::CachedOnly { stamp? } else { stamp.unwrap_or_default() };
@@ -132,9 +132,9 @@ pub(crate) struct GuideText {
     pub(crate) digest: String,
     /// Device and inode, which are the same under every name of the file.
     pub(crate) identity: (u64, u64),
-    /// Parsed front matter, or the reason why it is invalid, once it was requested.
+    /// Parsed front matter, or the reason why it is invalid. Set by the first request.
     pub(crate) front: OnceLock<Result<Front, Flaw>>,
-    /// Initialised once the files of the skill were found to be usable.
+    /// Initialised once the files of the skill have been found usable.
     pub(crate) is_sound: OnceLock<()>,
 }
 
@@ -167,7 +167,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 pub enum DiskAccess {
     /// Never blocks: only uses data that the system has cached.
     CachedOnly,
-    /// Blocks as long as the disk takes.
+    /// Blocks until the disk responds.
     Blocking,
 }
 
@@ -219,7 +219,7 @@ impl Stamp {
     }
 }
 
-/// Opens a regular file of this user, without blocking on a pipe. `follow` allows links on the way.
+/// Opens a regular file of this user, without blocking on a pipe. `follow` allows links in the path.
 pub(crate) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = if follow { openat(CWD, path, flags, Mode::empty())? } else { exact::open(path, flags)? };
@@ -228,7 +228,7 @@ pub(crate) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
     Ok((File::from(opened), stamp))
 }
 
-/// Stamp of a path, or `None` if it does not exist.
+/// Returns the stamp of a path, or `None` if the path does not exist.
 pub(crate) fn stamp(path: &Path, follow: bool, access: DiskAccess) -> Result<Option<Stamp>, NotCached> {
     let opened = match access {
         DiskAccess::CachedOnly => open_cached(path, follow),
@@ -247,8 +247,8 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Opens a path with `O_PATH`, only if every folder on the way is cached by the system. Accesses neither a disk nor a
-/// remote host.
+/// Opens a path with `O_PATH`, but only if the system has cached every folder in the path. Accesses neither a disk
+/// nor a remote host.
 #[cfg(target_os = "linux")]
 fn open_cached(path: &Path, follow: bool) -> io::Result<OwnedFd> {
     use rustix::fs::ResolveFlags;
@@ -262,7 +262,7 @@ fn open_cached(_: &Path, _: bool) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Path as shown to the user, in one line.
+/// Formats a path for the user, in one line.
 pub(crate) fn shown(path: &Path, home: Option<&Path>) -> String {
     let shown = match home.and_then(|home| path.strip_prefix(home).ok()) {
         Some(rest) => format!("~/{}", rest.display()),

@@ -1,7 +1,7 @@
 //! Parses the front matter of a `SKILL.md`. The front matter describes a skill without its instructions.
 //!
-//! Skills come from many systems, so unknown keys are skipped, and sloppy values are accepted if they are unambiguous.
-//! Each problem has its line number.
+//! Skills come from many systems, so unknown keys are skipped, and sloppy values are accepted if they are
+//! unambiguous. Problems are reported with line numbers.
 
 use agentd_core::guide::is_skill_name;
 use agentd_workspace::text::first_chars;
@@ -56,7 +56,7 @@ impl Flaw {
 /// Parses the front matter at the beginning of a `SKILL.md`.
 ///
 /// # Errors
-/// The reason why the skill is invalid.
+/// Returns the reason why the skill is invalid.
 pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     let (yaml, _) = between_lines(text)?;
     let mut front = Front::default();
@@ -108,7 +108,7 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     Ok(front)
 }
 
-/// Name of a skill: from its front matter if valid, otherwise from its folder.
+/// Returns the name of a skill: from its front matter if valid, otherwise from its folder.
 pub(crate) fn name(front: &Front, entry: &str) -> Option<String> {
     let own = front.name.as_deref().filter(|name| is_skill_name(name));
     own.or_else(|| is_skill_name(entry).then_some(entry)).map(str::to_owned)
@@ -128,7 +128,7 @@ impl<'a> MarkdownParts<'a> {
     /// Parses the file. Invalid values of keys not among `keys` are skipped.
     ///
     /// # Errors
-    /// If there is no valid front matter.
+    /// Fails if there is no valid front matter.
     pub(crate) fn of(text: &'a str, keys: &[&str]) -> Result<Self, Flaw> {
         let (yaml, body) = between_lines(text)?;
         let mut notes = Vec::new();
@@ -137,7 +137,7 @@ impl<'a> MarkdownParts<'a> {
     }
 }
 
-/// Text between the first two `---` lines, and the text after them.
+/// Returns the text between the first two `---` lines, and the text after them.
 fn between_lines(text: &str) -> Result<(&str, &str), Flaw> {
     let missing = || {
         Flaw::new(1, "it does not start with front matter: a line `---`, then `name:` and `description:`, then `---`")
@@ -200,7 +200,7 @@ fn parsed(yaml: &str, first: usize) -> Result<Map<String, Value>, Flaw> {
     })
 }
 
-/// Top-level keys, each with its line number and its text up to the next key.
+/// Returns the top-level keys, each with its line number and its text up to the next key.
 fn blocks(yaml: &str) -> Vec<(usize, &str, &str)> {
     let mut starts = Vec::new();
     let mut at = 0;

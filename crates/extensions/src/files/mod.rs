@@ -6,12 +6,12 @@
 //! - `agreed_folder`: folders that are used only in the version that the user agreed to: hashes, records and copies.
 //! - `tree`: scans and copies the files of a skill or plugin. `requirements`: packages declared by a skill.
 //!
-//! Before most turns nothing has changed. A check for changes takes a few microseconds, less than waking a thread that
-//! may block on a disk. The first attempt therefore only uses data that the system has cached, and a blocking read
-//! follows if the cached data is not sufficient.
+//! In most cases, nothing has changed since the previous turn. A check for changes takes a few microseconds, less
+//! than waking a thread that may block on a disk. The first attempt therefore only uses data that the system has
+//! cached, and a blocking read follows if the cached data is not sufficient.
 //!
-//! A project, and the folders around it, may be untrusted. Anything except a regular file of this user, reached without
-//! links, is skipped.
+//! A project, and the folders around it, may be untrusted. Only regular files of this user that are reached without
+//! links are used.
 
 pub(crate) mod agreed_folder;
 pub mod disk;

@@ -12,7 +12,7 @@ const MAX_PACKAGES: usize = 100;
 /// Maximum length of one package with the hashes of its wheels, in bytes.
 const MAX_LINE: usize = 8 << 10;
 
-/// Rejects anything that is not a package. The installer checks the list again, regardless of how it got there.
+/// Checks that each entry is a package. The installer checks the list again, regardless of its source.
 ///
 /// # Errors
 /// Returns the first invalid entry.
@@ -20,7 +20,7 @@ pub(crate) fn check(packages: &[String]) -> Result<(), Flaw> {
     packages.iter().try_for_each(|written| package(written).map(drop).map_err(|message| Flaw::new(0, message)))
 }
 
-/// Packages that a skill needs, from its front matter and its `requirements.txt`.
+/// Returns the packages that a skill needs, from its front matter and its `requirements.txt`.
 pub(crate) fn packages(front: &Front, listed: Option<&str>) -> Result<Vec<String>, (&'static str, Flaw)> {
     let mut found = of_list(&front.dependencies).map_err(|flaw| (SKILL_FILE, flaw))?;
     let listed = listed.map_or(Ok(Vec::new()), of_file).map_err(|flaw| (PACKAGES_FILE, flaw))?;

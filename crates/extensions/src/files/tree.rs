@@ -1,6 +1,6 @@
 //! Scans the files of a skill or plugin as a whole before any of them is used, and copies them.
 //!
-//! A skill may be from anyone. It must be small, consist of files and folders, and have no link that leads outside.
+//! Skills are untrusted. A skill must be small, consist of files and folders, and have no link that leads outside.
 //! Anything else is rejected with the name of the file. A copy only contains regular files, so it does not change
 //! during a session, and does not lead back to its source.
 
@@ -70,7 +70,7 @@ impl Tree {
     /// Scans the folder of a skill.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub(crate) fn of(folder: &Dir) -> io::Result<Self> {
         Self::of_kind(folder, &SKILL_TREE)
     }
@@ -78,7 +78,7 @@ impl Tree {
     /// Scans a folder of this kind.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub(crate) fn of_kind(folder: &Dir, kind: &'static TreeKind) -> io::Result<Self> {
         let (files, folders, problems, left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut tree = Self { kind, files, folders, bytes: 0, problems, left_out };
@@ -96,12 +96,12 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Number of files in the tree.
+    /// Returns the number of files in the tree.
     pub(crate) fn count(&self) -> usize {
         self.files.len()
     }
 
-    /// Digest of paths, sizes and times. The digest changes if a file changes.
+    /// Returns a digest of paths, sizes and times, which changes if a file changes.
     pub(crate) fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for TreeFile { path, size, modified, runs } in &self.files {
@@ -191,7 +191,7 @@ impl Tree {
         }
     }
 
-    /// Paths of all folders and files.
+    /// Iterates over the paths of all folders and files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(PathBuf::as_path).chain(self.files.iter().map(|file| file.path.as_path()))
     }
@@ -199,7 +199,7 @@ impl Tree {
     /// Reads all files: path, executable bit and content of each, sorted by path.
     ///
     /// # Errors
-    /// If a file cannot be read, or has changed since the scan.
+    /// Fails if a file cannot be read, or has changed since the scan.
     pub(crate) fn read(&self, from: &Dir) -> io::Result<Vec<(PathBuf, bool, Vec<u8>)>> {
         let mut files = Vec::new();
         self.each(from, |path, runs, content| {
@@ -212,7 +212,7 @@ impl Tree {
     /// Reads the files one by one, like [`Self::read`].
     ///
     /// # Errors
-    /// If a file cannot be read, or has changed since the scan. Errors from `on_file` are returned.
+    /// Fails if a file cannot be read, or has changed since the scan. Errors from `on_file` are returned.
     pub(crate) fn each(
         &self,
         from: &Dir,
@@ -223,17 +223,17 @@ impl Tree {
             let mut content = Vec::new();
             open_file(from, path)?.take(left + 1).read_to_end(&mut content)?;
             // The file may have grown since the scan.
-            let grown = || io::Error::other(format!("the {} has grown in the meantime", self.kind.noun));
+            let grown = || io::Error::other(format!("the {} grew after it was scanned", self.kind.noun));
             left = left.checked_sub(content.len() as u64).ok_or_else(grown)?;
             on_file(path, *runs, content)?;
         }
         Ok(())
     }
 
-    /// Copies everything into an empty folder.
+    /// Copies the tree into an empty folder.
     ///
     /// # Errors
-    /// If a file cannot be read or written, or has changed since the scan.
+    /// Fails if a file cannot be read or written, or has changed since the scan.
     pub(crate) fn copy(&self, from: &Dir, to: &Dir) -> io::Result<()> {
         for folder in &self.folders {
             private::folder_in(to, folder)?;

@@ -1,6 +1,6 @@
 //! Files of a plugin, scanned as a whole before any of them is used, so that exactly the hashed files are used.
 //!
-//! A plugin may be from anyone. It is limited in size, must consist of files and folders, and must have no link that
+//! Plugins are untrusted. A plugin is limited in size, must consist of files and folders, and must have no link that
 //! leads outside.
 
 use std::{io, path::Path};
@@ -38,7 +38,7 @@ pub(super) struct PluginFile {
     pub(super) runs: bool,
     bytes: u64,
     sha256: String,
-    /// Text of the file, if its extension is that of a text file.
+    /// Text of the file, if it has the extension of a text file.
     text: Option<Result<String, &'static str>>,
 }
 
@@ -79,7 +79,7 @@ impl PluginFolder {
         Ok(Self { files, left_out, tree })
     }
 
-    /// Hash over all files, as hexadecimal digits.
+    /// Returns the hash over all files, as hexadecimal digits.
     pub(super) fn hash(&self) -> String {
         hash(FORM, self.files.iter().map(|file| (&*file.path, file.runs, file.bytes, file.sha256.as_bytes())))
     }
@@ -93,7 +93,7 @@ impl PluginFolder {
         self.files.iter().map(file).collect()
     }
 
-    /// Total size of the files, in bytes.
+    /// Returns the total size of the files, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -102,12 +102,12 @@ impl PluginFolder {
         self.files.iter().any(|file| file.path == path)
     }
 
-    /// Returns true if there is a folder at that path with a file in it.
+    /// Returns true if there is a folder at that path and it contains a file.
     pub(super) fn has_folder(&self, path: &str) -> bool {
         self.below(path).next().is_some()
     }
 
-    /// Text of a file, or `None` if there is no such file.
+    /// Returns the text of a file, or `None` if there is no such file.
     ///
     /// # Errors
     /// Returns the reason why the file cannot be read as text.
@@ -116,7 +116,7 @@ impl PluginFolder {
         Some(file.text())
     }
 
-    /// Files in a folder, with their paths relative to it. The empty path is the plugin's folder.
+    /// Iterates over the files in a folder, with their paths relative to it. The empty path is the plugin's folder.
     pub(super) fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a PluginFile)> {
         self.files.iter().filter_map(move |file| {
             let path = match folder {
@@ -142,7 +142,7 @@ impl PluginFile {
         Self { path, runs, bytes, sha256, text }
     }
 
-    /// Text of the file.
+    /// Returns the text of the file.
     ///
     /// # Errors
     /// Returns the reason why the file cannot be read as text.

@@ -1,4 +1,4 @@
-//! Parses `plugin.json`: a plugin's name, and the paths of its parts. Pure.
+//! Parses `plugin.json`: a plugin's name, and the paths of its parts. No side effects.
 //!
 //! Plugins come from many systems. Unknown fields are reported and ignored. Parts that agentd does not support are
 //! reported and never used. Paths that lead out of the plugin are rejected.
@@ -23,7 +23,7 @@ const MANIFESTS: [&str; 6] = [
 /// Files that list several plugins in one folder.
 pub(super) const MARKETPLACES: [&str; 2] = [".claude-plugin/marketplace.json", "marketplace.json"];
 
-/// Fields without a meaning for agentd.
+/// Fields that agentd ignores.
 const IGNORED_FIELDS: &str = "$schema author category compatibility dependencies displayName engines extensions icon id interface keywords \
     logo mcp repository strict tags title";
 
@@ -134,7 +134,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Paths in a field, relative to the plugin's folder.
+    /// Returns the paths in a field, relative to the plugin's folder.
     fn paths(&mut self, file: &str, key: &str, value: &Value) -> Result<Vec<String>, String> {
         let listed = match value {
             Value::String(path) => vec![path.as_str()],
@@ -185,10 +185,11 @@ impl Manifest {
     }
 }
 
-/// Path of the manifest, relative to the plugin's folder, without a leading `./` or a trailing `/`.
+/// Converts a path in the manifest to a path relative to the plugin's folder, without a leading `./` or a trailing
+/// `/`.
 ///
 /// # Errors
-/// If the path leads outside.
+/// Fails if the path leads outside.
 pub(super) fn inner_path(path: &str) -> Result<String, String> {
     let outside = || format!("{} leads out of the plugin", shown(path));
     let rest =

@@ -128,7 +128,7 @@ impl PluginStore {
         Self(Arc::new(Store { folder, data, installed, changing }))
     }
 
-    /// Plugins as of the last check.
+    /// Returns the plugins as of the last check.
     pub fn installed(&self) -> Arc<[InstalledPlugin]> {
         Arc::clone(&self.0.installed.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -151,7 +151,7 @@ impl PluginStore {
     /// Describes a folder as a plugin. Copies nothing.
     ///
     /// # Errors
-    /// If the folder is not a plugin.
+    /// Fails if the folder is not a plugin.
     pub fn inspect(&self, folder: &Path) -> Result<PluginReport, WorkspaceError> {
         let store = &self.0;
         let (_, loaded) = store.open(folder)?;
@@ -159,11 +159,11 @@ impl PluginStore {
         Ok(store.describe(&loaded, folder.to_path_buf(), records.of(&loaded.manifest.name), false))
     }
 
-    /// Adds a plugin whose files have this hash, or replaces another version of the plugin. Leaves nothing behind on
-    /// failure.
+    /// Adds a plugin whose files have this hash, or replaces another version of the plugin. Removes incomplete copies
+    /// on failure.
     ///
     /// # Errors
-    /// If the folder is not a plugin, has another hash, or cannot be copied.
+    /// Fails if the folder is not a plugin, has another hash, or cannot be copied.
     pub fn add(&self, folder: &Path, hash: &str, source: &str, client: &str) -> Result<PluginReport, WorkspaceError> {
         let store = &self.0;
         let _guard = lock(&store.changing);
@@ -218,7 +218,7 @@ impl PluginStore {
     /// Removes a plugin, and the folder that its servers wrote to. Returns `None` if there is no such plugin.
     ///
     /// # Errors
-    /// If the change cannot be stored.
+    /// Fails if the change cannot be stored.
     pub fn remove(&self, name: &str) -> Result<Option<PluginReport>, WorkspaceError> {
         let store = &self.0;
         let _guard = lock(&store.changing);
@@ -237,7 +237,7 @@ impl PluginStore {
     /// disk.
     ///
     /// # Errors
-    /// Returns the reason why it may not run, for the user.
+    /// Returns the reason why the plugin may not run, for the user.
     pub fn check(&self, name: &str) -> Result<(), String> {
         let records = self.0.records().map_err(|error| error.to_string())?;
         let Some(record) = records.of(name) else { return Err(format!("the plugin {name} no longer exists")) };
@@ -245,7 +245,7 @@ impl PluginStore {
     }
 }
 
-/// Error for a plugin whose files have changed.
+/// Builds the error for a plugin whose files have changed.
 fn changed(name: &str) -> String {
     format!(
         "files of the plugin {name} differ from those that you approved; `agentctl plugin show {name}` lists them, and \
@@ -420,7 +420,7 @@ impl LoadedPlugin {
     }
 }
 
-/// Subfolders that are plugins themselves.
+/// Returns the subfolders that are plugins themselves.
 fn inner_plugins(files: &PluginFolder) -> Vec<String> {
     let of_file = |file: &folder::PluginFile| {
         let folder = file.path.strip_suffix("/plugin.json")?;

@@ -1,4 +1,4 @@
-//! Parts of a plugin: skills, agents, commands and MCP servers. Pure.
+//! Parts of a plugin: skills, agents, commands and MCP servers. No side effects.
 //!
 //! An invalid part is reported and skipped, without affecting the others.
 
@@ -133,7 +133,7 @@ impl PluginParts {
         self.locations.push(location);
     }
 
-    /// Markdown files at these paths, or directly in folders at these paths.
+    /// Returns the Markdown files at these paths, or directly in folders at these paths.
     fn markdown<'a>(&mut self, folder: &'a PluginFolder, paths: &[String]) -> Vec<(&'a str, &'a PluginFile)> {
         let mut found: Vec<(&str, &PluginFile)> = Vec::new();
         for path in paths {

@@ -1,7 +1,7 @@
-//! MCP servers in a plugin, from `mcp.json`, `.mcp.json` and the manifest. Pure.
+//! MCP servers in a plugin, from `mcp.json`, `.mcp.json` and the manifest. No side effects.
 //!
-//! Only the settings for starting or reaching a server are used. Only the user decides which of its tools run without
-//! asking, and how they are rated.
+//! Only the settings for starting or reaching a server are used. Only the user decides which of the server's tools
+//! run without asking, and how these tools are rated.
 
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ impl FoundServers {
         }
         entry.translate(folder)?;
         if entry.name != name {
-            self.problems.note(file, format!("the server {} is named {}", shown(name), entry.name));
+            self.problems.note(file, format!("the server {} is renamed to {}", shown(name), entry.name));
         }
         for key in server.keys().filter(|key| !KNOWN_KEYS.contains(&key.as_str())) {
             self.problems.note(file, format!("{}: unknown key {}; it is ignored", entry.name, shown(key)));
@@ -228,7 +228,7 @@ impl ServerEntry {
         Ok(())
     }
 
-    /// Entry as in `mcp_servers.yaml`, for a plugin in folder `root` that may write to folder `data`.
+    /// Returns the entry as in `mcp_servers.yaml`, for a plugin in folder `root` that may write to folder `data`.
     pub(super) fn config_entry(&self, root: &str, data: &str) -> Value {
         let mut entry = self.clone();
         let is_program = entry.command.is_some();
@@ -253,7 +253,7 @@ impl ServerEntry {
         }
     }
 
-    /// Description for the user.
+    /// Returns a description for the user.
     pub(super) fn summary(&self) -> PluginServer {
         let command: Vec<String> = self.command.iter().chain(&self.args).cloned().collect();
         let set = || self.env.iter().chain(&self.headers);
@@ -275,7 +275,7 @@ impl ServerEntry {
     }
 }
 
-/// Variables used in a string, except those for the plugin's folders.
+/// Returns the variables used in a string, except those for the plugin's folders.
 fn variables(text: &str) -> Vec<String> {
     let named = text.split("${").skip(1).filter_map(|rest| {
         let name = rest.split_once('}')?.0;
@@ -284,7 +284,8 @@ fn variables(text: &str) -> Vec<String> {
     named.filter(|name| name != "PLUGIN_ROOT" && name != "PLUGIN_DATA").collect()
 }
 
-/// Returns true if a variable may decide which program or code runs: by its name, or because its value is a path.
+/// Returns true if a variable may decide which program or code runs, either by its name or because its value is a
+/// path.
 fn may_decide_what_runs(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let any = |names: &str, fits: &dyn Fn(&str) -> bool| names.split_ascii_whitespace().any(fits);

@@ -1,8 +1,8 @@
 //! Agents in a project: Markdown files with front matter and a prompt as their body, and `agents.yaml` in the format of
-//! the configuration. Pure.
+//! the configuration. No side effects.
 //!
-//! Files come from many systems: they may use other names for tools and the model, and keys without a meaning here are
-//! skipped. Variables are not expanded, and no other file is read.
+//! Files come from many systems: they may use other names for tools and the model, and keys that agentd does not use
+//! are skipped. Variables are not expanded, and no other file is read.
 
 use agentd_core::{agent::AgentCard, model::Slot, project::ProjectProblem, tool_table::ToolRow};
 use agentd_workspace::text::first_chars;
@@ -19,8 +19,8 @@ const MAX_AGENTS: usize = 50;
 /// Maximum number of steps per agent.
 const MAX_STEPS: u64 = 1000;
 
-/// Keys with a meaning here. An unreadable value rejects the agent, which could otherwise have more permissions than
-/// intended.
+/// Keys that agentd uses. An unreadable value rejects the agent, because the agent could otherwise have more
+/// permissions than intended.
 const KEYS: [&str; 15] = [
     "name",
     "id",
@@ -38,12 +38,12 @@ const KEYS: [&str; 15] = [
     "maxTurns",
     "max_turns",
 ];
-/// Keys from other systems, which have no effect here.
+/// Keys from other systems that are ignored.
 const IGNORED_KEYS: [&str; 9] =
     ["color", "version", "author", "license", "metadata", "tags", "mode", "temperature", "permissionMode"];
 
-/// Parses the agents in a project, and reports problems with other entries. Of two agents with the same name the first
-/// is used; `agents.yaml` comes before Markdown files.
+/// Parses the agents in a project, and reports problems with other entries. If two agents have the same name, the
+/// first is used; `agents.yaml` comes before Markdown files.
 pub(crate) fn agents(folder: &ProjectFolder) -> (Vec<AgentCard>, Vec<ProjectProblem>) {
     let mut found = FoundAgents::new("project");
     if let Some(file) = folder.file(AGENTS_FILE) {
@@ -68,7 +68,7 @@ impl FoundAgents {
         Self { noun, cards: Vec::new(), problems: Vec::new() }
     }
 
-    /// Agents sorted by name, and the problems.
+    /// Returns the agents sorted by name, and the problems.
     pub(crate) fn sorted(mut self) -> (Vec<AgentCard>, Vec<ProjectProblem>) {
         self.cards.sort_by(|left, right| left.id.cmp(&right.id));
         (self.cards, self.problems)
@@ -132,7 +132,7 @@ impl FoundAgents {
         let id = name.trim().to_lowercase().replace(['-', ' ', '.'], "_");
         AgentCard::check_id(&id).map_err(|reason| format!("the agent {}: {reason}", shown(&name)))?;
         if id != name {
-            self.problems.note(file, format!("the agent {} is named `{id}`", shown(&name)));
+            self.problems.note(file, format!("the agent {} is renamed to `{id}`", shown(&name)));
         }
         let mut card = AgentCard::new(&id);
         let refuse = |reason: &str| Err(format!("the agent `{id}`: {reason}"));
@@ -181,7 +181,7 @@ impl FoundAgents {
     }
 }
 
-/// Tools by our own names. `None` for all tools.
+/// Returns the tools under agentd's names, or `None` for all tools.
 fn tools(value: &Value) -> Option<Vec<String>> {
     let named = list(value);
     if named.iter().any(|name| name == "*") {

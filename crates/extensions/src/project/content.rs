@@ -1,4 +1,4 @@
-//! Parsed content of a project's files. Pure.
+//! Parsed content of a project's files. No side effects.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -60,7 +60,7 @@ impl FolderParts {
     }
 }
 
-/// Reason why the skill in a `SKILL.md` cannot be used, if any.
+/// Returns the reason why the skill in a `SKILL.md` cannot be used, if any.
 fn skill_problem(file: &FolderFile, entry: &str) -> Option<ProjectProblem> {
     let text = String::from_utf8_lossy(&file.content);
     let message = match front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]) {
@@ -77,7 +77,7 @@ impl ProjectContent {
         Self { folder, instructions, agents: Arc::new(Agents::new(agents)) }
     }
 
-    /// Instructions for models, at most `limit` bytes.
+    /// Returns the instructions for models, at most `limit` bytes.
     pub(crate) fn guide(&self, limit: usize) -> Option<GuideFile> {
         let text = self.instructions.as_ref()?;
         Some(GuideFile {

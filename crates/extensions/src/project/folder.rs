@@ -1,6 +1,6 @@
 //! Files in a project's `.agentd/` folder, read completely and only once, so that exactly the hashed files are used.
 //!
-//! The folder may be from anyone. Links that lead outside are not followed, pipes do not block, sizes and counts are
+//! The folder is untrusted. Links that lead outside are not followed, pipes do not block, sizes and counts are
 //! limited, and unusable files are reported and skipped.
 
 use std::{
@@ -65,7 +65,7 @@ pub(crate) struct ProjectFolder {
     /// Names of unused entries.
     pub(crate) ignored: Vec<String>,
     pub(crate) problems: Vec<ProjectProblem>,
-    /// Stamps of everything that was read. While the stamps are unchanged, the content is unchanged.
+    /// Stamps of all files and folders that were read. While the stamps are unchanged, the content is unchanged.
     pub(crate) stamps: FolderStamps,
 }
 
@@ -116,7 +116,7 @@ impl ProjectFolder {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Markdown files in a folder, each with its name.
+    /// Iterates over the Markdown files in a folder, each with its name.
     pub(crate) fn texts_in<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a FolderFile)> {
         self.files.iter().filter_map(move |file| {
             let name = file.path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".md")?;
@@ -126,7 +126,7 @@ impl ProjectFolder {
 }
 
 impl FolderFile {
-    /// Text of the file. Text files are checked to be UTF-8 when they are read.
+    /// Returns the text of the file. Text files are checked to be UTF-8 when they are read.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.content).unwrap_or_default().trim_start_matches('\u{feff}')
     }
@@ -136,7 +136,7 @@ impl FolderFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Folder,
-    /// File, or link that may lead to a file.
+    /// Regular file, or a link that may lead to a file.
     File,
 }
 
@@ -166,7 +166,7 @@ impl Reader {
         }
     }
 
-    /// Entries of a folder, sorted by name.
+    /// Returns the entries of a folder, sorted by name.
     fn entries(&mut self, folder: &Dir, below: &str) -> Vec<(String, Kind)> {
         let listed = folder.entries().map(|listed| listed.take(MAX_ENTRIES + 1).collect::<Vec<_>>());
         let listed = listed.unwrap_or_else(|error| {
@@ -174,7 +174,7 @@ impl Reader {
             Vec::new()
         });
         if listed.len() > MAX_ENTRIES {
-            // Using the first entries would depend on the order on disk.
+            // Using only the first entries would depend on the order on disk.
             self.found.problems.refuse(below, format!("it has more than {MAX_ENTRIES} entries; none of them are used"));
             return Vec::new();
         }
@@ -314,7 +314,7 @@ impl Reader {
     }
 }
 
-/// Hash over the paths, contents and executable bits of the files. Empty if there are none.
+/// Returns the hash over the paths, contents and executable bits of the files. Empty if there are no files.
 pub(super) fn hash(files: &[FolderFile]) -> String {
     if files.is_empty() {
         return String::new();

@@ -5,8 +5,8 @@
 //! - `agents`, `content`: parses the files.
 //!
 //! Trust applies to a hash over all files that are used. Each use checks that the files still have this hash. The
-//! daemon then uses its own copy, made from the very bytes that were hashed, so nothing written into the project
-//! between the check and the use has any effect.
+//! daemon then uses its own copy, made from the same bytes that were hashed, so files written into the project
+//! between the check and the use have no effect.
 
 mod agents;
 mod content;
@@ -114,7 +114,7 @@ pub(crate) struct ProjectNow {
 }
 
 impl ProjectStore {
-    /// Creates the store. Trust in a project also applies to its worktrees, as long as their files are the same.
+    /// Creates the store. Trust in a project also applies to its worktrees, provided that their files are the same.
     pub fn new(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
         Self(Arc::new(Store {
             folder,
@@ -126,7 +126,7 @@ impl ProjectStore {
         }))
     }
 
-    /// Trust in a project and the project's agents, for the engine.
+    /// Returns the trust in a project and the project's agents, for the engine.
     pub fn standing(&self, project: &Path, access: DiskAccess) -> Result<ProjectStanding, NotCached> {
         let ProjectNow { trust, content } = self.0.now(project, access)?;
         let agents = content.map(|content| Arc::clone(&content.agents)).filter(|agents| !agents.is_empty());
@@ -166,13 +166,13 @@ impl Projects for ProjectStore {
 }
 
 impl Store {
-    /// The project's counterpart in the main worktree, if `project` is in a worktree.
+    /// Maps a project in a worktree to its counterpart in the main worktree.
     fn main<'p>(&self, project: &'p Path) -> Cow<'p, Path> {
         let worktree = self.worktrees.as_ref().and_then(|worktrees| worktrees.of_folder(project));
         worktree.map_or(Cow::Borrowed(project), |worktree| Cow::Owned(worktree.project))
     }
 
-    /// Current trust in a project, and its usable content.
+    /// Returns the current trust in a project, and its usable content.
     pub(crate) fn now(&self, project: &Path, access: DiskAccess) -> Result<ProjectNow, NotCached> {
         let records = self.records(access)?;
         let cached = match self.cached_if_current(project, access)? {
@@ -197,7 +197,7 @@ impl Store {
         Ok(self.load_changed(project, records.of(&self.main(project))))
     }
 
-    /// Determines the trust if the content is not cached. The project is read again, and this read decides.
+    /// Determines the trust from a new read of the project, if the content is not cached.
     fn load_changed(&self, project: &Path, record: Option<&TrustRecord>) -> ProjectNow {
         let (cached, folder) = self.cache_project(project, ProjectFolder::read(project));
         let trust = trust(&cached.hash, record);
@@ -236,7 +236,7 @@ impl Store {
         Ok(content)
     }
 
-    /// Last known state of a project, if it is still current.
+    /// Returns the last known state of a project, if it is still current.
     fn cached_if_current(&self, project: &Path, access: DiskAccess) -> Result<Option<Arc<CachedProject>>, NotCached> {
         let cached = lock(&self.cached).get(project).cloned();
         match cached {
@@ -287,7 +287,7 @@ impl Store {
         if cached.hash.is_empty() {
             let message = format!("there is nothing to trust in {}/.agentd", project.display());
             return Err(WorkspaceError::new(ErrorKind::NotFound, message)
-                .with_hint("agentctl project show DIR lists what is there"));
+                .with_hint("list its files: agentctl project show DIR"));
         }
         if cached.hash != hash {
             let message = "the project has changed since it was shown: its hash differs";
@@ -306,7 +306,7 @@ impl Store {
         if self.blocking_records().of(&self.main(project)).is_none() {
             let message = format!("the project {} is not trusted", project.display());
             return Err(WorkspaceError::new(ErrorKind::NotFound, message)
-                .with_hint("agentctl project show DIR shows the state of a project"));
+                .with_hint("show the state of a project: agentctl project show DIR"));
         }
         self.change(|records| records.without(&self.main(project)))
             .map_err(|error| storage("revoke the trust", &error))?;
@@ -379,7 +379,7 @@ fn copy(folder: &ProjectFolder, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Real path of a project.
+/// Resolves the real path of a project.
 fn real(project: &Path) -> Result<PathBuf, WorkspaceError> {
     let shown = project.display();
     let path = project.canonicalize().map_err(|error| {

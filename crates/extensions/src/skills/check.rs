@@ -42,7 +42,7 @@ impl SkillStore {
             if let Some(first) = reports.iter().find(same) {
                 let shadow = match (first.skill.origin, first.plugin.as_str()) {
                     (SkillOrigin::Plugin, plugin) => format!("the plugin {plugin}"),
-                    (SkillOrigin::Bundled, _) => "a skill of agentd".to_owned(),
+                    (SkillOrigin::Bundled, _) => "a bundled skill".to_owned(),
                     _ => first.folder.clone(),
                 };
                 let message = format!("{shadow} already has this name, and is used instead");
@@ -64,7 +64,7 @@ impl SkillStore {
         self.report(&candidate)
     }
 
-    /// Description of a folder as a skill, with its problems.
+    /// Describes a folder as a skill, with its problems.
     fn report(&self, candidate: &Candidate) -> SkillReport {
         let home = self.0.config.home.as_deref();
         let mut report = SkillReport {
@@ -147,7 +147,7 @@ impl SkillStore {
     /// Copies a folder into the user's own skills, and returns its report.
     ///
     /// # Errors
-    /// If the folder is not a usable skill, or a skill of that name exists and must not be replaced.
+    /// Fails if the folder is not a usable skill, or a skill of that name exists and must not be replaced.
     pub fn add(&self, folder: &Path, replace: bool) -> Result<SkillReport, WorkspaceError> {
         let report = self.check(folder);
         let invalid = |message: String| WorkspaceError::new(ErrorKind::InvalidInput, message);

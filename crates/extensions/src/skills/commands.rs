@@ -22,7 +22,7 @@ pub struct Programs {
     pub environment: PathBuf,
     /// Folder of the environment's interpreters, first in `PATH`.
     pub first: PathBuf,
-    /// Folder with the programs from the skill's packages, last in `PATH`: a package must not decide what `ls` is.
+    /// Folder with the programs from the skill's packages, last in `PATH`, so that a package cannot replace `ls`.
     pub last: PathBuf,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn may_need(command: &str) -> bool {
 }
 
 impl SkillStore {
-    /// Packages that the command needs and that are not installed.
+    /// Returns the packages that the command needs and that are not installed.
     pub(super) fn missing_packages(&self, workspace: &Workspace, command: &str) -> Vec<SkillPackages> {
         let packages_of = skills_named(command).into_iter().filter_map(|name| packages_of(workspace, name));
         packages_of.filter(|packages_of| self.0.environments.ready(&packages_of.environment).is_none()).collect()
@@ -48,13 +48,13 @@ impl SkillStore {
         skills_named(command).into_iter().find(imports_module).map(|_| package.to_owned())
     }
 
-    /// Folder with `python`, as a fallback for a command that runs a skill's code.
+    /// Returns the folder with `python`, as a fallback for a command that runs a skill's code.
     pub fn plain_python(&self, command: &str) -> Option<PathBuf> {
         (may_need(command) && !skills_named(command).is_empty()).then(|| self.0.environments.plain())?
     }
 
-    /// Environments for a command. A command that names no skill gets the environment of the session's only skill with
-    /// packages.
+    /// Returns the environments for a command. A command that names no skill gets the environment of the session's
+    /// only skill with packages.
     pub fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
         let mut about: Vec<SkillPackages> =
             skills_named(command).into_iter().filter_map(|name| packages_of(workspace, name)).collect();
@@ -75,7 +75,7 @@ impl SkillStore {
     }
 }
 
-/// Packages of a skill in the session.
+/// Returns the packages of a skill in the session.
 fn packages_of(workspace: &Workspace, name: &str) -> Option<SkillPackages> {
     let packages = link::packages(workspace, name).filter(|packages| !packages.is_empty())?;
     let environment = Environments::name(name, &packages);
@@ -112,12 +112,12 @@ const OTHER_NAMES: [(&str, &str); 26] = [
     ("yaml", "PyYAML"),
 ];
 
-/// Package that provides a Python module. Defaults to the module's own name.
+/// Returns the package that provides a Python module. Defaults to the module's own name.
 pub(super) fn package_of(module: &str) -> &str {
     OTHER_NAMES.iter().find(|(name, _)| *name == module).map_or(module, |(_, package)| package)
 }
 
-/// Module that a Python program lacked, from the last such error in its output.
+/// Returns the module that a Python program lacked, from the last such error in its output.
 pub(super) fn missing_module(output: &str) -> Option<&str> {
     let (_, rest) = output.rsplit_once("ModuleNotFoundError: No module named '")?;
     let module = rest.split('\'').next()?.split('.').next()?;

@@ -1,11 +1,11 @@
 //! Python environments for skills, with the packages that a skill declares. They are created once, with the user's
 //! consent, and shared by all sessions.
 //!
-//! An environment is named after its content. Another list of packages is another environment. An environment is valid
-//! only with its mark, which is written last, so an environment left incomplete by a crash is created again. Only
-//! wheels are installed, because building a package would run its code unseen. The installer is confined like commands:
-//! it has no access to the user's files, writes only to the environment, and reaches only the hosts of the user's
-//! index, through a proxy in the daemon (`route`).
+//! The name of an environment is derived from its content, so each list of packages has a separate environment. An
+//! environment is valid only with its mark, which is written last, so an environment left incomplete by a crash is
+//! created again. Only wheels are installed, because building a package would run its code unseen. The installer is
+//! confined like commands: it has no access to the user's files, writes only to the environment, and reaches only the
+//! hosts of the user's index, through a proxy in the daemon (`route`).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -77,22 +77,22 @@ impl Environments {
         Self { folder, variables, sandbox, hosts, in_progress: Mutex::default() }
     }
 
-    /// Name of the environment with these packages.
+    /// Returns the name of the environment with these packages.
     pub(crate) fn name(skill: &str, packages: &[String]) -> String {
         let mut sorted: Vec<&str> = packages.iter().map(String::as_str).collect();
         sorted.sort_unstable();
         format!("{skill}-{}", hex(&Sha256::digest(sorted.join("\n"))[..8]))
     }
 
-    /// Folder of an environment, if it is complete.
+    /// Returns the folder of an environment, if it is complete.
     pub(crate) fn ready(&self, name: &str) -> Option<PathBuf> {
         let root = self.folder.join(name);
         let is_whole = root.join(MARK_FILE).is_file() && root.join("bin/python").exists();
         is_whole.then_some(root)
     }
 
-    /// Folder that only contains the interpreters of an environment. Created if missing, because older versions of the
-    /// daemon did not create it.
+    /// Returns the folder that only contains the interpreters of an environment. Creates the folder if it is missing,
+    /// because older versions of the daemon did not create it.
     pub(crate) fn front(&self, root: &Path) -> Option<PathBuf> {
         let front = root.join(FRONT);
         for name in INTERPRETERS {
@@ -107,8 +107,8 @@ impl Environments {
         front.join(INTERPRETERS[0]).exists().then_some(front)
     }
 
-    /// Folder in which `python` is a system interpreter, for the end of `PATH`: skill scripts are run as `python`, but
-    /// many systems only have `python3`. `None` if there is no interpreter.
+    /// Returns a folder in which `python` is a system interpreter, for the end of `PATH`: skill scripts are run as
+    /// `python`, but many systems only have `python3`. Returns `None` if there is no interpreter.
     pub(crate) fn plain(&self) -> Option<PathBuf> {
         let bin = self.folder.join(PLAIN).join("bin");
         let link = bin.join("python");
@@ -125,7 +125,7 @@ impl Environments {
     /// Creates an environment, unless it already exists.
     ///
     /// # Errors
-    /// If the environment cannot be created. No part of it remains then.
+    /// Fails if the environment cannot be created. In this case, no part of the environment remains.
     pub(crate) async fn make(
         &self,
         wanted: &SkillPackages,
@@ -247,7 +247,7 @@ impl Environments {
         }))
     }
 
-    /// Interpreters without duplicates, system interpreters first.
+    /// Returns the interpreters without duplicates, system interpreters first.
     fn interpreters(&self) -> Vec<PathBuf> {
         let system = SYSTEM_PYTHONS.iter().map(PathBuf::from).filter(|path| path.exists());
         let mut found: Vec<PathBuf> = system.collect();
@@ -289,7 +289,7 @@ impl Environments {
     }
 }
 
-/// Folder of a program that is not part of the system, including its libraries.
+/// Returns the folder of a program that is not part of the system, including its libraries.
 fn home_of(program: &Path) -> Option<PathBuf> {
     let real = program.canonicalize().ok()?;
     let folder = real.parent()?;

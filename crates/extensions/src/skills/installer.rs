@@ -61,7 +61,7 @@ impl Installer {
     /// are reached.
     ///
     /// # Errors
-    /// If no interpreter has a pip that reports its index.
+    /// Fails if no interpreter has a pip that reports its index.
     pub(super) async fn name_index(
         &mut self,
         skill: &str,
@@ -91,7 +91,8 @@ impl Installer {
     /// Runs a program, with access to the hosts of the index or without any network.
     ///
     /// # Errors
-    /// If the program cannot be started, times out, is cancelled, or contacts a host that does not belong to the index.
+    /// Fails if the program cannot be started, times out, is cancelled, or contacts a host that does not belong to
+    /// the index.
     pub(super) async fn run(
         &self,
         skill: &str,
@@ -156,12 +157,12 @@ impl Installer {
     }
 }
 
-/// Error for a cancelled installation.
+/// Builds the error for a cancelled installation.
 pub(super) fn cancelled(skill: &str) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Conflict, format!("the packages of the skill {skill} were not installed: cancelled"))
 }
 
-/// Error for a failed installer, with the last lines of its output.
+/// Builds the error for a failed installer, with the last lines of its output.
 pub(super) fn refused(skill: &str, action: &str, finished: &FinishedCommand) -> WorkspaceError {
     let output = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -200,7 +201,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Route without network access.
+    /// Creates a route without network access.
     pub(super) fn closed(sandbox: Option<&SandboxConfig>) -> Self {
         Self { sandbox: sandbox.cloned().map(Sandbox::new), gateway: None, _serving: None }
     }
@@ -208,7 +209,7 @@ impl Route {
     /// Opens a route to the index in these variables, and adds the proxy variables.
     ///
     /// # Errors
-    /// If the route cannot be enforced although it must be, or cannot be opened.
+    /// Fails if the route cannot be opened, or cannot be enforced although enforcement is required.
     pub(super) async fn open(
         skill: &str,
         network: &Network,
@@ -227,7 +228,7 @@ impl Route {
         let upstream = Routes::read(|name| network.variables.get(name).map(String::as_str));
         if let Some(other) = upstream.non_http_proxy() {
             return Err(refused(
-                format!("they would come {other}, but installers support http proxies only"),
+                format!("packages would be fetched {other}, but installers support only HTTP proxies"),
                 "set a proxy with http:// in the daemon's environment",
             ));
         }
@@ -274,7 +275,7 @@ impl Route {
         }
     }
 
-    /// Error for an installation that contacted a forbidden host.
+    /// Returns the error for an installation that contacted a forbidden host.
     pub(super) fn strayed(&self, skill: &str) -> Option<WorkspaceError> {
         let host = format_target(&self.gateway.as_ref()?.refused()?);
         let message = format!(
@@ -286,7 +287,7 @@ impl Route {
     }
 }
 
-/// Hosts that an installer with these variables needs.
+/// Returns the hosts that an installer with these variables needs.
 fn hosts(environment: &BTreeMap<OsString, OsString>, more: &[String]) -> BTreeSet<Target> {
     let value = |name: &str| environment.get(&OsString::from(name)).and_then(|value| value.to_str());
     let all = |names: [&'static str; 2]| names.into_iter().filter_map(value).flat_map(|value| value.split([' ', ',']));

@@ -70,7 +70,7 @@ impl SkillStore {
     }
 }
 
-/// Error for a skill with problems in its files.
+/// Returns the error for a skill with problems in its files, if any.
 pub(super) fn unusable(name: &str, tree: &Tree) -> Option<WorkspaceError> {
     if tree.problems.is_empty() {
         return None;
@@ -81,7 +81,7 @@ pub(super) fn unusable(name: &str, tree: &Tree) -> Option<WorkspaceError> {
     });
     let reasons = reasons.collect::<Vec<_>>().join("; ");
     let error = WorkspaceError::new(ErrorKind::InvalidInput, format!("the skill {name} cannot be used: {reasons}"));
-    Some(error.with_hint("`agentctl skills check DIR` shows it"))
+    Some(error.with_hint("run `agentctl skills check DIR` for details"))
 }
 
 fn area(workspace: &Workspace) -> io::Result<Dir> {
@@ -109,7 +109,7 @@ pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Re
     copied
 }
 
-/// Installable packages of a skill in a session. `None` if there is no such skill.
+/// Returns the installable packages of a skill in a session, or `None` if there is no such skill.
 pub(super) fn packages(workspace: &Workspace, name: &str) -> Option<Vec<String>> {
     let area = area(workspace).ok()?;
     // Without a sandbox, a command could have written the note. The packages in the note are therefore checked like
@@ -144,7 +144,7 @@ pub(super) fn note_package(workspace: &Workspace, name: &str, package: &str) -> 
     write_note(&area, name, &note).is_ok()
 }
 
-/// Skills in a session, sorted by name.
+/// Returns the skills in a session, sorted by name.
 pub(super) fn linked_skills(workspace: &Workspace) -> Vec<String> {
     let Ok(entries) = area(workspace).and_then(|area| area.entries()) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -175,7 +175,7 @@ fn has_import(text: &str, module: &str) -> bool {
     text.lines().any(|line| python_modules(line.trim_start()).iter().any(|name| name == module))
 }
 
-/// Top-level modules imported in a line.
+/// Returns the top-level modules imported in a line.
 fn python_modules(line: &str) -> Vec<String> {
     let top = |path: &str| {
         let name: String =

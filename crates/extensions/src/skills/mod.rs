@@ -54,8 +54,7 @@ pub type SkillSettings = BTreeMap<String, SkillSetting>;
 /// Settings for one skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillSetting {
-    /// True to list the skill for models without a mention. The default `None` means true, but false for bundled
-    /// skills.
+    /// True to list the skill for models even if it is not mentioned. `None` means true, except for bundled skills.
     pub enabled: Option<bool>,
     /// File extensions that activate the skill, without the dot.
     pub file_types: Vec<String>,
@@ -166,8 +165,8 @@ impl SkillStore {
         Ok(source::select(found))
     }
 
-    /// Skills from one source. The folder of the bundled skills is named after its content, so one read is enough.
-    /// Bundled skills are the largest part of the check before a turn.
+    /// Returns the skills from one source. The folder of the bundled skills is named after its content, so the skills
+    /// are read only once. Bundled skills are the largest part of the check before a turn.
     fn of_source(
         &self,
         source: &Source,

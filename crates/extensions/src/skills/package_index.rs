@@ -42,7 +42,7 @@ impl PackageIndex {
         Self { values }
     }
 
-    /// Variables for pip, which then reads no configuration file.
+    /// Returns the variables for pip, which then reads no configuration file.
     pub(super) fn for_pip(&self) -> BTreeMap<OsString, OsString> {
         let ours = [
             // With this value, pip also ignores all of its other configuration files.
@@ -57,7 +57,7 @@ impl PackageIndex {
         ours.into_iter().map(|(name, value)| (name.into(), value.into())).chain(theirs).collect()
     }
 
-    /// Variables for uv. Its own variables take precedence over pip's.
+    /// Returns the variables for uv. uv's own variables take precedence over pip's.
     pub(super) fn for_uv(&self, variables: &BTreeMap<String, String>) -> BTreeMap<OsString, OsString> {
         let ours =
             [("UV_NO_CONFIG", "1"), ("UV_NO_CACHE", "1"), ("UV_PYTHON_DOWNLOADS", "never"), ("UV_NO_BUILD", "1")];
@@ -85,7 +85,8 @@ impl PackageIndex {
         environment
     }
 
-    /// Files that installers must be able to read besides the system's: folders of wheels, and a certificate.
+    /// Returns the files that installers must be able to read besides the system's: folders of wheels, and a
+    /// certificate.
     pub(super) fn readable_paths(&self) -> Vec<PathBuf> {
         let named = ["find-links", "cert"].into_iter().filter_map(|key| self.values.get(key));
         let paths = named.flat_map(|value| value.split_whitespace());
@@ -127,7 +128,7 @@ fn variable(key: &str) -> String {
     format!("PIP_{}", key.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// pip's configuration files, in order of precedence.
+/// Returns pip's configuration files, in order of precedence.
 fn files(variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let named = variables.get("PIP_CONFIG_FILE").map(PathBuf::from);
     // `/dev/null` disables all configuration files.
@@ -150,7 +151,7 @@ fn text_of(path: &Path) -> Option<String> {
     (about.is_file() && about.len() <= MAX_FILE).then(|| fs::read_to_string(path).ok())?
 }
 
-/// Index settings in a configuration file, `install` settings first.
+/// Returns the index settings in a configuration file, `install` settings first.
 fn settings(text: &str) -> Vec<(&'static str, String)> {
     let mut found: Vec<(bool, &'static str, String)> = Vec::new();
     let (mut section, mut last): (Option<bool>, Option<usize>) = (None, None);
@@ -186,7 +187,7 @@ fn settings(text: &str) -> Vec<(&'static str, String)> {
     found.into_iter().map(|(_, key, value)| (key, value)).collect()
 }
 
-/// Value of a setting, if it is valid.
+/// Returns the value of a setting, if it is valid.
 fn valid_value(key: &str, value: &str) -> Option<String> {
     let parts: Vec<&str> = value.split_whitespace().collect();
     let is_location = |word: &&str| {

@@ -49,7 +49,7 @@ impl Source {
         Self { folder, copy_of: None, origin, entries: None, plugin: None }
     }
 
-    /// Skill folders of a plugin.
+    /// Returns the skill folders of a plugin.
     fn of_plugin(plugin: &InstalledPlugin) -> impl Iterator<Item = Self> {
         let name = plugin.report.name.clone();
         plugin.skills.iter().map(move |(folder, entries)| Self {
@@ -59,7 +59,7 @@ impl Source {
         })
     }
 
-    /// Path in this folder as shown to the user.
+    /// Returns a path in this folder as shown to the user.
     pub(crate) fn display_path(&self, path: &Path) -> PathBuf {
         match (&self.copy_of, path.strip_prefix(&self.folder)) {
             (Some(original), Ok(below)) => original.join(below),
@@ -95,9 +95,9 @@ impl Candidate {
     }
 }
 
-/// Skill sources for a session. If two skills have one name, the earlier source wins, so skills from projects and
-/// plugins never replace the user's own. `trusted` is the daemon's copy of the skills in `.agentd/`, if the user trusts
-/// the project.
+/// Returns the skill sources for a session. If two skills have one name, the earlier source wins, so skills from
+/// projects and plugins never replace the user's own. `trusted` is the daemon's copy of the skills in `.agentd/`, if
+/// the user trusts the project.
 pub(crate) fn sources(
     person: &Path,
     plugins: &[InstalledPlugin],
@@ -116,7 +116,7 @@ pub(crate) fn sources(
     std::iter::once(own).chain(of_plugins).chain(bundled).chain(trusted).chain(of_project).collect()
 }
 
-/// Folders that may be skills, ordered by source and name.
+/// Returns the folders that may be skills, ordered by source and name.
 pub(crate) fn candidates(
     sources: &[Source],
     cache: &GuideCache,
@@ -136,7 +136,7 @@ pub(crate) fn candidates(
 /// Skill and its folder.
 pub(crate) type FoundSkill = (Skill, Candidate);
 
-/// Skills from one source, with their folders. Folders without valid front matter are skipped.
+/// Returns the skills from one source, with their folders. Folders without valid front matter are skipped.
 pub(crate) fn skills(
     source: &Source,
     settings: &SkillSettings,
@@ -152,8 +152,8 @@ pub(crate) fn skills(
     Ok(skills)
 }
 
-/// Selects a session's skills from those of its sources. Of several skills with one name, the first usable one is
-/// selected. Sorted by name.
+/// Selects a session's skills from those of its sources, sorted by name. If several skills have one name, the first
+/// usable one is selected.
 pub(crate) fn select(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
     let mut skills: Vec<FoundSkill> = Vec::new();
     found.sort_by_key(|(_, candidate)| !candidate.is_sound);
@@ -231,8 +231,8 @@ fn is_sound(candidate: &Candidate, checked: &OnceLock<()>, access: DiskAccess) -
     Ok(is_sound)
 }
 
-/// Returns true if skills of this origin are listed for models without a mention, by default. Bundled skills are loaded
-/// when they are named, or for an uploaded file of their type.
+/// Returns true if skills of this origin are by default listed for models even if they are not mentioned. Bundled
+/// skills are loaded when they are named, or for an uploaded file of their type.
 pub(crate) fn is_listed(origin: SkillOrigin) -> bool {
     origin != SkillOrigin::Bundled
 }

@@ -76,7 +76,7 @@ impl<'a> Normal<'a> {
             Some((stretch, _)) => stretch.before,
             None => range.start,
         };
-        // The end of the stretch that contains the last byte.
+        // End of the stretch that contains the last byte.
         let last = range.end.checked_sub(1).filter(|last| *last >= range.start);
         let end = last.map_or(start, |last| match self.stretch(last) {
             Some((stretch, _)) if stretch.is_unchanged => stretch.before + (last - stretch.now) + 1,

@@ -51,7 +51,7 @@ pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, co
         for unit in opening {
             under.take(&text[unit.bytes.clone()]);
         }
-        // Text that only repeats the overlap is not worth a chunk.
+        // Text that only repeats the overlap needs no chunk.
         let has_new_text = !text[first..units[end - 1].bytes.end].trim().is_empty();
         if has_new_text {
             chunks.push(Chunk {
@@ -131,7 +131,7 @@ fn trim_range(text: &str, bytes: Range<usize>) -> Range<usize> {
     start..start + piece.trim().len()
 }
 
-/// Text that should stay together: a sentence, or a line that stands alone.
+/// Text that is not split between chunks: a sentence, or a separate line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unit {
     /// Byte range, including trailing white space.

@@ -104,7 +104,7 @@ pub(super) fn display_text(value: &impl DataType, decimals: Option<usize>) -> Op
 fn display_date(date: ExcelDateTime) -> String {
     const DAY_SECONDS: f64 = 86_400.0;
     let value = date.as_f64();
-    // No day precedes the first one. Spreadsheets show negative values as durations or not at all.
+    // There is no day before the first one. Spreadsheets show negative values as durations or not at all.
     if date.is_duration() || value < 0.0 {
         let seconds = value * DAY_SECONDS;
         let sign = if seconds < 0.0 { "-" } else { "" };

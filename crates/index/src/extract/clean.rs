@@ -22,7 +22,7 @@ pub fn text(text: &str) -> String {
     clean_owned(text.to_owned())
 }
 
-/// Like [`text()`], without a copy if nothing changes.
+/// Sanitises a text like [`text()`], without a copy if nothing changes.
 pub fn clean_owned(text: String) -> String {
     if !text.contains(is_unwanted) {
         return text;

@@ -210,7 +210,7 @@ impl<'a> Emitter<'a> {
     }
 
     pub(super) fn end(&mut self) -> Result<(), Failure> {
-        debug_assert!(self.has_head, "a document has a head");
+        debug_assert!(self.has_head, "the head must be emitted first");
         (self.listener)(Piece::End { parts: self.tally.parts })
     }
 

@@ -45,8 +45,8 @@ use crate::{
 /// Reads a document of this kind and emits its parts.
 ///
 /// # Errors
-/// If the document is damaged, if text was omitted, or if the listener fails. Parts that were emitted before remain
-/// valid.
+/// Fails if the document is damaged, if text was omitted, or if the listener fails. Parts that were emitted before
+/// remain valid.
 pub fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let outcome = match kind {
         Kind::Pdf => pdf::extract(bytes, emitter),

@@ -28,7 +28,7 @@ pub(crate) fn open_decoder<'a>(
 
 /// Decodes an image upright, scaled down so that the longer side has at most `side` pixels.
 pub(crate) fn decode_image(mut decoder: impl ImageDecoder, side: u32) -> Result<DynamicImage, ImageError> {
-    // Without valid metadata the image is not rotated.
+    // Without valid metadata, the image is not rotated.
     let orientation = decoder.orientation().ok();
     let mut image = DynamicImage::from_decoder(decoder)?;
     if image.width().max(image.height()) > side {

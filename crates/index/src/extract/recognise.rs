@@ -38,7 +38,7 @@ const CONTENT_TYPES: &str = "[Content_Types].xml";
 /// Detects the type of these bytes.
 ///
 /// # Errors
-/// If the format is unsupported, contradicts the file name, or is encrypted.
+/// Fails if the format is unsupported, contradicts the file name, or is encrypted.
 pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if bytes.is_empty() {
         return match named {
@@ -88,7 +88,7 @@ fn is_picture(bytes: &[u8]) -> bool {
     starts.iter().any(|start| bytes.starts_with(start)) || is_webp || is_bitmap || scan::is_tiff(bytes)
 }
 
-/// Names the binary format that the first bytes indicate.
+/// Returns the name of the binary format that the first bytes indicate.
 fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
     // PDF was checked before, with its allowed offsets.
     let found = infer::get(bytes).filter(|found| found.mime_type() != "application/pdf")?;

@@ -100,7 +100,7 @@ impl Sheet {
         Ok(())
     }
 
-    /// Suffix with the sheet's name, if it has one.
+    /// Returns a suffix with the sheet's name, if the sheet has a name.
     fn sheet_suffix(&self) -> String {
         if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) }
     }

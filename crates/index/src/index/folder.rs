@@ -133,8 +133,8 @@ const LARGE_SEGMENT: usize = 100_000;
 /// Share of removed chunks above which a segment is rewritten at rest. Removed text stays in the files until then.
 const MAX_REMOVED_SHARE: f32 = 0.3;
 
-/// Merge policy while documents are added. Merges rarely, since merging slows down adding. An in-memory index is
-/// dropped before a merge pays off.
+/// Returns the merge policy while documents are added. Merges rarely, since merging slows down adding. An in-memory
+/// index is dropped before a merge pays off.
 pub(super) fn busy_merge_policy(in_memory: bool) -> Box<dyn MergePolicy> {
     if in_memory {
         return Box::new(NoMergePolicy);
@@ -144,7 +144,7 @@ pub(super) fn busy_merge_policy(in_memory: bool) -> Box<dyn MergePolicy> {
     Box::new(policy)
 }
 
-/// Merge policy at rest: leaves about two segments of each size.
+/// Returns the merge policy at rest, which leaves about two segments of each size.
 pub(super) fn idle_merge_policy() -> Box<dyn MergePolicy> {
     let mut policy = LogMergePolicy::default();
     policy.set_min_num_segments(MIN_SEGMENTS);

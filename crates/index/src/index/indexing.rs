@@ -32,7 +32,7 @@ impl Claim {
     /// Starts to index the document.
     ///
     /// # Errors
-    /// If the index cannot be written.
+    /// Fails if the index cannot be written.
     pub async fn begin(self, title: Option<String>) -> Result<Indexing, IndexError> {
         let Self { queue, id, document_lock } = self;
         // Runs in a separate task, which is not cancelled with the caller: otherwise the writer could wait for a
@@ -66,7 +66,7 @@ impl Indexing {
     /// Adds chunks. Waits while the writer's queue is full.
     ///
     /// # Errors
-    /// If the chunks cannot be written. In that case, the document is lost and must be indexed again.
+    /// Fails if the chunks cannot be written. In that case, the document is lost and must be indexed again.
     pub async fn add(&mut self, chunks: Vec<Chunk>) -> Result<(), IndexError> {
         let mut rest = chunks.into_iter();
         loop {
@@ -83,7 +83,7 @@ impl Indexing {
     /// Completes the document. Once this returns, the document is searchable and survives a crash.
     ///
     /// # Errors
-    /// If the document cannot be written. In that case, nothing is stored.
+    /// Fails if the document cannot be written. In that case, nothing is stored.
     pub async fn finish(mut self, about: DocumentProperties) -> Result<Arc<Entry>, IndexError> {
         let owner = self.owner;
         let entry = request(&self.queue, move |writer, reply| writer.finish(owner, about, reply)).await?;

@@ -194,7 +194,7 @@ impl ContentHash {
     /// Hashes everything that `from` yields. Blocks until the end of the stream.
     ///
     /// # Errors
-    /// If reading fails.
+    /// Fails if the stream cannot be read.
     pub fn read(mut from: impl Read) -> io::Result<Self> {
         let mut hash = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];

@@ -12,7 +12,7 @@ use crate::analyze::{self, Dictionary};
 /// Version of the fields. Increment it with every change: an index with another version is rebuilt.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-/// Ordinal of a document's entry, which is not a chunk.
+/// Ordinal of a document's entry, to distinguish it from chunks.
 pub(crate) const ENTRY_ORDINAL: u32 = u32::MAX;
 
 /// Fields of chunks and entries.
@@ -112,8 +112,8 @@ pub(crate) struct Gate {
 const MAX_WAITING: usize = 256;
 
 impl Gate {
-    /// Waits for a free slot and takes it. Proceeds after one second in any case, since the library's thread may have
-    /// died.
+    /// Waits for a free slot and reserves it. Proceeds after one second in any case, since the library's thread may
+    /// have died.
     pub(crate) fn enter(&self) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -129,7 +129,7 @@ impl Gate {
         self.changed.notify_one();
     }
 
-    /// Resets the count when no chunks are waiting any more.
+    /// Resets the count once no chunks are waiting.
     pub(crate) fn clear(&self) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = 0;
     }

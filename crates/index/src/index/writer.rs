@@ -388,7 +388,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Called after a period without commands. The first call starts merges, and the second call waits for them and
+    /// Handles a period without commands. The first call starts merges, and the second call waits for them and
     /// releases the writer. A command that arrives between the two calls does not wait for the merges.
     fn idle(&mut self) {
         let is_busy = self.writer.is_some() && self.batch.open.is_empty();

@@ -201,7 +201,7 @@ impl Ingester<'_> {
     }
 
     /// Indexes a document unless it is already indexed. Waits while another task indexes it. A failure leaves no
-    /// half-written document; if a document breaks in the middle, its readable part is retained.
+    /// incomplete document, but if a document is damaged in the middle, its readable part is retained.
     async fn ingest_one(
         &self,
         known: KnownDocument,

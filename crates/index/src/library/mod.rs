@@ -120,7 +120,7 @@ impl Library {
                 }
                 Some(Ok(Piece::End { .. })) | None => return Ok(reader.finish(None)),
                 Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
-                // Show the part that was read.
+                // Return the part that was read despite the failure.
                 Some(Err(failure)) if reader.selected.iter().any(|(_, part)| !part.is_empty()) => {
                     return Ok(reader.finish(Some(failure.sentence())));
                 }

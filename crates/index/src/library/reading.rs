@@ -1,4 +1,4 @@
-//! Selection of the displayed parts of a document, their size limits, and the cursor to continue from. Pure.
+//! Selection of the displayed parts of a document, their size limits, and the cursor to continue from. No side effects.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -135,8 +135,8 @@ fn label(part: &Part, number: u32) -> String {
     }
 }
 
-/// Returns as many parts as fit into `letters` characters. The first part is cut if necessary, so that its size never
-/// causes an empty result.
+/// Returns as many parts as fit into `letters` characters. The first part is cut if necessary, so that a large part
+/// never causes an empty result.
 fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
     let mut ends: HashMap<u32, u32> = HashMap::new();
     for (number, part) in &parts {
@@ -217,7 +217,7 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
         };
         return Some(Piece { next, is_cut: true, last_row: first, ..piece });
     }
-    // The length grows with the number of rows, so a binary search finds the maximum.
+    // The length grows with the number of rows, so a binary search finds the maximum number.
     let more: Vec<usize> = (2..=remaining.len()).collect();
     let least = 1 + more.partition_point(|count| fits(*count));
     let last = remaining.get(least - 1).map_or(first, |row| row.number);

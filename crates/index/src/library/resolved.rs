@@ -37,7 +37,7 @@ pub(super) struct ResolvedDocuments {
 impl ResolvedDocuments {
     /// Hashes documents of up to `max_bytes`. Blocks until done or cancelled.
     ///
-    /// Without recognition, an image cannot answer anything, so images among other documents are skipped. Images are
+    /// Without recognition, an image contributes no text, so images among other documents are skipped. Images are
     /// included if `each` is set, because the caller requests the state of every document, or if there is only one
     /// document.
     pub(super) fn of(
@@ -146,8 +146,8 @@ impl ResolvedDocuments {
     }
 }
 
-/// Hash of the path of an open file and of the path inside the file. `None` if the path is unknown, as on systems other
-/// than Linux.
+/// Returns the hash of the path of an open file and of the path inside the file. Returns `None` if the path is
+/// unknown, as on systems other than Linux.
 fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let hash = ContentHash::of(path.is_absolute().then(|| path.as_os_str().as_bytes())?);

@@ -103,7 +103,7 @@ fn phrase_marks(phrase: &[Token], whole: &[&Token], text: &str) -> Vec<Range<usi
     whole.windows(phrase.len()).filter(|here| is_phrase(here)).filter_map(range).collect()
 }
 
-/// Positions of a single character that is the first of a pair or the last of a run.
+/// Returns the positions of a single character that is the first of a pair or the last of a run.
 fn letter_marks(letter: &str, whole: &[&Token], text: &str) -> Vec<Range<usize>> {
     let found = whole.iter().filter(|token| token.form != Form::Word && token.text.starts_with(letter));
     let range = |token: &&Token| {
@@ -178,14 +178,14 @@ fn end_of(text: &str, from: usize, letters: usize) -> usize {
     rest.char_indices().nth(letters).map_or(text.len(), |(at, _)| from + at)
 }
 
-/// Returns a good start for the excerpt, at most `letters` characters before `at`.
+/// Returns a suitable start for the excerpt, at most `letters` characters before `at`.
 fn begin_before(text: &str, at: usize, letters: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     let Some((earliest, _)) = before.char_indices().rev().take(letters).last() else { return 0 };
     if before.chars().count() <= letters {
         return 0;
     }
-    // Preferably after a sentence, otherwise after a space.
+    // Start after a sentence if possible, otherwise after a space.
     let lead = before.get(earliest..).unwrap_or_default();
     let after = |ends: &[char]| {
         lead.find(|letter| ends.contains(&letter)).map(|index| {

@@ -42,7 +42,7 @@ pub(crate) fn search(
             Err(reason) => {
                 let mut answer = words::search(&planner, dictionary, pattern)?;
                 let note =
-                    format!("the pattern is not a supported regular expression ({reason}); searched for its words");
+                    format!("the pattern is not a supported regular expression ({reason}); searched as plain words");
                 answer.notes.insert(0, note);
                 answer
             }

@@ -116,9 +116,9 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &StopCondit
     Ok(answer)
 }
 
-/// Minimum number of characters in a partial word. Shorter ones occur in too many words.
+/// Minimum number of characters in a partial word. Shorter literals occur in too many words.
 const MIN_LITERAL: usize = 3;
-/// Maximum number of characters in a partial word. Longer ones make the automaton too large.
+/// Maximum number of characters in a partial word. Longer literals make the automaton too large.
 const MAX_LITERAL: usize = 32;
 /// Maximum number of alternatives that are looked up separately.
 const MAX_ALTERNATIVES: usize = 32;

@@ -33,7 +33,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Query for all visible chunks.
+    /// Returns the query for all visible chunks.
     pub(crate) fn seen(&self) -> Part {
         let one = |owner: &u32| -> (Occur, Part) {
             let term = Term::from_field_u64(self.view.fields.owner, u64::from(*owner));
@@ -46,7 +46,7 @@ impl Planner<'_> {
         query.map_or_else(|| Ok(FoundChunks::new()), |query| Ok(self.view.searcher.search(&query, &DocSetCollector)?))
     }
 
-    /// Query for chunks that contain an excluded unit.
+    /// Returns the query for chunks that contain an excluded unit.
     pub(crate) fn excluded(&self, unit: &Unit) -> Option<Part> {
         Some(match unit {
             Unit::Word { stems, .. } => {
@@ -58,12 +58,12 @@ impl Planner<'_> {
         })
     }
 
-    /// Query for chunks that contain this term.
+    /// Returns the query for chunks that contain this term.
     pub(crate) fn term(&self, field: Field, text: &str) -> Part {
         Box::new(TermQuery::new(Term::from_field_text(field, text), IndexRecordOption::WithFreqs))
     }
 
-    /// Query for an exact text, or `None` if the text has no terms.
+    /// Returns the query for an exact text, or `None` if the text has no terms.
     pub(crate) fn phrase(&self, text: &str) -> Option<Part> {
         let terms = phrase_terms(text);
         Some(match terms.as_slice() {
@@ -78,7 +78,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Query for chunks with a term that matches the whole expression, or `None` if the expression is too large.
+    /// Returns the query for chunks with a term that matches the whole expression, or `None` if the expression is too
+    /// large.
     pub(crate) fn matching(&self, expression: &str) -> Option<Part> {
         RegexQuery::from_pattern(expression, self.view.fields.exact).ok().map(|query| Box::new(query) as Part)
     }
@@ -139,7 +140,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Sort key for document order.
+    /// Returns the sort key for document order.
     pub(crate) const fn place(&self) -> (usize, u32) {
         (self.position, self.ordinal)
     }
@@ -224,7 +225,7 @@ impl<'a> Concepts<'a> {
                 self.chunks(query, matches!(unit, Unit::Phrase(_)))?;
                 for token in tokens(text) {
                     match token.form {
-                        // The single digits of a number such as 4.1 carry no meaning.
+                        // Single digits of a number such as 4.1 carry no meaning.
                         Form::Word if token.text.len() > 1 => {
                             self.word(&token.text, &stems(&token.text), PART_WEIGHT)?
                         }

@@ -40,7 +40,7 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     if parsed.left_out > 0 {
         let (searched, left_out) = (parsed.units.len() + parsed.excluded.len(), parsed.left_out);
         let note = format!(
-            "the query has too many words: its first {searched} were searched for, and {left_out} were left out"
+            "the query has too many words: only the first {searched} were used, and {left_out} were ignored"
         );
         answer.notes.push(note);
     }
@@ -86,7 +86,7 @@ fn candidates(
     let allowed_chunks = required.reduce(|one, other| one.intersection(&other).copied().collect());
     let mut wanted = RankQuery { concepts, allowed_chunks, excluded_chunks, whole };
     let mut candidates = best(planner, &wanted, most)?;
-    // A quoted phrase is required unless it does not occur at all.
+    // A quoted phrase is required, unless no chunk contains it.
     let mut is_loose = false;
     if candidates.is_empty() && wanted.allowed_chunks.take().is_some() {
         candidates = best(planner, &wanted, most)?;

@@ -21,8 +21,8 @@ use agentd_core::knowledge::Password;
 /// Stack size of the reader thread. Nested documents make the parsers recurse. A stack overflow only ends the worker.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Entry point of the document worker: reads a document from standard input and writes frames to standard output.
-/// `arguments` are the arguments after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). The process does nothing else.
+/// Runs the document worker: reads a document from standard input and writes frames to standard output. `arguments`
+/// are the arguments after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). The process does nothing else.
 pub fn run_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(super::WORKER_ARGUMENT, "read a document", arguments, |job| {
         let mut job: Job = serde_json::from_slice(job)?;
@@ -30,7 +30,8 @@ pub fn run_worker(arguments: &[OsString]) -> ExitCode {
         let recognition = std::mem::take(&mut job.recognition);
         let threads = recognition.budget().map_or(1, |budget| u32::try_from(budget.threads).unwrap_or(1));
         let scanner = extract::Scanner::new(recognition);
-        // The job limits wall-clock time, the process processor time, which several threads consume faster.
+        // The job limits wall-clock time, but the process limit applies to processor time, which several threads
+        // consume faster.
         let limits = Limits { time: job.limits.time.saturating_mul(threads), ..job.limits };
         run_confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
     })

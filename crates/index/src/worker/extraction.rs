@@ -77,7 +77,7 @@ impl Extractor {
     /// results; dropping the extraction kills the worker.
     ///
     /// # Errors
-    /// If the file is not regular or is too large, if no worker can be started, or if cancelled.
+    /// Fails if the file is not regular or is too large, if no worker can be started, or if cancelled.
     pub async fn extract(
         &self,
         file: File,
@@ -91,7 +91,7 @@ impl Extractor {
     /// Waits until a worker for this pass may run.
     ///
     /// # Errors
-    /// If cancelled.
+    /// Fails if the wait is cancelled.
     pub async fn turn(&self, pass: ReadingPass, cancel: &CancellationToken) -> Result<WorkerTurn, Failure> {
         let (turns, recognition) = match (pass, self.recognition()) {
             (ReadingPass::Full, ready @ Recognition::Ready { .. }) => (&self.recognising, ready),
@@ -108,7 +108,7 @@ impl Extractor {
     /// Starts reading the requested parts of a document, in a turn obtained from [`turn`](Self::turn).
     ///
     /// # Errors
-    /// If the file is not regular or is too large, or if no worker can be started.
+    /// Fails if the file is not regular or is too large, or if no worker can be started.
     pub fn extract_in(
         &self,
         turn: WorkerTurn,
@@ -196,7 +196,8 @@ fn pipe_with_private_data(file: File, private: &PrivateData, most: u64) -> io::R
     Ok(reader)
 }
 
-/// Reader that starts at the beginning of a file, independent of the file's shared position, and fails once cancelled.
+/// Reader that starts at the beginning of a file, independent of the file's shared position, and fails once
+/// cancelled.
 pub(crate) struct CancellableReader<'a> {
     pub(crate) file: &'a File,
     pub(crate) position: u64,
@@ -244,7 +245,7 @@ impl Extraction {
                 () = self.cancel.cancelled() => return self.fail(Failure::Cancelled),
             };
             return match frame {
-                // Repeated frames do no harm: a worker that only sends such frames runs into its deadline.
+                // Repeated frames are harmless: a worker that only sends such frames exceeds its deadline.
                 Ok(Ok(Some(Frame::Recognised(kind)))) => {
                     self.recognised = Some(kind);
                     continue;
@@ -311,7 +312,7 @@ impl Drop for Extraction {
     }
 }
 
-/// Reads one frame. `None` at the end of the stream.
+/// Reads one frame. Returns `None` at the end of the stream.
 async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, String> {
     let invalid = |reason: String| format!("its reader returned invalid data: {reason}");
     let (mut length, mut frame) = ([0; 4], Vec::new());

@@ -1,8 +1,9 @@
 //! Reading of documents in sandboxed processes.
 //!
-//! The daemon starts its own executable again as a *worker*, passes the open file to it, and reads its frames, one part
-//! each. The worker drops all privileges before it reads the first byte: it can open no file, make no connection and
-//! start no program, and its memory and time are limited. Whatever a document does to its worker, the daemon continues.
+//! The daemon starts its own executable again as a *worker*, passes the open file to it, and reads its frames, one
+//! part each. The worker drops all privileges before it reads the first byte: it can open no file, make no connection
+//! and start no program, and its memory and time are limited. If a document crashes or stalls its worker, the daemon
+//! continues.
 //!
 //! - `child`: worker side, [`run_worker`].
 //! - `extraction`: daemon side. [`Extractor`] starts workers, [`Extraction`] reads and validates their output.
@@ -28,7 +29,7 @@ pub const WORKER_ARGUMENT: &str = "extract-worker";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadingPass {
     /// Ends with [`NeedsRecognition`](crate::Failure::NeedsRecognition) at the first page that needs recognition. A
-    /// quick pass soon gets a turn.
+    /// quick pass does not wait long for a turn.
     Quick,
     /// Includes recognition if models are available. May wait for minutes.
     Full,

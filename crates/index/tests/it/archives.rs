@@ -42,7 +42,7 @@ fn tar_of(files: &Files) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o644);
-        // Written like an attacker would: the library checks names.
+        // Written without the library, which would reject the names that an attacker may use.
         let field = &mut header.as_gnu_mut().unwrap().name;
         field[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();

@@ -58,7 +58,7 @@ pub(crate) async fn read_file(
     }
 }
 
-/// Path of the example worker, which is built together with the tests.
+/// Returns the path of the example worker, which is built together with the tests.
 pub(crate) fn worker() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let found = own.ancestors().map(|folder| folder.join("examples/extract_worker")).find(|path| path.is_file());
@@ -77,7 +77,7 @@ pub(crate) fn fixture_bytes(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
 }
 
-/// Name of the variant, to distinguish failures.
+/// Returns the name of the variant, to distinguish failures.
 pub(crate) fn variant(failure: &impl Debug) -> String {
     format!("{failure:?}").chars().take_while(|letter| letter.is_alphanumeric()).collect()
 }

@@ -169,7 +169,7 @@ impl Random {
         (0..count).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
     }
 
-    /// Damages bytes as disks, networks and users do.
+    /// Damages bytes in ways that disks, networks and users do.
     fn damage(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut damaged = bytes.to_vec();
         let at = self.below(bytes.len());
@@ -260,7 +260,7 @@ async fn damaged_files_never_crash_the_reader() {
         *variants.entry(failure.as_ref().map_or_else(String::new, variant)).or_insert(0) += 1;
     }
     println!("{variants:?}");
-    // A generator whose damage is always or never detected would be useless.
+    // The test would be useless if the damage were always or never detected.
     assert!(variants[""] > 50 && variants["Broken"] > 50, "{variants:?}");
     let (document, failure) = read(&extractor, "latin.pdf", &fixture_bytes("latin.pdf")).await;
     assert_eq!((document.unwrap().parts.len(), failure), (3, None));

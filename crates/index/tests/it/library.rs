@@ -198,7 +198,7 @@ async fn idle_index_is_closed_and_reopened() {
     assert_eq!(test_library.open_files(), Vec::<PathBuf>::new());
     assert!(first(&test_library.search(vec![open("latin.pdf")], "QUARTZ-1").await).starts_with("latin.pdf p. 1"));
 
-    // Repeated, because a partial result must never win the race.
+    // Repeated, because a partial result must never be returned, regardless of timing.
     for _ in 0..200 {
         let cancelled = CancellationToken::new();
         cancelled.cancel();

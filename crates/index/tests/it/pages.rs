@@ -87,7 +87,7 @@ async fn rtl_words_are_split_at_gaps_without_spaces() {
         "/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Naskh /Encoding << /Differences [1 {names}] >> \
          /FirstChar 1 /LastChar 8 /Widths [500 500 500 500 500 500 500 250] >> >>"
     );
-    // In drawing order from the left: normal gaps, narrow gaps, a gap taken back for a mark, and stored spaces with a
+    // In drawing order from the left: normal gaps, narrow gaps, a negative gap for a mark, and stored spaces with a
     // stretched word.
     for drawn in [
         "<07060504> -293 <0302> -293 <01>",

@@ -29,7 +29,7 @@ use crate::{
     pages::{HELVETICA, pdf},
 };
 
-/// Folder of the models, from the environment or where `make recognition` stores them.
+/// Returns the folder of the models, from the environment or where `make recognition` stores them.
 pub(crate) fn models() -> PathBuf {
     let named = |key: &str| env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let share = || named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
@@ -182,7 +182,7 @@ async fn damage_does_not_hide_unrecognised_pages() {
     let (_, failure) = read(&recognising(1), "scan.pdf", &bytes).await;
     let message = failure.unwrap().to_string();
     assert!(message.contains("pages from 2 on were not recognised yet"), "{message}");
-    assert!(message.contains("it is damaged, too (it ends early"), "{message}");
+    assert!(message.contains("it is also damaged (it ends early"), "{message}");
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn tiff_pages_are_read_except_group_3_fax() {
     // A single page can be read, and so can the intact pages of a damaged file.
     assert_eq!(places(&extractor, "pages.tif", 2, 2).await, [DocumentPlace::ScannedPage(2)]);
     let mut damaged = fixture_bytes("pages.tif");
-    // The width of the first page, whose directory is near byte 2188.
+    // Overwrite the width of the first page, whose directory is near byte 2188.
     damaged[2188 + 2 + 8..2188 + 2 + 12].copy_from_slice(&[0; 4]);
     let (document, failure) = read(&extractor, "pages.tif", &damaged).await;
     let parts = cited_parts(&document.unwrap());
@@ -385,7 +385,7 @@ async fn scan_is_reread_if_more_pages_may_be_recognised() {
     let test_library = test_library.reopened(recognising(3)).await;
     let all = ("p. 1 (recognised), p. 3 (recognised)".to_owned(), 1);
     assert_eq!(pages(&test_library).await, all);
-    // Recognised text stays, although less would be recognised now.
+    // Recognised text is retained, although less would be recognised now.
     let test_library = test_library.reopened(recognising(1)).await;
     assert_eq!(pages(&test_library).await, all);
     let empty_folder = RecognitionConfig { folders: Vec::new(), pages: 9 };

@@ -17,7 +17,7 @@ fn word_document(body: &str) -> Vec<u8> {
     replaced(&handbook, "word/document.xml", format!("{before}<w:body>{body}</w:body></w:document>").as_bytes())
 }
 
-/// Returns two chapters of long paragraphs. The second chapter has a section with the searched text at its end.
+/// Builds two chapters of long paragraphs. The second chapter has a section with the searched text at its end.
 fn long(heading: impl Fn(usize, &str) -> String, paragraph: impl Fn(&str) -> String) -> String {
     let line = "The master of the harbour keeps a book of all the ships that came in and of their fees.";
     let filling = || (0..60).map(|number| paragraph(&format!("{line} Entry {number}."))).collect::<String>();
@@ -90,7 +90,7 @@ async fn hit_without_pages_names_its_section() {
     assert!(first(&finds).starts_with("handbook.docx: "), "{finds:?}");
 }
 
-/// Returns a list level with its number, format and text, and further properties in `more`.
+/// Builds a list level. `more` contains its other properties as XML.
 fn level(number: usize, format: &str, text: &str, more: &str) -> String {
     format!(
         "<w:lvl w:ilvl=\"{number}\"><w:start w:val=\"1\"/><w:numFmt w:val=\"{format}\"/>{more}\

@@ -30,7 +30,7 @@ async fn macro_sheet_does_not_block_the_others() {
     let book = fixture_bytes("sales.xlsx");
     let list = "xl/_rels/workbook.xml.rels";
     let plain = sheets("a.xlsx", &book).await;
-    // The last sheet, which is empty.
+    // `sheet3.xml` is the last sheet, and is empty.
     let relations = part(&book, list);
     let at = relations.find("worksheets/sheet3.xml").unwrap();
     let start = relations[..at].rfind("<Relationship ").unwrap();
@@ -110,7 +110,7 @@ async fn formatted_numbers_are_searchable() {
     }
 }
 
-/// Returns a record of a binary workbook, for content below 128 bytes.
+/// Encodes a record of a binary workbook. The content must be shorter than 128 bytes.
 fn record(kind: u16, content: &[&[u8]]) -> Vec<u8> {
     let content = content.concat();
     let kind = if kind < 0x80 { vec![kind as u8] } else { vec![kind as u8 | 0x80, (kind >> 7) as u8] };

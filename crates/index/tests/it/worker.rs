@@ -134,7 +134,7 @@ async fn worker_is_killed_when_its_extraction_is_dropped() {
     assert!(extraction.next().await.is_none());
     until_gone(mark).await;
     drop(extraction);
-    // The turn has been released, and dropping the extraction suffices to end the worker.
+    // The first extraction has released its permit. Dropping an extraction is enough to end its worker.
     let extraction = extractor.extract(file(), Some(Kind::Pdf), CancellationToken::new()).await.unwrap();
     until_running(mark).await;
     drop(extraction);

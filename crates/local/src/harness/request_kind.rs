@@ -24,7 +24,7 @@ pub(crate) enum RequestKind {
     Fixed(&'static str),
     /// Fixed text with instructions to connect a model.
     Connect(&'static str),
-    /// Computed text with its result.
+    /// Arithmetic expression with its result.
     Equation(String),
     Time,
     /// List of all files or of a folder.

@@ -1,4 +1,4 @@
-//! Tests for damaged and unsupported files: these yield an error with advice, and never a panic.
+//! Tests that damaged and unsupported files yield an error with advice, and never a panic.
 
 use std::fs;
 

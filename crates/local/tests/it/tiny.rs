@@ -25,7 +25,7 @@ pub(crate) struct TinyFile {
 }
 
 impl TinyFile {
-    /// One layer, two heads that share a key head, one token per byte and four control tokens.
+    /// Builds a model with one layer, two heads that share a key head, one token per byte and four control tokens.
     pub(crate) fn new() -> Self {
         let count = |number: u32| Value::U32(number);
         let metadata = vec![
@@ -83,7 +83,7 @@ impl TinyFile {
     }
 }
 
-/// Four control tokens, followed by the 256 bytes in the printable alphabet of byte-level vocabularies.
+/// Returns the four control tokens, followed by the 256 bytes in the printable alphabet of byte-level vocabularies.
 fn tokens() -> Vec<String> {
     let mut next = 0x100;
     let bytes = (0..=255u8).map(|byte| {

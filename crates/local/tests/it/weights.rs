@@ -28,7 +28,7 @@ async fn model() -> MutexGuard<'static, Arc<EmbeddedModel>> {
     MODEL.lock().await
 }
 
-/// Path of the weights, from the environment or where `make model` stores them.
+/// Returns the path of the weights, from the environment or where `make model` stores them.
 fn weights() -> PathBuf {
     let named = |key: &str| env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = named("AGENTD_TEST_MODEL").unwrap_or_else(|| {
@@ -42,7 +42,7 @@ fn weights() -> PathBuf {
 
 const README: &str = "# Lamp\n\nLamp switches lights on at dusk,\nif the sensor sees none.\n\n## Install\n\n    pip install lamp\n\n## Use\n\nx\n";
 
-/// Simulated result of a tool.
+/// Returns a simulated result of a tool.
 fn tool_result(tool: &str) -> &'static str {
     match tool {
         "read_file" => README,

@@ -54,7 +54,7 @@ impl Crashes {
         }
     }
 
-    /// Returns an error if the server must not be started yet, or not at all.
+    /// Returns an error if the server must not be started now, or is given up.
     pub(super) fn check(&self, name: &str, now: Instant) -> Result<(), ServerError> {
         let Self { count, early, last, .. } = self;
         if self.given_up {

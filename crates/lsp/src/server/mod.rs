@@ -63,7 +63,7 @@ impl ServerParts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ServerError {
-    /// Message of one sentence.
+    /// Error message, one sentence long.
     pub(crate) message: String,
     /// True if the server will not be started again.
     pub(crate) given_up: bool,

@@ -78,7 +78,7 @@ impl Requests {
         all.any(|request| matches!(&request.kind, RequestKind::Pull { below, .. } if below == file))
     }
 
-    /// Adds a request for a retry.
+    /// Queues a request for a retry.
     pub(super) fn keep(&mut self, retries: RetryTime, request: PendingRequest) {
         self.retries.push((retries, request));
     }

@@ -27,7 +27,7 @@ pub(super) async fn manager(url: impl IntoUrl, routes: &Routes) -> Result<Author
     Ok(manager)
 }
 
-/// Trusted metadata of a server's authorisation server.
+/// Returns the trusted metadata of a server's authorisation server.
 pub(super) async fn metadata(
     manager: &AuthorizationManager,
     server_url: ServerUrl<'_>,
@@ -54,8 +54,8 @@ pub(super) async fn metadata(
     Ok(metadata)
 }
 
-/// Unverified metadata for the server at this URL. The metadata location is taken from the last authorisation error.
-/// Without an error, only the default locations are tried.
+/// Returns the unverified metadata for the server at this URL. The metadata location is taken from the last
+/// authorisation error. Without an error, only the default locations are tried.
 async fn unverified_metadata(
     manager: &AuthorizationManager,
     url: &str,
@@ -78,8 +78,8 @@ fn is_root_of(error: &AuthError, server: &Url) -> bool {
     Url::parse(expected_issuer).is_ok_and(|root| root.path() == "/" && root.origin() == server.origin())
 }
 
-/// Metadata of an older server, whose issuer may have a path that the metadata location lacks. Foreign issuers are not
-/// trusted in this case, so all URLs must be on the server itself.
+/// Returns the metadata of an older server, whose issuer may have a path that the metadata location lacks. Foreign
+/// issuers are not trusted in this case, so all URLs must be on the server itself.
 async fn legacy_metadata(server: &Url, routes: &Routes) -> Option<AuthorizationMetadata> {
     let mut url = server.clone();
     url.set_path(LEGACY_PATH);
@@ -142,7 +142,7 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// IP address in a URL, if its host is not a name.
+/// Returns the IP address in a URL, if its host is not a name.
 fn ip_address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_matches(['[', ']']).parse().ok()
 }

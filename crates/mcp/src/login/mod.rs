@@ -63,12 +63,12 @@ struct PendingLogin {
 }
 
 impl Logins {
-    /// Stores tokens in `folder`, which is created when the first token is stored.
+    /// Creates a token store in `folder`. The folder is created when the first token is stored.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, is_enabled: true, ..Self::disabled(Routes::default()) }
     }
 
-    /// Uses these network routes.
+    /// Sets the network routes of logins.
     #[must_use]
     pub fn with_routes(self, routes: Routes) -> Self {
         Self { routes, ..self }
@@ -141,7 +141,7 @@ impl Logins {
             }
             pending.remove(server)
         };
-        let PendingLogin { session, wanted, requested } = login.ok_or_else(|| "the login is over".to_owned())?;
+        let PendingLogin { session, wanted, requested } = login.ok_or_else(|| "no login is in progress".to_owned())?;
         if let Some(error) = query_param(callback_url, "error") {
             if error == "invalid_scope" {
                 self.remember(&wanted, WantedLogins::record_rejected_scopes);
@@ -155,8 +155,8 @@ impl Logins {
         Ok(())
     }
 
-    /// Manager that adds the token to requests. `None` if there is no login, or if the token is not from the current
-    /// issuer.
+    /// Returns a manager that adds the token to requests, or `None` if there is no login, or if the token is not from
+    /// the current issuer.
     pub(crate) async fn manager(
         &self,
         server_url: ServerUrl<'_>,
@@ -236,7 +236,7 @@ impl Logins {
         }
     }
 
-    /// Manager that logs in and renews tokens for this URL, and the current issuer of tokens.
+    /// Returns a manager that logs in and renews tokens for this URL, and the current issuer of tokens.
     async fn manager_at(
         &self,
         server_url: ServerUrl<'_>,
@@ -267,7 +267,7 @@ impl Logins {
         self.file(server_url, "wanted")
     }
 
-    /// File for a server and URL: a token stays with its URL, even if the server's name is reused.
+    /// Returns the file for a server and URL. A token stays with its URL, even if the name of the server is reused.
     fn file(&self, ServerUrl { server, url, .. }: ServerUrl<'_>, kind: &str) -> PathBuf {
         // The query may contain keys, and keys may change.
         let address = url.split(['?', '#']).next().unwrap_or_default();
@@ -294,7 +294,7 @@ impl Logins {
     }
 }
 
-/// Client secret: from the configured client, otherwise from the last registration.
+/// Returns the client secret: from the configured client, otherwise from the last registration.
 fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -> Option<&'a str> {
     match client {
         Some(client) => client.secret.as_ref().map(|secret| secret.expose_secret()),
@@ -307,13 +307,13 @@ fn is_scope_error(error: &AuthError) -> bool {
     matches!(error, AuthError::RegistrationFailed(reason) if reason.starts_with("HTTP 4") && reason.contains("scope"))
 }
 
-/// Value of a query parameter of a URL.
+/// Returns the value of a query parameter of a URL.
 fn query_param(address: &str, wanted: &str) -> Option<String> {
     let address = reqwest::Url::parse(address).ok()?;
     address.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
 }
 
-/// Error as one line of limited length. It never contains a token.
+/// Formats an error as one line of limited length. The line never contains a token.
 fn error_line(error: &AuthError) -> String {
     let hint = match error {
         AuthError::RegistrationFailed(_) => "; put a manually registered client into `oauth` of mcp_servers.yaml",
@@ -322,7 +322,7 @@ fn error_line(error: &AuthError) -> String {
     format!("{}{hint}", line(&error.to_string()))
 }
 
-/// External text as one line of limited length.
+/// Formats external text as one line of limited length.
 fn line(text: &str) -> String {
     agentd_core::untrusted::sanitize(text).replace('\n', " ").trim().chars().take(400).collect()
 }

@@ -41,7 +41,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Authorisation error in a failed initialisation, if any.
+    /// Returns the authorisation error in a failed initialisation, if any.
     pub(crate) fn of_initialization(error: &ClientInitializeError) -> Option<Self> {
         match error {
             ClientInitializeError::TransportError { error, .. } => Self::of(error),
@@ -50,7 +50,7 @@ impl Refusal {
         }
     }
 
-    /// Authorisation error in a failed request, if any.
+    /// Returns the authorisation error in a failed request, if any.
     pub(crate) fn of_request(error: &ServiceError) -> Option<Self> {
         match error {
             ServiceError::TransportSend(error) => Self::of(error),
@@ -175,7 +175,8 @@ impl WantedLogins {
         Remedy::Login(wanted)
     }
 
-    /// Scopes for the next login. `granted` are the scopes of the current token, `first` those for an initial login.
+    /// Returns the scopes for the next login. `granted` are the scopes of the current token, `first` those for an
+    /// initial login.
     pub(super) fn scopes_to_request(&self, granted: &[String], first: &[String]) -> Vec<String> {
         let granted = if self.anew { &[] } else { granted };
         let [granted, first] = [granted, first].map(|scopes| without(scopes.to_vec(), &self.vain));
@@ -194,7 +195,7 @@ impl WantedLogins {
         self.anew = true;
     }
 
-    /// `WWW-Authenticate` header with the stored requirements.
+    /// Returns the `WWW-Authenticate` header with the stored requirements.
     pub(super) fn challenge(&self) -> Option<String> {
         let metadata = self.metadata.as_ref().map(|address| {
             let address = address.replace('\\', "\\\\").replace('"', "\\\"");

@@ -8,7 +8,7 @@ fn server_url<'a>(server: &'a str, url: &'a str) -> ServerUrl<'a> {
     ServerUrl { server, url, client: None }
 }
 
-/// Token source with these values.
+/// Returns a token source with these values.
 fn token_source(issuer: Option<&str>, token_endpoint: &str) -> TokenSource {
     let mut metadata = AuthorizationMetadata::default();
     metadata.issuer = issuer.map(str::to_owned);

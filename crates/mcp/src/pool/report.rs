@@ -176,7 +176,8 @@ impl McpPool {
         }
     }
 
-    /// Servers whose tools are unknown or that cannot be started, and the deadline for waiting for any of them.
+    /// Returns the servers whose tools are unknown or that cannot be started, and the deadline for waiting for any of
+    /// them.
     fn unlisted_servers(&self, user: &ToolUser, names: &[String]) -> (Vec<UnlistedServer>, Option<Instant>) {
         let state = self.state();
         let limit = state.config.listing_wait;

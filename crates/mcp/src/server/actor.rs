@@ -61,11 +61,11 @@ pub(crate) struct ServerHandle {
 /// Purpose of starting a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// A call, or availability for calls.
+    /// Call, or an eager start.
     Call,
     /// Request by the user, who is aware of earlier failures.
     Person,
-    /// Listing of its tools only.
+    /// Listing of the server's tools only.
     Listing,
 }
 
@@ -102,7 +102,8 @@ impl ServerHandle {
         Self { commands, health }
     }
 
-    /// Connection to the server, which is started if necessary. The error is the reason why there is no connection.
+    /// Returns a connection to the server, which is started if necessary. The error is the reason why there is no
+    /// connection.
     pub(crate) async fn lease(&self, need: Need) -> Result<ConnectionLease, Reason> {
         let (answer, answered) = oneshot::channel();
         let stopping = || Reason::new("agentd is stopping");
@@ -120,7 +121,7 @@ impl ServerHandle {
         }
     }
 
-    /// Current health of the server.
+    /// Returns the current health of the server.
     pub(crate) fn health(&self) -> Health {
         self.health.borrow().clone()
     }
@@ -383,7 +384,7 @@ impl Actor {
         self.health.send_replace(Health::Stopped);
     }
 
-    /// State after a change or a listing. Frequent changes are listed only after a delay.
+    /// Returns the state after a change or a listing. Frequent changes are listed only after a delay.
     fn listing(&self, state: State, changed: bool) -> State {
         let State::Running(mut running) = state else { return state };
         running.listing = changed.then(|| {
@@ -444,7 +445,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Time until the server may be started, if not immediately.
+    /// Returns the time until the server may be started, or `None` if it may be started immediately.
     fn wait(&self, now: Instant) -> Option<Duration> {
         self.next_try.map(|next| next.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }

@@ -93,11 +93,11 @@ pub(crate) async fn request(
         };
         (*responses, *state_slot) = (answers, state);
     }
-    Err(NoAnswer::Invalid(format!("it asked more after {MAX_ROUNDS} rounds of answers")))
+    Err(NoAnswer::Invalid(format!("it asked further questions after {MAX_ROUNDS} rounds of answers")))
 }
 
-/// Answers the questions that a server asks before it does the work. `None` if the server only wants the request to be
-/// repeated.
+/// Answers the questions that a server asks before it does the work. Returns `None` if the server only wants the
+/// request to be repeated.
 async fn answer(
     connection: &Connection,
     call: &Arc<Call>,

@@ -75,8 +75,8 @@ pub(crate) struct Connection {
 const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(30);
 
 impl Connection {
-    /// While polled, notifies the handler of changes to the server's tools. Servers of the newer era report changes
-    /// only to subscribers.
+    /// Notifies the handler of changes to the server's tools while the future is polled. Servers of the newer era
+    /// report changes only to subscribers.
     pub(super) async fn follow(&self) -> Infallible {
         let changed = &self.handler.changed;
         let Some(filter) = subscription_filter(&self.info) else { return pending().await };
@@ -98,7 +98,7 @@ impl Connection {
     }
 }
 
-/// Subscription to all changes that the server can report. `None` if no subscription is needed.
+/// Returns a subscription to all changes that the server can report, or `None` if no subscription is needed.
 fn subscription_filter(info: &ServerPeerInfo) -> Option<SubscriptionFilter> {
     if info.protocol_version.has_initialize() {
         return None;
@@ -301,13 +301,13 @@ impl From<Reason> for InitError {
 }
 
 impl InitError {
-    /// Error for a failed initialisation in this era.
+    /// Returns an error for a failed initialisation in this era.
     pub(super) fn of(era: Era, error: &ClientInitializeError, reason: Reason) -> Self {
         Self { reason: Some(reason), is_era_mismatch: era.may_be_wrong(error), is_final: era.is_rejected_by(error) }
     }
 
-    /// Most relevant error after attempts in both eras: the error from the older era, which most servers support,
-    /// unless only the newer era revealed the server's own reason.
+    /// Returns the most relevant error after attempts in both eras: the error from the older era, which most servers
+    /// support, unless only the newer era revealed the server's own reason.
     fn most_relevant(discover: Self, initialize: Self) -> Self {
         if discover.is_final && !initialize.is_final { discover } else { initialize }
     }
@@ -324,7 +324,7 @@ pub(crate) enum Era {
 }
 
 impl Era {
-    /// Era of a protocol version.
+    /// Returns the era of a protocol version.
     pub(crate) fn of(version: &str) -> Self {
         // Versions are dates; other names are drafts.
         let is_date = version.starts_with(|letter: char| letter.is_ascii_digit());
@@ -366,7 +366,7 @@ impl Era {
     }
 }
 
-/// Returns true if the server could not be reached at all.
+/// Returns true if no connection to the server could be established.
 fn is_unreachable(error: &(dyn Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     causes.any(|cause| cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect))

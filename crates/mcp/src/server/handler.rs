@@ -1,8 +1,8 @@
 //! Requests and notifications from a server. All of them are limited, and none is trusted.
 //!
 //! The number of open requests is limited. The library creates a task for each request and each answer, so a server
-//! that keeps asking without reading the answers would fill the memory. At the limit, reading from the server is
-//! paused, and the connection is closed if that does not help.
+//! that keeps sending requests without reading the answers would exhaust the memory. At the limit, reading from the
+//! server is paused, and the connection is closed if that does not help.
 
 #![expect(deprecated, reason = "current servers still use roots, sampling and logging")]
 
@@ -82,8 +82,8 @@ impl Handler {
     }
 }
 
-/// Capabilities offered to servers. Both elicitation modes are listed, because an empty capability means forms only.
-/// Sampling is offered only to servers that may use it, without tools and without other servers' contexts.
+/// Returns the capabilities offered to servers. Both elicitation modes are listed, because an empty capability means
+/// forms only. Sampling is offered only to servers that may use it, without tools and without other servers' contexts.
 fn capabilities(sampling: Sampling) -> ClientCapabilities {
     let both = ElicitationCapability::new().with_form(Default::default()).with_url(Default::default());
     let mut capabilities = ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build();

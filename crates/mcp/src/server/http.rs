@@ -131,7 +131,7 @@ impl Address<'_> {
         self.logins.routes.of(&self.normalized_url()).to_string()
     }
 
-    /// URL in the normalised form that clients request.
+    /// Returns the URL in the normalised form that clients request.
     fn normalized_url(&self) -> String {
         Url::parse(self.server_url.url).map(String::from).unwrap_or_default()
     }
@@ -140,12 +140,12 @@ impl Address<'_> {
         BoundedTransport::new(transport, Arc::clone(self.log))
     }
 
-    /// Reason for an authorisation error, with a suggestion.
+    /// Returns the reason for an authorisation error, with a suggestion.
     pub(super) fn refused(&self, refusal: &Refusal) -> Reason {
         self.logins.refused(self.server_url, refusal, self.clean)
     }
 
-    /// Reason for a failed start, with the network route. The URL is removed, because it may contain a key.
+    /// Returns the reason for a failed start, with the network route. The URL is removed, because it may contain a key.
     fn start_failure(&self, error: &ClientInitializeError) -> Reason {
         let (urls, clean) = ([self.server_url.url.to_owned(), self.normalized_url()], self.clean.clone());
         let without_url = SecretFilter::new(move |text| {
@@ -265,15 +265,15 @@ impl EventStream {
         loop {
             match events.next().await {
                 Some(Event { name, data }) if name == "endpoint" => {
-                    let post = base.join(data.trim()).map_err(|_| "it sent an invalid address".to_owned())?;
+                    let post = base.join(data.trim()).map_err(|_| "it sent an invalid message endpoint".to_owned())?;
                     // Keys are sent with every message, and must stay within their intended origin.
                     if post.origin() != base.origin() {
-                        return Err("its address for messages is on another host".to_owned());
+                        return Err("its message endpoint is on another origin".to_owned());
                     }
                     return Ok(Self { client, post, events: Some(events) });
                 }
                 Some(_) => {}
-                None => return Err("its events ended before the address for messages".to_owned()),
+                None => return Err("its event stream ended before the message endpoint".to_owned()),
             }
         }
     }
@@ -308,7 +308,8 @@ impl Transport<RoleClient> for EventStream {
 }
 
 impl Events {
-    /// Next event. `None` at the end of the stream, on an error, or if an event is too long. Cancel safe.
+    /// Returns the next event, or `None` at the end of the stream, on an error, or if an event is too long. Cancel
+    /// safe.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.parser.ready.pop_front() {

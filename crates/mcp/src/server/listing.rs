@@ -87,7 +87,7 @@ async fn has_items(peer: &Peer<RoleClient>, is_capable: bool, list: ClientReques
     listed.is_some_and(|listed| listed[key].as_array().is_some_and(|items| !items.is_empty()))
 }
 
-/// Description of the server; otherwise its instructions, or its title.
+/// Returns the description of the server; otherwise its instructions, or its title.
 fn about(info: &ServerPeerInfo) -> String {
     let server = info.server_info.as_ref();
     let description = server.and_then(|server| server.description.clone());
@@ -96,7 +96,7 @@ fn about(info: &ServerPeerInfo) -> String {
     texts.map(|text| text.trim().to_owned()).find(|text| !text.is_empty()).unwrap_or_default()
 }
 
-/// Reason for a failed listing.
+/// Returns the reason for a failed listing.
 pub(crate) fn failure_reason(error: &ServiceError, clean: &SecretFilter) -> Reason {
     Reason::of_request("it does not list its tools", error, clean)
 }
@@ -145,7 +145,7 @@ where
     Ok(all)
 }
 
-/// Definitions of a page. The library cannot parse a list with a single invalid definition.
+/// Returns the definitions of a page. The library cannot parse a list with a single invalid definition.
 fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
     match serde_json::to_value(result).ok()? {
         Value::Object(mut list) => match (list.remove("tools")?, list.remove("nextCursor")) {
@@ -157,7 +157,8 @@ fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
     }
 }
 
-/// Stored part of a tool, and a problem with its definition, if any. Only tools that cannot be called are left out.
+/// Returns the stored part of a tool, and a problem with its definition, if any. Only tools that cannot be called are
+/// left out.
 fn stored_tool(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>) {
     let skipped = |reason: &str| (None, Some(format!("its tool number {number} is skipped: {reason}")));
     let Value::Object(mut definition) = definition else { return skipped("it is not an object") };
@@ -186,7 +187,7 @@ fn stored_tool(definition: Value, number: usize) -> (Option<KnownTool>, Option<S
     (Some(KnownTool { name, description, schema }), problem)
 }
 
-/// Length of a value as JSON.
+/// Returns the length of a value as JSON, in bytes.
 fn length(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }

@@ -60,7 +60,7 @@ impl Process {
         Ok((Self { guard, group, draining, log: Arc::clone(log) }, stdout, stdin))
     }
 
-    /// Process id of the guard, for display.
+    /// Returns the process ID of the guard, for display.
     pub(super) fn id(&self) -> Option<u32> {
         self.guard.id()
     }
@@ -281,7 +281,7 @@ impl Line {
     }
 }
 
-/// Id of the request that a message answers, found in its head or tail: `"id":7` or `"id":"seven"`.
+/// Returns the ID of the request that a message answers, found in its head or tail: `"id":7` or `"id":"seven"`.
 fn answered_id(part: &[u8]) -> Option<NumberOrString> {
     let text = String::from_utf8_lossy(part);
     let (_, rest) = text.rsplit_once("\"id\"")?;

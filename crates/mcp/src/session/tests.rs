@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use super::*;
 use crate::config::{HttpWire, ServerAddress};
 
-/// Secrets of the last callback.
+/// Secrets passed to the last callback.
 type Learned = Arc<Mutex<Vec<String>>>;
 
 fn servers() -> (SessionServers, Learned) {
@@ -24,7 +24,7 @@ fn servers() -> (SessionServers, Learned) {
     (SessionServers::new(parts), learned)
 }
 
-/// HTTP server without a listener.
+/// Returns an HTTP server at a URL where nothing listens.
 fn unreachable_server(name: &str, key: &str) -> SessionServer {
     SessionServer { name: name.to_owned(), ..http("http://127.0.0.1:9/mcp", &[("X-Key", key)]) }
 }

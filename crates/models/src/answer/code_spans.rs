@@ -71,7 +71,7 @@ impl CodeSpans {
         }
     }
 
-    /// Closes a fence if the line contains only the fence's mark, at least as often as the opening line.
+    /// Closes a fence if the line contains only the fence's mark, at least as many times as the opening line.
     fn end_line(&mut self) {
         if let (Line::Marks { mark, count, .. }, Some((opening_mark, min_count))) = (self.line, self.fence)
             && !self.is_opening_line
@@ -110,7 +110,7 @@ impl CodeSpans {
     }
 }
 
-/// Length of the longest suffix of a text that may start one of these marks.
+/// Returns the length of the longest suffix of a text that may start one of these marks.
 pub(crate) fn partial_mark_length(text: &str, marks: &[&str]) -> usize {
     let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);
     let from = text.ceil_char_boundary(text.len().saturating_sub(longest));

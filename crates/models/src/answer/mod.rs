@@ -90,7 +90,7 @@ impl Answer {
         self.remarks.extend(new.into_iter().take(capacity));
     }
 
-    /// The usage with its cost: as charged by the server, or computed from `prices`.
+    /// Returns the usage with its cost: as charged by the server, or computed from `prices`.
     pub(crate) fn priced_usage(&self, prices: Option<&Prices>) -> Option<Usage> {
         let usage = self.usage?;
         let priced = || prices.map(|prices| prices.cost_microusd(&usage, self.hour_writes));

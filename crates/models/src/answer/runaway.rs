@@ -120,7 +120,7 @@ impl Guard {
     }
 }
 
-/// Length of the shortest phrase that yields the whole text when repeated.
+/// Returns the length of the shortest phrase that yields the whole text when repeated.
 fn shortest_period(text: &[u8]) -> usize {
     // For each prefix, the length of its longest proper prefix that is also a suffix.
     let mut borders = vec![0_usize; text.len()];

@@ -274,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// Reasoning and text of an answer in these pieces.
+    /// Splits an answer in these pieces into reasoning and text.
     fn split(pieces: &[&str]) -> (String, String) {
         let mut splitter = Splitter::default();
         let mut parts: Vec<Part> = pieces.iter().flat_map(|piece| splitter.push(piece)).collect();

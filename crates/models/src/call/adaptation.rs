@@ -35,7 +35,7 @@ impl Call {
         Some(format!("{}; retrying {}", failure.error, changes.join(", and ")))
     }
 
-    /// The optional parts of the request in this model's usual form.
+    /// Returns the optional parts of the request in this model's usual form.
     fn sent(&self) -> SentParts {
         let Inner { facts, dialect, .. } = &*self.model;
         let (config, form) = (&facts.config, facts.form());
@@ -119,7 +119,7 @@ fn has_blocks(message: &Message) -> bool {
         if origin.whole.as_ref().is_some_and(|whole| whole.fields.blocks.is_some()))
 }
 
-/// Notice that the model works without a feature, sent to the user only the first time.
+/// Returns a notice that the model works without a feature. The user gets it only once.
 fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
     let (code, limitation) = match change {
         Change::TextTools => (

@@ -62,7 +62,7 @@ pub(super) struct AnswerStream {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     is_html: bool,
     first_byte: Deadline,
-    /// Deadline for the next part of the answer, regardless of other data. `None` directly after such a part.
+    /// Deadline for the next part of the answer, regardless of other data, or `None` directly after such a part.
     keep_alive: Option<Deadline>,
     /// Deadline for the rest of the transfer, once the answer has ended.
     tail: Option<Deadline>,

@@ -91,31 +91,31 @@ fn provider(host: &str) -> Option<&'static str> {
     HOSTS.iter().find(|(name, _)| host.eq_ignore_ascii_case(name)).map(|(_, provider)| *provider)
 }
 
-/// Published facts about a model on a provider's own host. `None` for other hosts.
+/// Returns the published facts about a model on a provider's own host, or `None` for other hosts.
 pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
     // The catalogue is not parsed for hosts that are not in it.
     provider(host).and_then(|_| CATALOGUE.find(host, id))
 }
 
-/// Changes to requests that the provider with this host requires.
+/// Returns the changes to requests that the provider with this host requires.
 pub(crate) fn form(host: &str) -> &'static [Change] {
     provider(host).and_then(|provider| CATALOGUE.forms.get(provider)).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Models for a configuration with only a key, by slot. Empty if the host is not a provider's.
+/// Returns the models for a configuration with only a key, by slot. Returns none if the host is not a provider's.
 pub fn default_models(host: &str) -> impl Iterator<Item = (&'static Slot, &'static String)> {
     provider(host).and_then(|provider| CATALOGUE.defaults.get(provider)).into_iter().flatten()
 }
 
 impl PublishedModel {
-    /// Source page and date, for display.
+    /// Returns the source page and date, for display.
     pub(crate) fn origin(&self) -> String {
         let page = self.source.and_then(|page| CATALOGUE.pages.get(page)).unwrap_or(&CATALOGUE.source);
         format!("{page}, {}", CATALOGUE.date)
     }
 }
 
-/// The ID without a date suffix, `-20251101` or `-2025-11-01`: dated versions have the facts of their model.
+/// Removes a date suffix, `-20251101` or `-2025-11-01`, from an ID: dated versions have the facts of their model.
 fn without_date(id: &str) -> Option<&str> {
     let is_day = |date: &str| {
         let bare = date.replace('-', "");

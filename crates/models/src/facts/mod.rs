@@ -44,7 +44,8 @@ const QUERY_PAUSE: Duration = Duration::from_secs(60);
 /// Maximum number of repeated queries to a server that only reports the window of a loaded model.
 const MAX_REPEATED_QUERIES: u32 = 3;
 
-/// A request refutes a window if it exceeds the window by more than a twentieth, as servers' counts vary slightly.
+/// Divisor for the tolerance of windows: a request refutes a window only if it exceeds the window by more than a
+/// twentieth, as servers' counts vary slightly.
 const TOLERANCE_DIVISOR: u64 = 20;
 
 /// Maximum number of fact states per run. Facts rarely change, and each state is stored as long as the model.
@@ -120,23 +121,23 @@ impl ModelFacts {
         &self.first.last().info
     }
 
-    /// Abilities of the model that its server has reported.
+    /// Returns the abilities of the model that its server has reported.
     pub(crate) fn abilities(&self) -> ModelAbilities {
         self.record.current().abilities.unwrap_or_default()
     }
 
-    /// Prices of the model: configured, published, or listed by its server.
+    /// Returns the prices of the model: configured, published, or listed by its server.
     pub(crate) fn prices(&self) -> Option<Prices> {
         let published = || catalogue::published(self.target.host(), &self.info().id)?.prices.clone();
         self.config.prices.clone().or_else(published).or_else(|| self.record.current().prices)
     }
 
-    /// Changes to requests: those that its provider publishes, and those learnt from refusals.
+    /// Returns the changes to requests: those that its provider publishes, and those learnt from refusals.
     pub(crate) fn form(&self) -> RequestForm {
         form(&self.target, &self.record.current())
     }
 
-    /// Counts changes with which the server accepted a request. Returns those that are new.
+    /// Counts the changes with which the server accepted a request, and returns the new ones.
     pub(crate) fn count(&self, changes: &[Change]) -> Vec<Change> {
         let new = self.record.count(changes);
         self.refresh();
@@ -157,7 +158,7 @@ impl ModelFacts {
         }
     }
 
-    /// Records a window that a refusal or a token count has shown.
+    /// Records a window size inferred from a refusal or a token count.
     pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource) {
         self.record.limit_to(tokens, source);
         self.refresh();
@@ -172,7 +173,7 @@ impl ModelFacts {
         }
     }
 
-    /// Removes what refusals and token counts have shown, and allows another query of the server.
+    /// Removes everything learnt from refusals and token counts, and allows another query of the server.
     pub(crate) fn forget(&self) {
         self.record.forget();
         self.remaining_queries.store(1, Ordering::Relaxed);
@@ -341,7 +342,7 @@ fn merged_info(config: &ModelConfig, target: &Target, record: &ModelRecord) -> M
     ModelInfo { figures, ..info }
 }
 
-/// Figures of a model with their sources, for display.
+/// Returns the figures of a model with their sources, for display.
 fn figures(
     info: &ModelInfo,
     config: &ModelConfig,
@@ -402,7 +403,7 @@ fn tokens(count: u64) -> String {
     format!("{count} tokens")
 }
 
-/// Prices in dollars per million tokens, as text.
+/// Formats prices in dollars per million tokens.
 fn describe_prices(prices: &Prices) -> String {
     let tiers = prices.tiers.iter().map(|tier| format!("; in requests above {} tokens, {}", tier.above, rates(tier)));
     format!("{} per million tokens{}", rates(prices), tiers.collect::<String>())

@@ -35,7 +35,7 @@ const MAX_RECORDS: usize = 256;
 /// Records of all models.
 #[derive(Debug, Default)]
 pub struct ModelRecords {
-    /// `None` if the records are not persistent.
+    /// Path of the file, or `None` if the records are not persistent.
     path: Option<PathBuf>,
     state: Mutex<State>,
 }
@@ -56,7 +56,7 @@ impl ModelRecords {
         Arc::new(Self { path: Some(path), state: Mutex::new(State { models, ..State::default() }) })
     }
 
-    /// Handle to the record of one model.
+    /// Returns a handle to the record of one model.
     pub(crate) fn of(self: &Arc<Self>, key: RecordKey) -> RecordHandle {
         RecordHandle { records: Arc::clone(self), key }
     }
@@ -106,7 +106,7 @@ pub(crate) struct RecordHandle {
 }
 
 impl RecordHandle {
-    /// Current record of the model, without expired facts.
+    /// Returns the current record of the model, without expired facts.
     pub(crate) fn current(&self) -> ModelRecord {
         let now = now();
         let mut state = self.records.state();
@@ -117,7 +117,7 @@ impl RecordHandle {
         record.clone()
     }
 
-    /// Counts changes with which a request was accepted. Returns those that are new.
+    /// Counts the changes with which a request was accepted, and returns the new ones.
     pub(crate) fn count(&self, changes: &[Change]) -> Vec<Change> {
         let mut new = Vec::new();
         self.change(|record, now| new = record.count(changes, now));
@@ -150,7 +150,7 @@ impl RecordHandle {
         });
     }
 
-    /// Stores the window that a refusal or a token count has shown.
+    /// Stores a window size inferred from a refusal or a token count.
     pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource) {
         if PLAUSIBLE.contains(&tokens) {
             self.change(|record, at| record.limit = Some(WindowLimit { tokens, source, at }));
@@ -268,7 +268,7 @@ impl LearntChange {
         self.times >= self.change.required_refusals()
     }
 
-    /// Status of the change, for display.
+    /// Returns the status of the change, for display.
     pub(crate) fn status(&self) -> String {
         if !self.is_applied() {
             return "refused once".to_owned();
@@ -331,7 +331,7 @@ impl ModelRecord {
         *self == Self::new(self.key.clone(), self.used)
     }
 
-    /// The changes that the server requires.
+    /// Returns the changes that the server requires.
     pub(crate) fn form(&self) -> RequestForm {
         RequestForm(
             self.changes.iter().filter(|learnt| learnt.is_applied()).map(|learnt| learnt.change.clone()).collect(),
@@ -360,7 +360,7 @@ impl ModelRecord {
         self.changes.retain(|learnt| is_fresh(learnt.at, CHANGE_VALIDITY));
     }
 
-    /// Counts changes with which a request was accepted. Returns those that are new.
+    /// Counts the changes with which a request was accepted, and returns the new ones.
     fn count(&mut self, changes: &[Change], now: i64) -> Vec<Change> {
         let mut new = Vec::new();
         for change in changes {

@@ -70,7 +70,7 @@ impl WindowFacts {
         Self { exact: self.exact.or(other.exact), bound: self.bound.or(other.bound) }
     }
 
-    /// The window, if the facts change the assumed size.
+    /// Returns the window, if the facts change the assumed size.
     pub(crate) fn tokens(self, assumed: u64) -> Option<u64> {
         self.exact.or(self.bound.filter(|bound| *bound < assumed))
     }
@@ -81,7 +81,7 @@ fn plausible(tokens: Option<u64>) -> Option<u64> {
 }
 
 /// Queries a server's facts about a model. With `sight`, also queries additional documents that may report support for
-/// pictures. `None` if the server could not be reached.
+/// pictures. Returns `None` if the server could not be reached.
 pub(crate) async fn query(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
@@ -104,12 +104,12 @@ pub(crate) async fn query(target: &Target, config: &ModelConfig, sight: bool) ->
     Some(facts)
 }
 
-/// Path of the list of models, with all models on one page.
+/// Returns the path of the list of models, with all models on one page.
 fn list_path(config: &ModelConfig) -> &'static str {
     if config.wire == Wire::Anthropic { "/models?limit=1000" } else { "/models" }
 }
 
-/// Facts from the additional documents of known kinds of server.
+/// Queries the additional documents of known kinds of server for facts.
 async fn query_other_documents(
     target: &Target,
     entries: &[ListedEntry],
@@ -180,8 +180,8 @@ struct WireListing<'a> {
     data: Vec<&'a RawValue>,
 }
 
-/// The models in a list, in order. `None` if `text` is not a list. If `bounds` is true, `max_context_length` is an
-/// upper bound of the window instead of its size.
+/// Parses a list of models, in order. Returns `None` if `text` is not a list. If `bounds` is true, `max_context_length`
+/// is an upper bound of the window instead of its size.
 fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
     let is_bare = text.trim_ascii_start().starts_with(b"[");
     let models = if is_bare {
@@ -192,7 +192,7 @@ fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
     Some(models.into_iter().filter_map(|model| entry(&serde_json::from_str(model.get()).ok()?, bounds)).collect())
 }
 
-/// The model with this ID, or the first one if the ID is empty.
+/// Returns the model with this ID, or the first one if the ID is empty.
 fn find<'a>(entries: &'a [ListedEntry], id: &str) -> Option<&'a ListedEntry> {
     if id.is_empty() {
         return entries.first();
@@ -234,7 +234,7 @@ fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
         "llm" => Some(false),
         _ => None,
     };
-    // LiteLLM and Anthropic. Other servers use the field for other things.
+    // LiteLLM and Anthropic. Other servers use the field for other purposes.
     let largest = || field("/max_output_tokens").or_else(|| field("/max_tokens"));
     let has_input = model.get("max_input_tokens").is_some_and(|tokens| !tokens.is_null());
     let abilities = ModelAbilities {
@@ -256,7 +256,7 @@ fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
 /// Maximum number of price tiers read per model.
 const MAX_TIERS: usize = 8;
 
-/// Prices of a model. `None` if they have another format, or depend on the model that answers.
+/// Parses the prices of a model. Returns `None` if they have another format, or depend on the model that answers.
 fn prices(pricing: &Value) -> Option<Prices> {
     let overrides = pricing.get("overrides").and_then(Value::as_array).into_iter().flatten();
     let mut tiers: Vec<Prices> =
@@ -265,7 +265,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
     Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_plausible)
 }
 
-/// Prices of the tier that starts at a number of tokens. Missing prices are those of the base tier.
+/// Parses the prices of the tier that starts at a number of tokens. Missing prices are those of the base tier.
 fn tier(prices: &Value, base: &Value) -> Option<Prices> {
     let from = number(prices.get("min_prompt_tokens")?)?;
     let rates = rates(|name| dollars(prices.get(name).or_else(|| base.get(name))?))?;
@@ -283,13 +283,13 @@ fn rates(of: impl Fn(&str) -> Option<f64>) -> Option<Prices> {
     })
 }
 
-/// Dollars per million tokens, rounded to remove noise of binary fractions.
+/// Converts a price per token to dollars per million tokens, rounded to remove noise of binary fractions.
 fn dollars(price: &Value) -> Option<f64> {
     let price = price.as_f64().or_else(|| price.as_str()?.trim().parse().ok())?;
     Some((price * 1e12).round() / 1e6)
 }
 
-/// A number, given as JSON number or string.
+/// Parses a number, given as JSON number or string.
 pub(crate) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -299,7 +299,7 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// llama.cpp's `/props`: the window of one slot, and the alias or file name of the model.
+/// Parses llama.cpp's `/props`: the window of one slot, and the alias or file name of the model.
 fn properties(text: &[u8]) -> ServerFacts {
     let Ok(properties) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let window = properties.pointer("/default_generation_settings/n_ctx").or_else(|| properties.get("n_ctx"));
@@ -314,7 +314,7 @@ fn properties(text: &[u8]) -> ServerFacts {
     }
 }
 
-/// Ollama's `/api/ps`: the window of a loaded model.
+/// Parses Ollama's `/api/ps`: the window of a loaded model.
 fn running(text: &[u8], id: &str) -> WindowFacts {
     let Ok(running) = serde_json::from_slice::<Value>(text) else { return WindowFacts::default() };
     let models = running.get("models").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -330,8 +330,9 @@ fn pictures(sees: Option<bool>) -> ModelAbilities {
     ModelAbilities { pictures: sees, ..ModelAbilities::default() }
 }
 
-/// Ollama's `/api/show`: the abilities of a model, and the window set in its file. If the file sets none, the size for
-/// which the model was trained is a bound: Ollama allocates only a part of it, and truncates longer requests silently.
+/// Parses Ollama's `/api/show`: the abilities of a model, and the window set in its file. If the file sets none, the
+/// size for which the model was trained is a bound: Ollama allocates only a part of it, and truncates longer requests
+/// silently.
 fn modelfile(text: &[u8]) -> ServerFacts {
     let Ok(shown) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();

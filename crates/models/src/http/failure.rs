@@ -95,7 +95,7 @@ impl Failure {
         Self::new(ErrorKind::CutStream, message)
     }
 
-    /// Failure for an event from another wire.
+    /// Returns a failure for an event from another wire.
     pub(crate) fn other_wire(target: &Target, data: &str) -> Self {
         let data = excerpt(target, data);
         Self::protocol(format!("the model at {target} sent an event that is invalid for this wire: {data}"))
@@ -106,7 +106,7 @@ impl Failure {
             .hint("base_url must be the model's API, such as http://127.0.0.1:8080/v1, not a web page")
     }
 
-    /// Failure for a request without an answer.
+    /// Returns a failure for a request without an answer.
     pub(crate) fn from_send_error(target: &Target, error: reqwest::Error) -> Self {
         // The URL may contain a password or a key. The text of `target` does not.
         let error = error.without_url();
@@ -130,7 +130,7 @@ impl Failure {
             .caused_by(error)
     }
 
-    /// Failure for an answer with an error status.
+    /// Returns a failure for an answer with an error status.
     pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let error = ServerError::read(body);
         let code = status.as_u16();
@@ -149,7 +149,7 @@ impl Failure {
         Self::answered(target, code, headers, &error, &details, message)
     }
 
-    /// Failure for an error within an answer that had started successfully.
+    /// Returns a failure for an error within an answer that had started successfully.
     pub(crate) fn reported(target: &Target, error: &str) -> Self {
         let error = ServerError::read(error.as_bytes());
         let details = server_message(target, &error, error.request_id.as_deref());
@@ -158,7 +158,7 @@ impl Failure {
         Self::answered(target, code, &HeaderMap::new(), &error, &details, message)
     }
 
-    /// Failure for an error with this status. `message` is used if the cause is unknown.
+    /// Returns a failure for an error with this status. `message` is used if the cause is unknown.
     fn answered(
         target: &Target,
         status: u16,
@@ -214,7 +214,8 @@ impl Failure {
         }
     }
 
-    /// Failure for a quota, spending limit or balance that is exhausted until the given time, if the time is known.
+    /// Returns a failure for a quota, spending limit or balance that is exhausted until the given time, if the time is
+    /// known.
     fn exhausted(target: &Target, details: &str, until: Option<Timestamp>) -> Self {
         let (kind, when) = match until {
             Some(until) => (ErrorKind::RateLimited, format!(" until {}", until.strftime("%Y-%m-%d %H:%M UTC"))),
@@ -227,7 +228,7 @@ impl Failure {
         ))
     }
 
-    /// Failure for an answer that fills the window. `tokens` is the size of the window by the server's count.
+    /// Returns a failure for an answer that fills the window. `tokens` is the size of the window by the server's count.
     pub(crate) fn window_full(target: &Target, tokens: Option<u64>) -> Self {
         let message = format!("the conversation and the answer fill the context window of the model at {target}");
         Self::overflow(message, tokens.filter(|tokens| PLAUSIBLE.contains(tokens)))
@@ -241,7 +242,7 @@ impl Failure {
     }
 }
 
-/// Message from the server, with the request ID.
+/// Returns the message from the server, with the request ID.
 fn server_message(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
     let mut message = excerpt(target, &error.shown);
     if let Some(id) = request_id {

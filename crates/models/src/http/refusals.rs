@@ -53,7 +53,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Part of requests that the change affects.
+    /// Returns the part of requests that the change affects.
     pub(crate) fn topic(&self) -> ChangeTopic {
         match self {
             Self::WithoutNamedTools | Self::TextTools | Self::WithoutTool(_) => ChangeTopic::Tools,
@@ -72,8 +72,8 @@ impl Change {
         *self != Self::WithoutSignedThoughts
     }
 
-    /// Number of refusals after which the change is remembered. Changes that cost the model an ability need two, as a
-    /// single refusal may be due to chance or an unusual request. A single picture is not sent a second time.
+    /// Returns the number of refusals after which the change is remembered. Changes that cost the model an ability need
+    /// two, as a single refusal may be due to chance or an unusual request. A single picture is not sent a second time.
     pub(crate) fn required_refusals(&self) -> u32 {
         if matches!(self, Self::TextTools | Self::WithoutTool(_) | Self::WithoutPictures) { 2 } else { 1 }
     }
@@ -116,7 +116,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// Hash of a part of requests, stable across restarts.
+/// Returns the hash of a part of requests, stable across restarts.
 fn hash_of(part: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     part.hash(&mut hasher);
@@ -149,7 +149,7 @@ impl RequestForm {
         self.0.contains(change)
     }
 
-    /// Maximum number of tokens in an answer that the server accepts, if known from refusals.
+    /// Returns the maximum number of tokens in an answer that the server accepts, if known from refusals.
     pub(crate) fn answer_limit(&self) -> Option<u64> {
         let limits = self.0.iter().filter_map(|change| match change {
             Change::AnswerLimit(tokens) => Some(*tokens),
@@ -163,7 +163,7 @@ impl RequestForm {
         !self.0.iter().any(|change| matches!(change, Change::WithoutField(name) if name == field))
     }
 
-    /// The configured fields of the body that may be sent.
+    /// Returns the configured fields of the body that may be sent.
     pub(crate) fn configured(&self, fields: &Map<String, Value>) -> Map<String, Value> {
         fields.clone().into_iter().filter(|(field, _)| self.sends(field)).collect()
     }
@@ -179,7 +179,7 @@ impl RequestForm {
         !self.has(&Change::WithoutPictures) && !picture_fingerprint(picture).is_some_and(is_refused)
     }
 
-    /// The request without the pictures that the server refuses.
+    /// Returns the request without the pictures that the server refuses.
     pub(crate) fn omit_refused_pictures<'a>(&self, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
         let mut request = Cow::Borrowed(request);
         if !self.0.iter().any(|change| matches!(change, Change::WithoutPictures | Change::WithoutPicture(_))) {
@@ -254,7 +254,7 @@ impl PartialEq for Refusal {
 }
 
 impl Refusal {
-    /// The refusal, if another form of the request may be accepted.
+    /// Returns the refusal, if another form of the request may be accepted.
     pub(crate) fn of(status: u16, body: &[u8]) -> Option<Box<Self>> {
         let body = String::from_utf8_lossy(body);
         let is_page = body.trim_start().starts_with('<');
@@ -284,7 +284,7 @@ impl Refusal {
         self.mentions(field, |_| true) || other.is_some_and(|other| self.mentions(other, |_| true))
     }
 
-    /// Positions in the list of tools: `tools.3.custom`, `tools[3]`, `"tools", 3`.
+    /// Returns the positions in the list of tools: `tools.3.custom`, `tools[3]`, `"tools", 3`.
     fn tool_positions(&self) -> Vec<usize> {
         let position = |rest: &str| {
             let digits = rest.trim_start_matches(|char| "\\\"'.,[/ ".contains(char));
@@ -298,7 +298,7 @@ impl Refusal {
             .unwrap_or_else(|| of("tools"))
     }
 
-    /// The tools that the refusal names, unless it seems to repeat the whole list.
+    /// Returns the tools that the refusal names, unless it seems to repeat the whole list.
     fn tools(&self, sent: &[String]) -> Vec<Change> {
         let tool_positions = self.tool_positions();
         let is_named = |(at, name): &(usize, &String)| tool_positions.contains(at) || self.names_tool(name);
@@ -307,7 +307,7 @@ impl Refusal {
         if named.len() <= sent.len().div_ceil(2) { named } else { Vec::new() }
     }
 
-    /// The smallest plausible limit that the refusal names.
+    /// Returns the smallest plausible limit that the refusal names.
     fn answer_limit(&self) -> Option<u64> {
         let numbers = self.text.split(|char: char| !char.is_ascii_digit());
         numbers.filter_map(|number| number.parse().ok()).filter(|tokens| *tokens >= MIN_ANSWER).min()
@@ -343,7 +343,7 @@ pub(crate) struct SentParts {
 }
 
 impl SentParts {
-    /// Changes that leave out parts of the request, grouped by part, the likeliest first.
+    /// Returns the changes that leave out parts of the request, grouped by part, the likeliest first.
     fn parts(&self) -> [Vec<Change>; 8] {
         let only = |is_sent: bool, change: Change| Vec::from_iter(is_sent.then_some(change));
         [
@@ -358,7 +358,7 @@ impl SentParts {
         ]
     }
 
-    /// Changes that an accepted request has shown to be unnecessary.
+    /// Returns the changes that an accepted request has shown to be unnecessary.
     pub(crate) fn unneeded(&self) -> impl Iterator<Item = Change> {
         let pictures = (!self.pictures.is_empty()).then_some(Change::WithoutPictures);
         let fields = self.fields.iter().cloned().map(Change::WithoutField);
@@ -425,7 +425,7 @@ impl Trials {
         &self.current
     }
 
-    /// Records a refusal and selects the next set. `None` if nothing is left to try.
+    /// Records a refusal and selects the next set. Returns `None` if no set is left to try.
     pub(crate) fn after(&mut self, refusal: Refusal, candidates: Vec<Vec<Change>>) -> Option<Vec<Change>> {
         if self.last.as_ref() == Some(&refusal)
             && let Some(failed) = self.tried.last()
@@ -468,7 +468,7 @@ mod tests {
         Change::WithoutField(field.to_owned())
     }
 
-    /// The sets except for the last one, which combines them all.
+    /// Checks the candidate sets, except for the last one, which combines them all.
     #[track_caller]
     fn check(text: &str, sent: &SentParts, accepted: &[Change], expected: &[&[Change]]) {
         let mut sets = candidates(&refusal(400, text), sent, &accepted.iter().cloned().collect());

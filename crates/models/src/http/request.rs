@@ -155,7 +155,7 @@ struct OpenRecording {
 }
 
 impl Recording {
-    /// Starts with a request to a path. Secrets in the URL and the headers are masked.
+    /// Starts a recording with a request to a path. Secrets in the URL and the headers are masked.
     pub(crate) fn begin(tap: &RequestTap, target: &Target, path: &str, sent: &SentRequest<'_>) -> Self {
         let Some(recorder) = tap.recorder() else { return Self::default() };
         let (url, headers) = target.shown_call(path);
@@ -221,7 +221,7 @@ impl Drop for Recording {
     }
 }
 
-/// Headers with masked secrets.
+/// Copies the headers and masks secrets.
 fn masked(headers: &HeaderMap) -> Vec<(String, String)> {
     let value = |value: &reqwest::header::HeaderValue| match value.to_str() {
         Ok(text) if !value.is_sensitive() => text.to_owned(),

@@ -57,7 +57,7 @@ struct LoadingWait {
 #[derive(Debug)]
 pub(crate) struct Retry {
     pub(crate) wait: Duration,
-    /// `None` if the same wait was announced recently.
+    /// Chunk that announces the wait, or `None` if the same wait was announced recently.
     pub(crate) announcement: Option<ModelChunk>,
 }
 
@@ -78,7 +78,7 @@ impl Retries {
         Self { waits, first, max_wait, attempt: 1, immediate: 0, waited_for_limit: false, has_fallback, loading: None }
     }
 
-    /// The next attempt after this failure, or the failure if there is none.
+    /// Returns the next attempt after this failure, or the failure if there is none.
     pub(crate) fn after(&mut self, failure: Failure) -> Result<Retry, Failure> {
         // The fallback model should answer soon.
         let is_slow = match failure.retry {

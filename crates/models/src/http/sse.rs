@@ -1,8 +1,8 @@
 //! Decoder of server-sent events from arbitrary byte chunks.
 //!
-//! The decoder is our own because models send hundreds of thousands of events per second and are not trusted. Whole
-//! lines are borrowed from the network's buffer, and the size of an event is limited. Unknown lines are skipped, as the
-//! format requires, but counted to detect a body of another format.
+//! This crate has its own decoder because servers send up to hundreds of thousands of events per second and are not
+//! trusted. Whole lines are borrowed from the network's buffer, and the size of an event is limited. Unknown lines are
+//! skipped, as the format requires, but counted to detect a body of another format.
 
 use std::borrow::Cow;
 
@@ -70,7 +70,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Data of the last event, if the bytes end without its closing empty line.
+    /// Returns the data of the last event, if the bytes end without its closing empty line.
     pub(crate) fn finish(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.line);
         if let Some(value) = data_of(&line) {
@@ -82,7 +82,7 @@ impl Decoder {
         Some(String::from_utf8_lossy(&data).into_owned())
     }
 
-    /// Number of bytes that belong to no known field.
+    /// Returns the number of bytes that belong to no known field.
     pub(crate) fn stray_bytes(&self) -> usize {
         // The start of a long event does not count.
         let line_bytes = if data_of(&self.line).is_some() { 0 } else { self.line.len() };
@@ -142,7 +142,7 @@ impl Decoder {
     }
 }
 
-/// The value of a data line. Some servers send errors in a field named `error`, which counts as data.
+/// Returns the value of a data line. Some servers send errors in a field named `error`, which counts as data.
 fn data_of(line: &[u8]) -> Option<&[u8]> {
     let value = line.strip_prefix(b"data:").or_else(|| line.strip_prefix(b"error:"))?;
     Some(value.strip_prefix(b" ").unwrap_or(value))

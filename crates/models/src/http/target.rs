@@ -71,17 +71,17 @@ impl Target {
         })
     }
 
-    /// The URL, safe to display.
+    /// Returns the URL, safe to display.
     pub(crate) fn display_url(&self) -> &str {
         &self.display_url
     }
 
-    /// The network route to the server, for display.
+    /// Returns the network route to the server, for display.
     pub(crate) fn route(&self) -> String {
         self.routes.of(self.base.as_str()).to_string()
     }
 
-    /// The route in brackets, if a proxy may be the reason for a failure.
+    /// Returns the route in brackets, if a proxy may be the reason for a failure.
     pub(crate) fn proxy_note(&self) -> String {
         let route = self.routes.of(self.base.as_str());
         if route.proxy().is_some() { format!(" [{route}]") } else { String::new() }
@@ -91,7 +91,7 @@ impl Target {
         self.base.host_str().unwrap_or_default()
     }
 
-    /// Window that is assumed if its size is unknown, in tokens.
+    /// Returns the assumed window, in tokens, for a model whose window is unknown.
     pub(crate) fn assumed_window(&self) -> u64 {
         if route::is_this_machine(self.host()) { LOCAL_WINDOW } else { REMOTE_WINDOW }
     }
@@ -103,7 +103,7 @@ impl Target {
         secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
     }
 
-    /// URL and headers of a request to a path, without secrets in the URL.
+    /// Returns the URL and headers of a request to a path, without secrets in the URL.
     pub(crate) fn shown_call(&self, path: &str) -> (String, HeaderMap) {
         (without_secrets(&self.at(path)), self.headers_of_call())
     }
@@ -115,8 +115,8 @@ impl Target {
         headers
     }
 
-    /// A path under the server's root, relative to the base URL. Documents of the same name under `/v1` have another
-    /// format.
+    /// Returns a path under the server's root, relative to the base URL. Documents of the same name under `/v1` have
+    /// another format.
     pub(crate) fn root_path(&self, path: &str) -> String {
         if self.base.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
     }
@@ -258,28 +258,28 @@ impl Deadlines {
         }
     }
 
-    /// Deadline for the first byte of the answer, from now.
+    /// Returns a deadline for the first byte of the answer, from now.
     pub(crate) fn first_byte(&self) -> Deadline {
         Deadline::new(self.first_byte, MissedDeadline::FirstByte)
     }
 
-    /// Deadline for the next bytes of the answer, from now.
+    /// Returns a deadline for the next bytes of the answer, from now.
     pub(crate) fn idle(&self) -> Deadline {
         Deadline::new(self.idle, MissedDeadline::Idle)
     }
 
-    /// Deadline for the next part of the answer itself, from now. A server sends comments while it processes a long
-    /// prompt; a stuck server may send them indefinitely.
+    /// Returns a deadline for the next part of the answer itself, from now. A server sends comments while it processes
+    /// a long prompt; a stuck server may send them indefinitely.
     pub(crate) fn keep_alive(&self) -> Deadline {
         Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
     }
 
-    /// Deadline for data after the answer, within `limit` from now.
+    /// Returns a deadline for data after the answer, within `limit` from now.
     pub(crate) fn tail(&self, limit: Duration) -> Deadline {
         Deadline::new(limit.min(self.idle), MissedDeadline::Tail)
     }
 
-    /// Deadline for a list of models, from now.
+    /// Returns a deadline for a list of models, from now.
     pub(crate) fn listing(&self) -> Deadline {
         Deadline::new(LISTING.min(self.first_byte), MissedDeadline::FirstByte)
     }
@@ -295,8 +295,8 @@ impl Deadline {
         self.at <= Instant::now()
     }
 
-    /// The same deadline, or a short grace period if the deadline has passed. A grace period is not extended again, as
-    /// otherwise each part that arrives late would extend the deadline.
+    /// Returns the same deadline, or a short grace period if the deadline has passed. A grace period is not extended
+    /// again, as otherwise each part that arrives late would extend the deadline.
     pub(crate) fn after_miss(self) -> Self {
         if self.is_grace || !self.has_passed() {
             return self;
@@ -304,7 +304,7 @@ impl Deadline {
         Self { at: Instant::now() + self.at.elapsed().min(MAX_GRACE), is_grace: true, ..self }
     }
 
-    /// The earlier of two deadlines.
+    /// Returns the earlier of two deadlines.
     pub(crate) fn earlier(self, other: Self) -> Self {
         if other.at < self.at { other } else { self }
     }

@@ -4,7 +4,7 @@
 //! A wire is a folder: one file writes the request, one writes its conversation, one reads the answer. Errors are
 //! parsed in `failure`, as servers of every wire mix their formats.
 //!
-//! A dialect has memory across requests: the last tools as JSON, reasoning that the server has refused, and the last
+//! A dialect keeps state across requests: the last tools as JSON, reasoning that the server has refused, and the last
 //! answer of each session.
 
 use std::{
@@ -42,12 +42,12 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     /// Writes the request in the given form, and creates the reader of its answer.
     fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure>;
 
-    /// Optional fields of the body sent in this form: our own, and those that are configured.
+    /// Returns the optional fields of the body sent in this form: our own, and those that are configured.
     fn optional_fields(&self, _plan: &RequestPlan<'_>) -> Vec<String> {
         Vec::new()
     }
 
-    /// The answer schema, if it is sent in a separate field in this form: [`ModelRequest::answer_schema`].
+    /// Returns the answer schema, if it is sent in a separate field in this form: [`ModelRequest::answer_schema`].
     fn sent_schema<'a>(&self, _plan: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
         None
     }
@@ -93,15 +93,16 @@ pub(crate) trait AnswerReader: Send {
         false
     }
 
-    /// Content of a paused answer in the wire's format. The answer continues once this is sent back.
+    /// Returns the content of a paused answer in the wire's format. The answer continues once this content is sent
+    /// back.
     fn paused(&mut self) -> Option<String> {
         None
     }
 
-    /// The calls of a complete answer.
+    /// Returns the calls of a complete answer.
     fn calls(&mut self) -> Vec<RawCall>;
 
-    /// The server's own fields for the whole answer, which are sent back to it. `None` if there are none.
+    /// Returns the server's own fields for the whole answer, which are sent back to it, or `None` if there are none.
     fn fields(&mut self) -> Option<ServerFields> {
         None
     }
@@ -133,7 +134,7 @@ impl<'a> RequestPlan<'a> {
         self.form.native_tools(self.config)
     }
 
-    /// The answer schema, if its field is not configured and does not prevent calls.
+    /// Returns the answer schema, if its field is not configured and does not prevent calls.
     pub(crate) fn schema_in(&self, field: &str, allows_calls: bool) -> Option<&'a AnswerSchema> {
         let Self { request, config, form, .. } = *self;
         let schema = request.answer_schema.as_deref()?;
@@ -142,7 +143,7 @@ impl<'a> RequestPlan<'a> {
         Some(schema).filter(|_| is_sent_as_field && !config.body.contains_key(field))
     }
 
-    /// Names of the optional fields of the request: ours, and the configured ones except for `fixed`.
+    /// Returns the names of the optional fields of the request: ours, and the configured ones except for `fixed`.
     pub(crate) fn sent_fields(
         &self,
         own: impl IntoIterator<Item = (&'static str, bool)>,
@@ -210,7 +211,7 @@ pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
 /// which would prevent calls.
 const CALLS_WITH_SCHEMA_HOST: &str = "api.openai.com";
 
-/// The schema as JSON, and true if it only uses features that can be enforced.
+/// Returns the schema as JSON, and true if it only uses features that can be enforced.
 pub(crate) fn check_schema(schema: &AnswerSchema) -> Result<(&str, bool), Failure> {
     let value = serde_json::from_str(schema.text()).map_err(unwritable)?;
     Ok((schema.text(), is_strict(&value)))
@@ -263,7 +264,7 @@ type ToolsAsJson = (Arc<[ToolSpec]>, Arc<RawValue>);
 pub(crate) struct ToolsJsonCache(Mutex<Option<ToolsAsJson>>);
 
 impl ToolsJsonCache {
-    /// The tools of a request as JSON in the wire's format. `None` if they are not sent in their own field.
+    /// Returns the tools of a request as JSON in the wire's format, or `None` if they are not sent in their own field.
     pub(crate) fn for_request(
         &self,
         plan: &RequestPlan<'_>,
@@ -295,7 +296,7 @@ impl ToolsJsonCache {
 const MAX_REFUSED: usize = 4096;
 
 impl Memory {
-    /// All answers whose reasoning the server has refused.
+    /// Returns all answers whose reasoning the server has refused.
     pub(crate) fn distrusted(&self) -> MutexGuard<'_, HashSet<String>> {
         self.distrusted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -323,7 +324,7 @@ const MAX_ID: usize = 256;
 pub(crate) struct LastAnswers(Arc<Mutex<HashMap<SessionId, String>>>);
 
 impl LastAnswers {
-    /// ID of the answer before this request, if known.
+    /// Returns the ID of the answer before this request, if known.
     pub(crate) fn previous(&self, request: &ModelRequest) -> Option<String> {
         self.lock().get(&request.session_id).cloned()
     }

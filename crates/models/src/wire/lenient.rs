@@ -123,18 +123,19 @@ fn saturating_u64(number: f64) -> u64 {
     number as u64
 }
 
-/// The maximum of the values at these paths of a usage object.
+/// Returns the maximum of the values at these paths of a usage object.
 pub(crate) fn counted<const N: usize>(usage: &Value, paths: [&str; N]) -> u64 {
     paths.into_iter().filter_map(|path| number(usage.pointer(path)?)).max().unwrap_or(0)
 }
 
-/// Tokens of a request. If the cached tokens exceed the total, the server counts them separately, and they are added.
+/// Returns the tokens of a request. If the cached tokens exceed the total, the server counts them separately, and they
+/// are added.
 pub(crate) fn with_cache(total: u64, cached: u64, written: u64) -> u64 {
     let cache_tokens = cached.saturating_add(written);
     if cache_tokens > total { total.saturating_add(cache_tokens) } else { total }
 }
 
-/// The arguments of a call, or a piece of them. Most servers write the JSON into a string.
+/// Returns the arguments of a call, or a piece of them. Most servers write the JSON into a string.
 pub(crate) fn argument_text(raw: &RawValue) -> String {
     match raw.get() {
         text if text.starts_with('"') => serde_json::from_str(text).unwrap_or_default(),

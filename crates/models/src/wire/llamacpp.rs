@@ -120,7 +120,7 @@ fn prompt(template: &ChatTemplate, messages: &[Message]) -> String {
     prompt
 }
 
-/// Markers that must not occur in a message. Otherwise a document could impersonate the user or the system.
+/// Returns the markers that must not occur in a message. Otherwise a document could impersonate the user or the system.
 fn markers(template: &ChatTemplate) -> Vec<&str> {
     let frames = [&template.system, &template.user, &template.assistant];
     let frame_texts = frames.into_iter().flat_map(|Frame { before, after }| [before, after]);
@@ -129,7 +129,7 @@ fn markers(template: &ChatTemplate) -> Vec<&str> {
         .flat_map(|text| text.split_whitespace())
         // Plain words such as a role's name are not markers.
         .filter(|word| word.chars().any(|character| !character.is_alphanumeric()) && word.len() >= 3)
-        // The special part of a word such as `<|im_start|>user`.
+        // Only the special part of a word such as `<|im_start|>user` is a marker.
         .map(|word| word.find('>').filter(|_| word.starts_with('<')).map_or(word, |end| &word[..=end]))
         .collect();
     markers.sort_unstable();

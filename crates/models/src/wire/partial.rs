@@ -46,7 +46,7 @@ impl PartialCall {
         }
     }
 
-    /// The call. A complete call without arguments gets an empty object.
+    /// Returns the call. A complete call without arguments gets an empty object.
     pub(crate) fn read(&self, is_whole: bool) -> RawCall {
         let has_none = is_whole && self.arguments.trim().is_empty();
         let arguments = if has_none { "{}".to_owned() } else { self.arguments.clone() };
@@ -111,8 +111,8 @@ impl<'a> StoredAnswer<'a> {
         serde_json::from_str(json).ok()
     }
 
-    /// Parts of the answer in order, filled with the text and calls of the conversation. `None` if the answer cannot
-    /// be parsed or does not match them.
+    /// Returns the parts of the answer in order, filled with the text and calls of the conversation, or `None` if the
+    /// answer cannot be parsed or does not match them.
     pub(crate) fn filled(
         &self,
         parts: &[AnswerPart<'a>],
@@ -241,7 +241,8 @@ impl AnswerParts {
         self.push(part.get().to_owned())
     }
 
-    /// All parts as JSON: blocks if `prefix` is set, otherwise items. `None` if text and calls alone are sufficient.
+    /// Returns all parts as JSON: blocks if `prefix` is set, otherwise items, or `None` if text and calls alone are
+    /// sufficient.
     pub(crate) fn into_json(self, prefix: Option<&str>) -> Option<String> {
         let parts = self.parts.join(",");
         self.has_original.then(|| match prefix {

@@ -25,7 +25,7 @@ pub(crate) const NO_OUTPUT: &str = "(no output)";
 /// Text before pictures without text.
 pub(crate) const PICTURES: &str = "(pictures)";
 
-/// The leading system messages, and all messages after them.
+/// Returns the leading system messages, and all messages after them.
 pub(crate) fn split_instructions(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     let leading = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
     let (system, messages) = messages.split_at(leading);
@@ -51,7 +51,7 @@ fn is_plain(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
 
-/// Name of a tool with unsupported characters replaced.
+/// Returns the name of a tool with unsupported characters replaced.
 pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return "unknown".into();
@@ -62,8 +62,8 @@ pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
     name.chars().take(MAX_NAME).map(|character| if is_plain(character) { character } else { '_' }).collect()
 }
 
-/// Arguments of a call as a JSON object. Valid ones keep their bytes; others are wrapped, as many servers parse
-/// arguments to reformat them.
+/// Returns the arguments of a call as a JSON object. Valid arguments keep their bytes; others are wrapped, as many
+/// servers parse arguments to reformat them.
 pub(crate) fn tool_arguments(arguments: &str) -> Cow<'_, str> {
     if arguments.trim().is_empty() {
         return "{}".into();
@@ -88,7 +88,7 @@ pub(crate) struct WireIds<'a> {
 }
 
 impl<'a> WireIds<'a> {
-    /// ID of a call. `server_id` is the ID that its server gave, if it may be used.
+    /// Returns the ID of a call. `server_id` is the ID that its server gave, if it may be used.
     pub(crate) fn of_call(&mut self, call: &'a CallId, server_id: Option<&'a str>) -> Cow<'a, str> {
         if let Some(id) = self.assigned.get(call) {
             return id.clone();
@@ -103,13 +103,13 @@ impl<'a> WireIds<'a> {
         id
     }
 
-    /// ID of the call that a result belongs to.
+    /// Returns the ID of the call that a result belongs to.
     pub(crate) fn of_result(&mut self, call: &'a CallId) -> Cow<'a, str> {
         self.of_call(call, None)
     }
 }
 
-/// An ID of nine letters and digits, derived from a text and a number.
+/// Returns an ID of nine letters and digits, derived from a text and a number.
 fn short_id(text: &str, number: u64) -> String {
     // FNV-1a, then the finaliser of SplitMix64. Must never change, as sent IDs must stay the same.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

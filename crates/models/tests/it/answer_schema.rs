@@ -17,7 +17,7 @@ async fn sent_body(config: ModelConfig, server: &ModelServer, request: ModelRequ
     last(server).body
 }
 
-/// The schema of a request, wherever the wire has its field.
+/// Returns the schema of a request, wherever the wire has its field.
 fn field(request: &Recorded) -> &Value {
     let body = &request.body;
     let fields = [&body["response_format"], &body["output_config"]["format"], &body["text"]["format"]];

@@ -18,7 +18,7 @@ async fn ask_messages(server: &ModelServer) -> Outcome {
     ask_config(&messages_config(server)).await
 }
 
-/// Stream with these events around blocks.
+/// Returns a stream with these events around blocks.
 fn stream(events: &[Value], stop_reason: &str) -> Reply {
     let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 10, "output_tokens": 1}}});
     let usage = json!({"input_tokens": null, "output_tokens": 5, "output_tokens_details": {"thinking_tokens": 2}});
@@ -40,7 +40,7 @@ fn text_delta(index: u64, text: &str) -> Value {
     block_delta(index, json!({"type": "text_delta", "text": text}))
 }
 
-/// Request and conversation with this answer, as given by a model with that origin.
+/// Returns a request whose conversation contains this answer, as given by a model with that origin.
 pub(super) fn request_after(origin: &str, outcome: &Outcome) -> ModelRequest {
     let mut request = request_with_tools("Hi");
     let whole = outcome.whole.clone().unwrap_or_default();

@@ -1,18 +1,18 @@
-//! Usage as counted by servers: of each attempt, with any outcome, and at the right price.
+//! Tests that usage reported by servers is counted for each attempt, with any outcome, and at the right price.
 
 use agentd_core::usage::Prices;
 use agentd_testkit::model_server::UsagePlace;
 
 use super::*;
 
-/// Prices in whole dollars per million tokens, so that each token costs whole millionths.
+/// Returns a configuration with prices in whole dollars per million tokens, so that each token costs whole millionths.
 fn priced(server: &ModelServer, wire: Wire) -> ModelConfig {
     let prices = json!({"input": 10.0, "cached_input": 1.0, "cache_write": 12.0, "output": 50.0});
     let prices: Prices = serde_json::from_value(prices).unwrap();
     ModelConfig { wire, prices: Some(prices), context_window: Some(200_000), ..config(server) }
 }
 
-/// Start of a Messages answer with these events and without an end.
+/// Returns the start of a Messages answer with these events, without an end.
 fn messages(usage: Value, events: &[Value]) -> Reply {
     let start = json!({"type": "message_start", "message": {"usage": usage}});
     Reply::events(std::iter::once(&start).chain(events).map(ToString::to_string))

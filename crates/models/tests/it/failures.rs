@@ -73,7 +73,7 @@ async fn each_deadline_applies_separately() {
     assert!(outcome.message().contains("stalled in the middle of its answer for 30ms"), "{outcome:?}");
 }
 
-/// Reply with this many keep-alives, followed by `then`.
+/// Returns a reply with this many keep-alives, followed by `then`.
 fn comments(times: usize, then: &str) -> Reply {
     let comment = ": still here\n\n";
     let reply = Reply::status(200, comment.repeat(times) + then).header("content-type", "text/event-stream");
@@ -143,7 +143,7 @@ async fn empty_answer_chunks_count_as_keep_alives() {
         (config.first_byte_timeout_ms, config.idle_timeout_ms) = (300, 300);
         let comment = if event.starts_with(':') { "" } else { "data: " };
         let event = format!("{comment}{event}\n\n");
-        // The server sends long past the time limit.
+        // The server continues to send long after the time limit.
         let reply = Reply::status(200, event.repeat(1_000)).header("content-type", "text/event-stream");
         server.reply(reply.bytes_per_write(event.len()).delay_ms(10));
         let outcome = ask_config(&config).await;

@@ -13,7 +13,7 @@ use super::*;
 
 const REASONING_MISSING: &str = "The `reasoning_content` in the thinking mode must be passed back to the API.";
 
-/// File of records, and its temporary folder.
+/// Creates a temporary folder, and returns the path of a record file in it.
 pub(super) fn records() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model-facts.json");
@@ -26,7 +26,7 @@ fn router(config: &ModelConfig, file: &Path) -> ModelRouter {
     ModelRouter::with_records(&slots, routing::embedded(), records, Routes::default()).unwrap()
 }
 
-/// Model of a daemon with its records in that file.
+/// Starts the model of a daemon whose records are in that file.
 pub(super) fn start(config: &ModelConfig, file: &Path) -> Arc<dyn Model> {
     router(config, file).get(Slot::Base)
 }
@@ -36,7 +36,7 @@ pub(super) async fn wait_for_text(file: &Path, part: &str) -> String {
     agentd_testkit::daemon::until(part, async || fs::read_to_string(file).ok().filter(|text| text.contains(part))).await
 }
 
-/// Conversation in which the model has reasoned and called a tool.
+/// Returns a conversation in which the model has reasoned and called a tool.
 fn conversation() -> ModelRequest {
     let mut request = request_with_tools("What time is it?");
     let reasoning = Some("I should look.".to_owned());
@@ -185,7 +185,7 @@ async fn damaged_learning_file_is_ignored() {
         fs::write(&file, damaged).unwrap();
         let outcome = ask(&start(&config(&server), &file), request("Hi")).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 1));
-        // The known change repairs the request.
+        // With the recorded change, the request succeeds.
         wait_for_text(&file, "without_field").await;
         let outcome = ask(&start(&config(&server), &file), request("Hi")).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 0));

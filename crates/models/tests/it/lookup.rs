@@ -10,7 +10,7 @@ use agentd_core::{
 
 use super::*;
 
-/// Model with only a base URL configured.
+/// Returns the configuration of a model with only a base URL.
 fn bare(server: &ModelServer) -> ModelConfig {
     ModelConfig { id: String::new(), ..config(server) }
 }
@@ -56,7 +56,7 @@ async fn configured_values_are_not_queried() {
     assert_eq!((model.info().id.as_str(), window(model.info())), ("m", (9000, WindowSource::Configured)));
 }
 
-/// Facts about a model before any query.
+/// Returns the facts about a model before any query.
 fn known(base_url: &str, id: &str, changed: impl FnOnce(&mut ModelConfig)) -> ModelInfo {
     let mut config = ModelConfig { id: id.to_owned(), ..ModelConfig::new(Wire::OpenAi, base_url) };
     changed(&mut config);
@@ -130,7 +130,7 @@ async fn empty_model_list_is_requested_once_while_answering() {
     assert_eq!(server.requested_documents().len(), 2);
 }
 
-/// Documents of a server that reports whether one model accepts pictures.
+/// Scripts the documents of a server that reports whether one model accepts pictures.
 fn report_picture_support(server: &ModelServer, kind: &str, sees: bool) {
     let inputs = if sees { json!(["text", "image"]) } else { json!(["text"]) };
     match kind {

@@ -66,7 +66,7 @@ impl Outcome {
         self.error.as_ref().map_or("", |(_, message)| message)
     }
 
-    /// Usage of all attempts.
+    /// Returns the usage of all attempts.
     fn paid(&self) -> Usage {
         self.spent.total(Usage::of_call(None))
     }
@@ -113,7 +113,7 @@ impl Outcome {
     }
 }
 
-/// Configuration for the server, with short waits.
+/// Returns a configuration for the server, with short waits.
 fn config(server: &ModelServer) -> ModelConfig {
     let mut config = ModelConfig::new(Wire::OpenAi, server.base_url());
     config.id = "m".to_owned();
@@ -160,7 +160,7 @@ fn last(server: &ModelServer) -> Recorded {
     server.requests().pop().unwrap()
 }
 
-/// Types of the blocks of a message, or of the items of a request.
+/// Returns the types of the blocks of a message, or of the items of a request.
 fn kinds(parts: &Value) -> Vec<String> {
     parts.as_array().unwrap().iter().map(|part| part["type"].as_str().unwrap().to_owned()).collect()
 }

@@ -4,7 +4,7 @@ use agentd_core::origin::MAX_SERVER_FIELDS;
 
 use super::{anthropic::request_after, *};
 
-/// Event with this delta.
+/// Returns an event with this delta.
 fn event(delta: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#)
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Reply whose head has these fields.
+/// Returns a reply whose head has these fields.
 fn with_head(head: Value) -> Reply {
     Reply { head: head.as_object().unwrap().clone(), ..Reply::text("Hello.") }
 }

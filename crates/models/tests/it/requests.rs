@@ -111,7 +111,7 @@ async fn lower_of_model_and_request_answer_limit_applies() {
     }
 }
 
-/// Last request of a turn: the tools are sent, but calls are not allowed.
+/// Returns the last request of a turn: the tools are sent, but calls are not allowed.
 fn last_request() -> ModelRequest {
     ModelRequest { may_call: false, ..request_with_tools("Hi") }
 }

@@ -13,7 +13,7 @@ async fn ask_responses(server: &ModelServer) -> Outcome {
     ask_config(&responses_config(server)).await
 }
 
-/// Events with sequence numbers.
+/// Returns a reply with these events, with sequence numbers.
 fn numbered(events: &[Value]) -> Reply {
     let events = events.iter().enumerate().map(|(number, event)| {
         let mut event = event.clone();
@@ -23,7 +23,7 @@ fn numbered(events: &[Value]) -> Reply {
     Reply::events(events)
 }
 
-/// Stream of these events between the first and the last one.
+/// Returns a stream of these events between the first and the last one.
 fn stream(events: &[Value]) -> Vec<Value> {
     let created = json!({"type": "response.created", "response": {"status": "in_progress", "output": []}});
     let usage = json!({"input_tokens": 10, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 4}});
@@ -56,7 +56,7 @@ fn reasoning(id: &str) -> Value {
     json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": "gAAA/\u{e9}="})
 }
 
-/// The stored part of an answer.
+/// Returns the stored part of an answer.
 fn stored(outcome: &Outcome) -> Value {
     serde_json::from_str(outcome.whole.as_ref().unwrap().blocks.as_ref().unwrap()).unwrap()
 }

@@ -22,7 +22,7 @@ async fn request_fails_after_the_configured_retries() {
     let server = ModelServer::start().await;
     server.default_reply(Reply::refusal(500, "oh dear"));
     let outcome = ask_config(&ModelConfig { retries: 2, ..config(&server) }).await;
-    // And one attempt with the tools in the text.
+    // Two configured retries, and one attempt with the tools in the text.
     assert_eq!((outcome.kind(), outcome.retries.len(), server.requests().len()), (Some(ErrorKind::Provider), 3, 4));
 }
 

@@ -52,7 +52,7 @@ async fn text_call_inside_reasoning_does_not_run() {
     assert_eq!((outcome.calls.len(), outcome.text.as_str()), (1, ""), "{outcome:?}");
 }
 
-/// Outcome of a text in random pieces, with native calls.
+/// Sends a text in pieces, split after each `>` and blank, to a model with native calls.
 async fn ask_in_pieces(text: &str) -> Outcome {
     ask_over(Wire::OpenAi, Reply::deltas(text.split_inclusive(['>', ' ']))).await
 }

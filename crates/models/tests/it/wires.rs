@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Text of each part of a conversation.
+/// Returns the text of each part of a conversation.
 fn texts(body: &Value) -> Vec<String> {
     let items = ["messages", "input"].iter().find_map(|key| body[*key].as_array()).unwrap();
     let parts =

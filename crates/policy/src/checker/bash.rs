@@ -1,5 +1,5 @@
-//! Judges one part of a command by its words. Also finds the paths that a command names to delete, for the question
-//! about effects that undo cannot revert.
+//! Judges one part of a command by its words. Also finds the paths that a command would delete, for the question about
+//! effects that cannot be undone.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ const DECLARING: &str = "export declare typeset local readonly unset read getopt
 const PROGRAM_FOLDERS: [&str; 6] =
     ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
-/// The checker's verdict on a part, if it has one.
+/// Returns the checker's verdict on a part, if any.
 pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let mut found = part.findings.clone();
     let assigns = part.assigns.iter().filter(|assign| !environment::is_harmless(assign));
@@ -61,7 +61,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     strictest(found)
 }
 
-/// The variable that an option sets: `printf -v NAME`, `wait -p NAME`.
+/// Returns the variable that an option sets: `printf -v NAME`, `wait -p NAME`.
 fn set_by_option(part: &Part) -> Option<&str> {
     let letter = match part.program() {
         "printf" => "-v",
@@ -75,7 +75,7 @@ fn set_by_option(part: &Part) -> Option<&str> {
     }
 }
 
-/// Verdict on a program name that is not a plain word.
+/// Judges a program name that is not a plain word.
 fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     if !program.is_plain() {
         return Some(LayerVerdict::unknown("the name of the program is only known at run time"));
@@ -117,7 +117,7 @@ fn check_redirect(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> 
     write_danger(target, roots).or_else(|| files::path(text, roots, &GuardedNames::default()))
 }
 
-/// Danger of writing to the path in `word`.
+/// Judges writing to the path in `word`.
 fn write_danger(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::location(word, roots) {
@@ -127,7 +127,7 @@ fn write_danger(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// Danger of a program that changes the files it names.
+/// Judges a program that changes the files it names.
 fn check_changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let text = word.text.as_str();
     let value = match text.strip_prefix('-') {

@@ -35,7 +35,7 @@ pub(crate) fn carries(part: &Part) -> bool {
         || program == "find" && part.arguments().iter().any(executes)
 }
 
-/// The command without a leading `time`, `timeout` or `env NAME=value`.
+/// Returns the command without a leading `time`, `timeout` or `env NAME=value`.
 pub(crate) fn without_wrappers(part: &Part) -> Part {
     let mut part = part.clone();
     while let Some(count) = wrapper_length(&part.words) {
@@ -47,7 +47,7 @@ pub(crate) fn without_wrappers(part: &Part) -> Part {
     part
 }
 
-/// Number of words in a `time`, `timeout` or `env` prefix, without the assignments after `env`.
+/// Returns the number of words in a `time`, `timeout` or `env` prefix, without the assignments after `env`.
 fn wrapper_length(words: &[Word]) -> Option<usize> {
     let text = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| word.text.as_str());
     let is_time = |text: &str| text.trim_end_matches(['s', 'm']).bytes().all(|byte| byte.is_ascii_digit());
@@ -59,14 +59,14 @@ fn wrapper_length(words: &[Word]) -> Option<usize> {
     }
 }
 
-/// The name of a shell without its version, and true if it is one of [`FOREIGN_SHELLS`].
+/// Returns the name of a shell without its version, and true if it is one of [`FOREIGN_SHELLS`].
 fn shell(program: &str) -> Option<(&str, bool)> {
     let name =
         program.trim_end_matches(".exe").trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     if holds(SHELLS, name) { Some((name, false)) } else { holds(FOREIGN_SHELLS, name).then_some((name, true)) }
 }
 
-/// All commands that the part may run. `None` if there are too many to judge.
+/// Returns all commands that the part may run, or `None` if there are too many to judge.
 pub(crate) fn inner(part: &Part) -> Option<Vec<Part>> {
     let mut found = Vec::new();
     collect(part, MAX_DEPTH, &mut found).then_some(found)
@@ -105,7 +105,7 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
     found.len() <= MAX_GUESSES && (!reads || scripts(&join(arguments), part.stdin, depth, found))
 }
 
-/// The command inside an option: `-S'rm x'` and `--split-string='rm x'` for env, `-c'rm x'` for su.
+/// Returns the command inside an option: `-S'rm x'` and `--split-string='rm x'` for env, `-c'rm x'` for su.
 fn inline_command(option: &str) -> Option<String> {
     let text = match option.strip_prefix("--") {
         Some(long) => long.split_once('=')?.1,
@@ -130,7 +130,7 @@ fn scripts(text: &str, stdin: Stdin, depth: usize, found: &mut Vec<Part>) -> boo
     all && found.len() <= MAX_GUESSES
 }
 
-/// Danger of a carrier program itself.
+/// Judges a carrier program itself.
 pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     if !carries(part) {
@@ -179,7 +179,7 @@ fn script(text: &str, unknown: &mut impl FnMut(String)) {
     }
 }
 
-/// Danger of a shell.
+/// Judges the call of a shell.
 fn check_shell(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let mut found = Vec::new();

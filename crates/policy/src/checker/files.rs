@@ -27,13 +27,13 @@ pub(crate) struct WriteScope<'a> {
     pub(crate) guarded: &'a GuardedNames,
 }
 
-/// The string values of these arguments.
+/// Returns the string values of these arguments.
 fn texts<'a>(arguments: &'a Map<String, Value>, keys: &'static [&str]) -> impl Iterator<Item = &'a str> {
     let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
     named.filter_map(|(_, value)| value.as_str())
 }
 
-/// Verdict on a call to a tool that changes files.
+/// Judges a call to a tool that changes files.
 pub(crate) fn check(arguments: &Map<String, Value>, scope: WriteScope<'_>) -> Option<LayerVerdict> {
     let memories = scope.memories;
     let unnamed = texts(arguments, &PATCH_KEYS).any(|text| patched(text).next().is_none());
@@ -44,9 +44,8 @@ pub(crate) fn check(arguments: &Map<String, Value>, scope: WriteScope<'_>) -> Op
     strictest(named.chain(patched).chain(unnamed))
 }
 
-/// Verdict on a path in the folder shared by all sessions. Later sessions read the files there, so an attack that
-/// convinced one model would reach all of them. The risk is high, so that no rule for the everyday use of a tool
-/// applies.
+/// Judges a path in the folder shared by all sessions. Later sessions read the files there, so an attack that convinced
+/// one model would reach all of them. The risk is high, so that no rule for the everyday use of a tool applies.
 fn check_memory(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     let is_in_memories =
@@ -79,13 +78,13 @@ pub(crate) fn only_state<'r>(
     is_ours && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_in_state))
 }
 
-/// The paths that a call's arguments name.
+/// Returns the paths that a call's arguments name.
 pub(crate) fn named(arguments: &str) -> Vec<String> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
     texts(&arguments, &PATH_KEYS).map(str::to_owned).collect()
 }
 
-/// The file names in a call's patches, as written there.
+/// Returns the file names in a call's patches, as written there.
 pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let texts = PATCH_KEYS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
     texts.flat_map(patched).filter_map(|named| match named {
@@ -95,7 +94,7 @@ pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Ite
     })
 }
 
-/// Verdict on a call to a tool that reads files.
+/// Judges a call to a tool that reads files.
 pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
     let secret = texts(arguments, &PATH_KEYS).filter(|path| is_secret(&path.to_lowercase().replace('\\', "/")));
     strictest(secret.map(|path| LayerVerdict::high(format!("{} looks like a secrets file", shortened(path)))))
@@ -121,7 +120,7 @@ impl PatchedName<'_> {
     }
 }
 
-/// The files that a patch names, in all known patch formats. Anything that may be a name is included.
+/// Returns the files that a patch names, in all known patch formats. Anything that may be a name is included.
 fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
     const MARKS: [&str; 11] = [
         "*** Add File:",
@@ -164,8 +163,8 @@ fn strip_side(name: &str) -> &str {
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
 }
 
-/// Verdict on one path that is written to. Within a session folder, each component is checked. The path of that folder
-/// is only checked against the table.
+/// Judges one path that is written to. Within a session folder, each component is checked. The path of the folder
+/// itself is only checked against the table.
 pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Option<LayerVerdict> {
     let plain = |path: &str| {
         let path = path.replace('\\', "/");
@@ -180,8 +179,8 @@ pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Optio
     is_secret(&whole.to_lowercase()).then(|| LayerVerdict::high(format!("{path} looks like a secrets file")))
 }
 
-/// Describes a request that does more than fetch, for the approval prompt. A header can turn a fetch into anything, so
-/// only known harmless headers are allowed.
+/// Describes a request that does more than fetch, for the approval prompt. A header can change the effect of a fetch,
+/// so only known harmless headers are allowed.
 pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
     let method = match arguments.get("method") {
         None | Some(Value::Null) => WebMethod::Get,

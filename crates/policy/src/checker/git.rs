@@ -21,7 +21,7 @@ const RUNNING: &str = "-c --exec-path --config-env --upload-pack --receive-pack 
 const FAR_REACHING: &str = "push filter-branch filter-repo submodule difftool mergetool daemon instaweb send-email \
     upload-pack receive-pack credential update-ref hook maintenance fast-import remote-ext shell svn";
 
-/// The subcommand and its arguments.
+/// Returns the subcommand and its arguments.
 fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
@@ -36,7 +36,7 @@ fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
     None
 }
 
-/// Danger of a git command.
+/// Judges a git command.
 pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict> {
     let ask = |reason: String| Some(LayerVerdict::high(reason));
     let (name, rest) = subcommand(arguments)?;

@@ -1,5 +1,5 @@
 //! Judges interpreters by the source of their code: in the command, or from a source that cannot be read beforehand.
-//! Programs for sed and awk are not parsed: anything but a few harmless forms is assumed to do anything.
+//! Programs for sed and awk are not parsed: all but a few harmless forms are assumed to be dangerous.
 
 use super::tables::{INTERPRETERS, RUNNING_MODULES, holds, starts_with_any};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 const INLINE_OPTIONS: [&str; 10] =
     ["eval", "print", "run", "require", "import", "exec", "code", "loader", "experimental-loader", "process-code"];
 
-/// Verdict on interpreters that run code from something other than a file.
+/// Judges interpreters that run code from a source other than a file.
 pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
     let program = part.program().to_lowercase();
     let base = program.trim_end_matches(".exe").trim_end_matches('t');
@@ -82,7 +82,7 @@ const AWK_OPTIONS: &str = "-f -i -l -E -o -p -d -D --file --load --include --exe
 const SED_OPTIONS: &str = "-n -E -r -s -z -u -i -nE -nr -ni -En -Ei -ri -ne -e -Ee --quiet --silent --regexp-extended \
     --in-place --expression";
 
-/// Danger of an awk call.
+/// Judges an awk call.
 pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
     for word in arguments {
         let text = word.text.as_str();
@@ -104,7 +104,7 @@ pub(super) fn edits(part: &Part) -> bool {
     matches!(part.program(), "sed" | "gsed") && part.arguments().iter().any(|word| in_place(&word.text))
 }
 
-/// Danger of a sed call. A single program that prints or deletes lines, or replaces text, is harmless.
+/// Judges a sed call. A single program that prints or deletes lines, or replaces text, is harmless.
 pub(super) fn sed(arguments: &[Word]) -> Option<LayerVerdict> {
     if arguments.iter().any(|word| !word.is_static()) {
         return Some(LayerVerdict::unknown("its sed program is only known at run time"));

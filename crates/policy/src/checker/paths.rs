@@ -31,7 +31,7 @@ const SECRET_FOLDERS: [&str; 9] =
 /// Endings of files that contain secrets.
 const SECRET_ENDINGS: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".asc"];
 
-/// Location that a word points to.
+/// Returns the location that a word points to.
 pub(super) fn location(word: &Word, roots: &[&Path]) -> Location {
     text_location(&word.text, word.varies, roots)
 }
@@ -139,7 +139,7 @@ fn glob_matches(glob: &str, name: &str) -> bool {
     if name.starts_with('.') && !glob.starts_with(['.', '[']) {
         return false;
     }
-    // A glob that takes more steps than this to match was written to hide something.
+    // A glob that takes more steps to match is assumed to hide something.
     from(glob.as_bytes(), name.as_bytes(), &mut 4_000)
 }
 

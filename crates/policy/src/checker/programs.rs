@@ -17,7 +17,7 @@ use crate::{
     opinion::{LayerVerdict, shortened},
 };
 
-/// Programs whose arguments are searched for or printed, whatever they look like.
+/// Programs whose arguments are texts to search for or to print, so the arguments are not checked.
 const TEXT_PROGRAMS: &str = "echo printf git grep egrep fgrep rg ag ack find ls cat head tail wc test [ [[ case for cd";
 /// Programs in [`RUNS_TEXT`] that accept one of their options in any position, so that a variable may be such an
 /// option.
@@ -31,7 +31,7 @@ pub(crate) const LAUNCHERS: &str =
 /// Prefixes of a script name, or of a program if there is no such script.
 const SCRIPT_RUNNERS: &str = "bun run; npm run; pnpm run; yarn run";
 
-/// Returns true if the program after a launcher is known to run, send or delete more than its name says.
+/// Returns true if the program after a launcher is known to run, send or delete more than its name implies.
 pub(crate) fn runs_by_launcher(part: &Part, roots: &[&Path]) -> bool {
     let launchers = LAUNCHERS.split("; ").chain(SCRIPT_RUNNERS.split("; "));
     let lengths = launchers.filter_map(|launcher| {
@@ -46,7 +46,7 @@ pub(crate) fn runs_by_launcher(part: &Part, roots: &[&Path]) -> bool {
     })
 }
 
-/// Verdict on a part's program.
+/// Judges a part's program.
 pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let is_unread = part.open_ended || arguments.iter().any(|word| !word.is_static());
@@ -60,7 +60,7 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         .or_else(|| builtin(program, arguments))
 }
 
-/// Verdict on programs that are dangerous with any arguments.
+/// Judges programs that are dangerous with any arguments.
 fn by_name(program: &str) -> Option<LayerVerdict> {
     let starts = |start: &str| program.starts_with(start);
     Some(if holds(RUINOUS, program) || starts("mkfs") || starts("mkswap") {
@@ -76,11 +76,11 @@ fn by_name(program: &str) -> Option<LayerVerdict> {
     })
 }
 
-/// Verdict on words, in variables and options, that name a program or code to run.
+/// Judges words, in variables and options, that name a program or code to run.
 fn check_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let ask = |reason: String| Some(LayerVerdict::high(reason));
-    // Words in which options and strings are checked.
+    // Only the words in `checked` may be options and strings that run code.
     let (is_text, passes_on) = (holds(TEXT_PROGRAMS, program), holds(PASSING_ON, program));
     let checked = arguments.iter().take_while(|word| !(is_text || passes_on && word.text == "--"));
     if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(checked).find(|word| runs(word)) {
@@ -94,7 +94,7 @@ fn check_words(part: &Part) -> Option<LayerVerdict> {
         let is_cut = |name: &str, sign: &str| name.len() > 1 && sign.starts_with(name) && !holds(WHOLE, name);
         let found = signs.split(' ').find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
             true => own.clone().any(|word| signals(&word.text, sign)),
-            // Tox takes its subcommand from any position, as does yarn in `workspaces`.
+            // tox accepts its subcommand in any position, as does yarn after `workspaces`.
             false if program == "tox" || subcommands.first() == Some(&"workspaces") => {
                 own.clone().any(|word| word.text == *sign)
             }
@@ -118,7 +118,7 @@ const FLAGS: &str = "-q -s -v --frozen --locked --offline --quiet --silent --ver
 /// Long options that are not abbreviations of others, and npm aliases.
 const WHOLE: &str = "--extra --global --text --url add in se un";
 
-/// Words that may be the subcommand: the first word, and each word after a possible option value.
+/// Returns the words that may be the subcommand: the first word, and each word after a possible option value.
 fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
     let (mut found, mut is_value, mut may_follow) = (Vec::new(), false, true);
     for text in words.map(|word| word.text.as_str()) {
@@ -154,7 +154,7 @@ fn high_if(found: bool, reason: impl Into<String>) -> Option<LayerVerdict> {
     found.then(|| LayerVerdict::high(reason))
 }
 
-/// Verdict on programs that change files, permissions or processes.
+/// Judges programs that change files, permissions or processes.
 fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     match program {
@@ -182,7 +182,7 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// Verdict on programs with their own language.
+/// Judges programs with their own language.
 fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     match program {
@@ -209,7 +209,7 @@ fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// Verdict on shell builtins. Text in arithmetic, in a test or in a name can be a command.
+/// Judges shell builtins. Text in arithmetic, in a test or in a name can be a command.
 fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
     let any = |is: &dyn Fn(&Word) -> bool| arguments.iter().any(is);
     let counting = |word: &Word| matches!(&*word.text, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
@@ -240,7 +240,7 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
     Some(LayerVerdict::unknown(reason))
 }
 
-/// Builtins that may run text from their words.
+/// Builtins that may run text in their arguments.
 const EVALUATING: &str = "test [ [[ let printf declare typeset local export readonly read unset expr wait getopts";
 
 /// Returns true if any word after the program may be another program.

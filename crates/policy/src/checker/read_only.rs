@@ -35,7 +35,7 @@ pub(crate) fn runs_configured_programs(part: &Part) -> bool {
     part.program() == "git"
 }
 
-/// The reason why a part is not read-only, for the approval prompt.
+/// Returns the reason why a part is not read-only, for the approval prompt.
 pub(crate) fn question_reason(part: &Part) -> &'static str {
     let words = || part.words.iter();
     match part {
@@ -80,7 +80,7 @@ fn is_read_only(name: &str, texts: &[&str], is_confined: &impl Fn(&str) -> bool)
     }
 }
 
-/// The words that are not options. `None` if an option is not on the lists, or its value leads outside.
+/// Returns the words that are not options, or `None` if an option is not on the lists, or its value leads outside.
 fn operands<'t>(
     allowed: ReadOnlyArgs,
     more: &str,
@@ -186,14 +186,14 @@ const fn accepts(flags: &'static str, valued: &'static str, longs: &'static str)
     ReadOnlyArgs { flags, valued, longs, operands: usize::MAX }
 }
 
-/// Like [`accepts`], for a program that takes no other words.
+/// Creates the arguments for a program that takes only options.
 const fn options_only(flags: &'static str, longs: &'static str) -> ReadOnlyArgs {
     ReadOnlyArgs { operands: 0, ..accepts(flags, "", longs) }
 }
 
 const SUMS: &str = "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum";
 
-/// Arguments that a program may have, if it is on the list.
+/// Returns the arguments that a program may have, if it is on the list.
 fn list_of(program: &str) -> Option<ReadOnlyArgs> {
     Some(match program {
         "true" | "false" | ":" => accepts("", "", ""),
@@ -328,7 +328,7 @@ const GIT_LOG: &str = "oneline graph all decorate? no-decorate abbrev-commit no-
     topo-order date-order author-date-order left-right cherry-pick cherry-mark no-walk full-history \
     simplify-by-decoration ancestry-path boundary source parents children relative-date walk-reflogs no-notes cc";
 
-/// Arguments that a git subcommand may have, with a second list of long options.
+/// Returns the arguments that a git subcommand may have, with a second list of long options.
 fn list_of_git(name: &str) -> Option<(ReadOnlyArgs, &'static str)> {
     Some(match name {
         "status" => (

@@ -75,7 +75,7 @@ pub(super) const INTERPRETERS: [(&str, &str); 11] = [
 pub(super) const RUNNING_MODULES: &str =
     "timeit pdb trace code cProfile profile runpy http.server smtpd idlelib bdb doctest this antigravity";
 
-/// Programs, with the options and first words that make them run, send or delete more than their names say.
+/// Programs, with the options and first words that make them run, send or delete more than their names imply.
 pub(super) const RUNS_TEXT: [(&str, &str); 32] = [
     ("tar gtar bsdtar", "--ch --to-c --use --rsh --inf --new --abs -I -F -P --un"),
     ("zip", "-T -TT --unzip --test"),

@@ -54,7 +54,7 @@ pub(super) fn lex_unquoted(text: &str) -> Vec<Token> {
     Lexer::new(&unquoted(text), false).run().tokens
 }
 
-/// The text without quotes and escapes.
+/// Removes quotes and escapes from a text.
 pub(crate) fn unquoted(text: &str) -> String {
     text.replace("\\\n", "").replace(['\'', '"', '\\'], "")
 }
@@ -129,7 +129,7 @@ impl<'t> Lexer<'t> {
         &mut self.word.get_or_insert_with(|| (begin, Word::default())).1
     }
 
-    /// Adds text that is unknown beforehand.
+    /// Adds text whose value is only known at run time.
     fn unknown(&mut self, written: &str) {
         let word = self.word();
         word.varies = true;

@@ -1,5 +1,5 @@
 //! Builds pipelines of simple commands from words and operators. Lines with commands in brackets and in words are
-//! unfolded if all shells read them alike; any other line yields nothing.
+//! unfolded if all shells parse them the same way; any other line yields nothing.
 
 use agentd_core::untrusted::is_unseen;
 
@@ -64,7 +64,7 @@ pub(crate) fn read(text: &str) -> Line {
     Line::Other(unclear.unwrap_or(doubt))
 }
 
-/// All possible commands in a line that is more than plain words, and true if the list is complete.
+/// Returns all possible commands in a line that is more than plain words, and true if the list is complete.
 pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
     if text.len() > MAX_BYTES {
         return (Vec::new(), false);
@@ -124,7 +124,7 @@ fn check_text(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The words between operators, with the operator after them.
+/// Returns the words between operators, with the operator after them.
 fn segments(tokens: &[Token]) -> impl Iterator<Item = (&[Token], &'static str)> {
     let mut rest = Some(tokens);
     std::iter::from_fn(move || {
@@ -295,7 +295,7 @@ fn unbalanced_reason(tokens: &[Token]) -> Option<&'static str> {
 /// Maximum length of a line that is unfolded, in bytes. Longer lines are judged as written.
 const MAX_UNFOLDED: usize = 16 << 10;
 
-/// The pipelines of a line, including those in brackets. The pipelines of command substitutions come first.
+/// Returns the pipelines of a line, including those in brackets. The pipelines of command substitutions come first.
 pub(crate) fn unfolded_pipelines(text: &str) -> Option<Vec<Vec<Part>>> {
     if text.len() > MAX_UNFOLDED {
         return None;
@@ -315,7 +315,7 @@ pub(crate) fn unfolded_pipelines(text: &str) -> Option<Vec<Vec<Part>>> {
     Some(inner?.into_iter().flatten().chain(outer).collect())
 }
 
-/// The pipelines whose output a part includes in its words. They have the same input as the part.
+/// Returns the pipelines whose output a part includes in its words. They have the same input as the part.
 fn inner_pipelines(part: &Part) -> Option<Vec<Vec<Part>>> {
     let values = part.assigns.iter().map(|assign| &assign.value);
     let words = part.words.iter().chain(values).chain(part.redirects.iter().map(|redirect| &redirect.target));
@@ -474,7 +474,7 @@ mod tests {
             }
         }
 
-        /// Words in single quotes keep their text, whatever it is.
+        /// Words in single quotes keep any text unchanged.
         #[test]
         fn quoted_words_keep_their_text(words in prop::collection::vec("[ -~]{0,12}", 1..5)) {
             let text: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();

@@ -4,7 +4,8 @@
 //! - `line`: words and operators to pipelines of simple commands, including commands in brackets and in words, or the
 //!   reason why the line is more than that.
 //!
-//! A part has a normal form, which patterns, grants and users see: the form is the same however the command is quoted.
+//! Each part has a normal form, which patterns and grants use and users see. It does not depend on how the command is
+//! quoted.
 //!
 //! This is not a bash parser. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the same
 //! to every shell. Only such a line can run without a question or match an exact grant. Any other line is not trusted,
@@ -82,12 +83,12 @@ pub(super) fn is_plain_text(word: &str) -> bool {
 }
 
 impl Part {
-    /// The program without its folder; empty if there is no program or it is unknown beforehand.
+    /// Returns the program without its folder. Empty if there is no program, or if its name is only known at run time.
     pub(super) fn program(&self) -> &str {
         self.words.first().map_or("", Word::file_name)
     }
 
-    /// The words after the program.
+    /// Returns the words after the program.
     pub(super) fn arguments(&self) -> &[Word] {
         self.words.get(1..).unwrap_or_default()
     }
@@ -113,7 +114,7 @@ impl Part {
             && self.redirects.iter().all(Redirect::is_silent)
     }
 
-    /// The normal form, as named by grants and shown to users.
+    /// Returns the normal form, as named by grants and shown to users.
     pub(crate) fn exact(&self) -> String {
         let assigns = self.assigns.iter().map(|assign| format!("{}={}", assign.name, word(&assign.value)));
         let words =
@@ -122,7 +123,7 @@ impl Part {
         assigns.chain(words).chain(redirects).collect::<Vec<_>>().join(" ")
     }
 
-    /// The text for patterns, without quotes. If `omit_folder`, the folder of the program is omitted.
+    /// Returns the text for patterns, without quotes. If `omit_folder`, the folder of the program is omitted.
     pub(crate) fn plain(&self, omit_folder: bool) -> String {
         let mut text = String::new();
         let mut add = |piece: &str| {
@@ -165,7 +166,8 @@ impl Redirect {
         !self.operator.starts_with("<<") && self.target.is_plain() && self.target.text == device
     }
 
-    /// The normal form. The descriptor is always included, to distinguish the errors of a command from its output.
+    /// Returns the normal form. The descriptor is always included, to distinguish the errors of a command from its
+    /// output.
     fn exact(&self) -> String {
         let target = word(&self.target);
         match (self.descriptor, self.operator) {
@@ -176,17 +178,17 @@ impl Redirect {
     }
 }
 
-/// The normal form of a pipeline, as named by grants. Pipelines with the same text have the same effect.
+/// Returns the normal form of a pipeline, as named by grants. Pipelines with the same text have the same effect.
 pub(super) fn exact(pipeline: &[Part]) -> String {
     pipeline.iter().map(Part::exact).collect::<Vec<_>>().join(" | ")
 }
 
-/// The normal form of a word: known text, quoted if necessary, and anything else as written.
+/// Returns the normal form of a word: known text, quoted if necessary, and anything else as written.
 fn word(word: &Word) -> String {
     if word.is_plain() && word.inner.is_empty() { quoted(&word.text) } else { word.raw.clone() }
 }
 
-/// The normal form of the first word, quoted if it would be read as an assignment or a keyword.
+/// Returns the normal form of the first word, quoted if it would be read as an assignment or a keyword.
 fn first(found: &Word) -> String {
     if found.is_plain() && (found.text.contains('=') || is_keyword(&found.text)) {
         return format!("'{}'", found.text.replace('\'', r"'\''"));

@@ -1,20 +1,21 @@
-//! The meaning of a word without its quotes: documents and command output in `$(…)`, and other expansions after a `$`.
+//! Parses the parts of a word that a shell expands: here documents and command output in `$(…)`, and other expansions
+//! after a `$`.
 
 use std::{iter::Peekable, str::Chars};
 
 /// One word of a command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Word {
-    /// The word without quotes and escapes. Expansions are included as written.
+    /// Text of the word without quotes and escapes. Expansions are included as written.
     pub(crate) text: String,
-    /// The word as written.
+    /// Text of the word as written.
     pub(crate) raw: String,
-    /// True if it contains variables, the output of a command or a home folder, so that its value is unknown
-    /// beforehand.
+    /// True if the word contains variables, command output or a home folder, so that its value is unknown before the
+    /// command runs.
     pub(crate) varies: bool,
-    /// True if it contains a glob, which is replaced by file names.
+    /// True if the word contains a glob, which is replaced by file names.
     pub(crate) globs: bool,
-    /// True if it contains `{a,b}`, which may become several words.
+    /// True if the word contains `{a,b}`, which may expand to several words.
     pub(crate) braces: bool,
     /// True if any part of the word was quoted or escaped.
     pub(crate) quoted: bool,
@@ -23,7 +24,7 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    /// Creates a word with known text.
+    /// Creates a word from known text.
     pub(crate) fn literal(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { raw: quoted(&text), text, ..Self::default() }
@@ -45,18 +46,18 @@ impl Word {
         self.is_static() && !self.globs
     }
 
-    /// The text after the last slash; empty if the word is not plain.
+    /// Returns the text after the last slash, or an empty string if the word is not plain.
     pub(crate) fn file_name(&self) -> &str {
         if self.is_plain() { self.text.rsplit('/').next().unwrap_or_default() } else { "" }
     }
 }
 
-/// Returns true for characters without a meaning to the shell.
+/// Returns true for characters that have no special meaning to the shell.
 pub(super) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b':' | b',' | b'@' | b'%' | b'+' | b'=' | b'-')
 }
 
-/// The text, in single quotes if necessary.
+/// Returns the text, in single quotes if necessary.
 pub(super) fn quoted(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(is_plain) {
         return text.to_owned();
@@ -64,13 +65,13 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Commands that print a number, a time or a host name: never an option or the name of an action, and a single word for
-/// the shell.
+/// Commands that print a number, a time or a host name. Their output is a single word for the shell, and is never an
+/// option or the name of an action.
 const PRINT_A_WORD: &str =
     "nproc|nproc --all|git rev-parse HEAD|git rev-parse --short HEAD|date +%s|date +%F|uname -m|uname -s";
 
 /// Appends the text or the output of a `$(…)` to a word, and returns the length of the `$(…)` without the `$`. Returns
-/// `None` if the end is uncertain, and for an output unless `outputs` is set.
+/// `None` if the end is uncertain, or if `outputs` is false and the text is not a here document.
 pub(super) fn append_substitution(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -> Option<usize> {
     let inside = rest.strip_prefix('(')?;
     if let Some((text, length)) = in_quotes.then(|| document(inside)).flatten() {
@@ -83,13 +84,13 @@ pub(super) fn append_substitution(word: &mut Word, rest: &str, in_quotes: bool, 
     }
     let is_known = PRINT_A_WORD.split('|').any(|known| known == command.trim());
     word.varies |= !is_known;
-    // Printing the output of a command is as harmless as printing its exit status.
+    // The output of these commands is as harmless as an exit status.
     word.text.push_str(if is_known { "0" } else { "$?" });
     word.inner.push(command.to_owned());
     Some(command.len() + 2)
 }
 
-/// Parses `cat <<'EOF'`, followed by nothing but lines of text, the delimiter and the bracket.
+/// Parses `cat <<'EOF'`, followed only by lines of text, the delimiter and the closing bracket.
 fn document(inside: &str) -> Option<(&str, usize)> {
     let (head, body) = inside.strip_prefix("cat <<")?.split_once('\n')?;
     let quoted = head.trim_start_matches(' ').strip_prefix('\'').and_then(|head| head.strip_suffix('\''));
@@ -97,7 +98,7 @@ fn document(inside: &str) -> Option<(&str, usize)> {
     if end.is_empty() || !end.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return None;
     }
-    // Some shells end a document at a line that only begins with the delimiter.
+    // Some shells end a here document at any line that starts with the delimiter.
     let begins = |line: &&str| line.trim_start_matches([' ', '\t']).starts_with(end);
     let length: usize = body.split_inclusive('\n').take_while(|line| !begins(line)).map(str::len).sum();
     let (text, last) = body.split_at(length);
@@ -106,17 +107,18 @@ fn document(inside: &str) -> Option<(&str, usize)> {
     is_literal.then(|| (text.trim_end_matches('\n'), inside.len() - after.len()))
 }
 
-/// Meaning of a `$`, by the text after it.
+/// Meaning of a `$`, determined by the text after it.
 pub(super) enum Dollar {
     /// A literal `$` character.
     Sign,
-    /// A variable whose name takes this many bytes.
+    /// A variable with the length of its name in bytes.
     Variable(usize),
     /// A command substitution `$(…)`.
     Command,
-    /// Text in double quotes that is translated.
+    /// Text in double quotes that is translated (`$"…"`).
     Translated,
-    /// Text with escapes, and its length in bytes. `text` is `None` if the end is missing or an escape is invalid.
+    /// Text with escapes (`$'…'`), and its length in bytes. `text` is `None` if the end is missing or an escape is
+    /// invalid.
     Escaped { text: Option<String>, length: usize },
     /// Anything else, with the reason.
     Unclear(&'static str),
@@ -140,7 +142,7 @@ pub(super) fn dollar(rest: &str, in_quotes: bool) -> Dollar {
             Dollar::Variable(rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count())
         }
         Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => Dollar::Variable(1),
-        // A literal in bash, which may become something else if more text is added.
+        // A literal `$` in bash, which may become an expansion if more text is appended.
         Some(_) => Dollar::Variable(0),
     }
 }
@@ -160,7 +162,7 @@ fn parameter(rest: &str) -> Dollar {
     if rest[end..].starts_with('}') && name > 0 && is_harmless { Dollar::Variable(end + 2) } else { UNCLEAR }
 }
 
-/// The text of `$'…'`, starting after its first quote.
+/// Returns the text of `$'…'`, starting after its first quote.
 fn escaped(rest: &str) -> Dollar {
     let mut escapes = false;
     let end = rest.char_indices().find(|(_, c)| {
@@ -174,7 +176,7 @@ fn escaped(rest: &str) -> Dollar {
     }
 }
 
-/// The text of `$'…'`. `None` if it contains a NUL, which would end the word in bash, or an unknown escape.
+/// Decodes the text of `$'…'`. Returns `None` for a NUL, which would end the word in bash, and for an unknown escape.
 fn ansi_c(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut chars = text.chars().peekable();
@@ -203,7 +205,7 @@ fn ansi_c(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The character for the number in an escape. `None` if there are no digits or the character is NUL.
+/// Returns the character for the number in an escape. Returns `None` if there are no digits or the character is NUL.
 fn digits(chars: &mut Peekable<Chars<'_>>, base: u32, max_digits: usize, first: Option<u32>) -> Option<char> {
     let (mut value, mut count) = (first.unwrap_or(0), usize::from(first.is_some()));
     while count < max_digits

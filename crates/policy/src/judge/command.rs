@@ -1,4 +1,4 @@
-//! Judges commands: each part on its own, and the whole text as written.
+//! Judges commands: each part separately, and the whole text as written.
 
 use std::{collections::HashSet, path::Path};
 
@@ -29,14 +29,14 @@ impl Call<'_> {
             Line::Plain(pipelines) => self.judge_pipelines(pipelines, &start).0,
             Line::Other(doubt) => self.judge_folded(command, *doubt, &start),
         };
-        // A match that already decided a part needs no second question.
+        // A pattern match that already decided a part does not need a second question.
         let is_new = |whole: &LayerVerdict| {
             matches!(whole.verdict, Verdict::Deny { .. })
                 || !judged.iter().any(|part| part.matched.contains(&whole.rule))
         };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
         let decisive = judged.iter().reduce(|best, next| {
-            // Among parts that may run, a part that is not read-only gives the reason.
+            // If all parts may run, a part that is not read-only provides the reason.
             let priority = |judged: &PartVerdict| {
                 let opinion = &judged.opinion;
                 (opinion.verdict.clone(), opinion.layer != Layer::Default, !opinion.only_looks())
@@ -47,7 +47,7 @@ impl Call<'_> {
         let decisive = decisive.unwrap_or_else(|| self.with_grants(self.by_default(), &[]));
         let mut decided = match whole {
             Some(whole) if whole.verdict > decisive.opinion.verdict => self.with_grants(whole, &[]),
-            // A question about the whole command cannot be answered by rules about parts.
+            // Rules about parts cannot answer a question about the whole command.
             Some(_) => PartVerdict { grant: None, ..decisive },
             None => decisive,
         };
@@ -64,22 +64,22 @@ impl Call<'_> {
         self.explain(decided, judged, grants)
     }
 
-    /// Judges lines of plain words. Also returns true if a rule by prefix covers one of the parts.
+    /// Judges lines of plain words. The second value is true if a rule by prefix covers one of the parts.
     fn judge_pipelines(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> (Vec<PartVerdict>, bool) {
         let (folder, moved) = (start.folder, self.leaves(start, pipelines));
         let descends = self.descends(start, pipelines);
         let other_names = start.other_names.as_slice();
         let mut judged = Vec::new();
         for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, start)) {
-            // A rule for a single command does not cover the command if something is piped into it.
+            // A rule for a single command does not cover the command if input is piped into it.
             let is_piped = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
             for (index, (opinion, matched)) in found.into_iter().enumerate() {
                 let part = &pipeline[index];
                 let own = NeededText::Pipeline { parts: std::slice::from_ref(part), folder, other_names };
                 let whole = NeededText::Pipeline { parts: pipeline, folder, other_names };
                 let wanted: &[NeededText<'_>] = match (pipeline.as_slice(), index) {
-                    // The start folder is not the folder that a rule would mean. A change of folder has the same effect
-                    // everywhere.
+                    // The command does not run in the folder that a rule would name. A command that changes the folder
+                    // has the same effect everywhere.
                     ([_], _) if moved && changes_folder(part) => {
                         &[NeededText::Pipeline { parts: pipeline, folder: None, other_names }]
                     }
@@ -98,8 +98,8 @@ impl Call<'_> {
         (judged, is_covered)
     }
 
-    /// The rule by prefix that is offered for a command and the rest of its pipeline, if the whole pipeline would run
-    /// by that rule.
+    /// Returns the prefix rule that is offered for a command and the other commands of its pipeline, if the whole
+    /// pipeline would run under that rule.
     fn by_prefix(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> Vec<String> {
         let [pipeline] = pipelines else { return Vec::new() };
         let rule = pipeline.first().and_then(patterns::prefix_rule);
@@ -111,7 +111,7 @@ impl Call<'_> {
         rule.filter(runs).into_iter().collect()
     }
 
-    /// Judges a line that is more than plain words. The line runs if rules by prefix cover all of its commands.
+    /// Judges a line that contains more than plain words. The line runs if rules by prefix cover all of its commands.
     fn judge_folded(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> Vec<PartVerdict> {
         let unfolded_pipelines = unfolded_pipelines(command).map(|pipelines| self.judge_pipelines(&pipelines, start));
         let unfolded_pipelines = unfolded_pipelines.and_then(|(judged, is_covered)| is_covered.then_some(judged));
@@ -130,8 +130,9 @@ impl Call<'_> {
         vec![other]
     }
 
-    /// Verdicts on each part, with the patterns that matched the part. Read-only enforcement applies only to a line
-    /// whose parts are all read-only. In any other line, a part that could be made to do more requires a question.
+    /// Returns the verdicts on each part, with the patterns that matched the part. Read-only enforcement applies only
+    /// to a line whose parts are all read-only. In any other line, a part that could have further effects requires a
+    /// question.
     fn opinions_of(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
         let is_foreign = self.uses_foreign_config(start, pipelines);
         let of_pipeline =
@@ -147,7 +148,7 @@ impl Call<'_> {
         found
     }
 
-    /// Judges a line that is more than plain words and is not trusted: every possible command in it is judged.
+    /// Judges an untrusted line that contains more than plain words, by judging every possible command in it.
     fn judge_other(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> PartVerdict {
         let (guesses, complete) = guesses(command);
         let reason = match doubt {
@@ -179,7 +180,8 @@ impl Call<'_> {
         [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten()
     }
 
-    /// Verdicts against a part and against every command that the part may run. The flag marks pattern matches.
+    /// Returns the adverse verdicts on a part and on every command that the part may run. The flag marks pattern
+    /// matches.
     fn against(&self, part: &Part) -> Vec<(LayerVerdict, bool)> {
         let mut found = self.against_one(part);
         if carriers::carries(part) {
@@ -205,7 +207,7 @@ impl Call<'_> {
             .collect()
     }
 
-    /// Verdict on a part, with the patterns that matched it.
+    /// Returns the verdict on a part, with the patterns that matched it.
     fn opinion_of(&self, part: &Part, start: &StartLocation<'_>, is_foreign: bool) -> (LayerVerdict, Vec<String>) {
         let mut against = self.against(part);
         against.extend(start.secret.clone().map(|opinion| (opinion, false)));
@@ -213,7 +215,7 @@ impl Call<'_> {
         let opinion = strictest(against.into_iter().map(|(opinion, _)| opinion));
         let allowed =
             || self.sections().filter(|_| part.is_plain()).find_map(|section| section.allowing(&part.plain(false)));
-        // Without enforcement, no command runs without a question just because it is read-only.
+        // Without enforcement, being read-only is not sufficient to run a command without a question.
         let is_read_only =
             || self.facts.held && !(is_foreign && read_only::runs_configured_programs(part)) && self.only_looks(part);
         let opinion = opinion.or_else(allowed).unwrap_or_else(|| match (is_read_only(), &start.reading) {
@@ -230,11 +232,11 @@ impl Call<'_> {
         read_only::only_looks(part, &shown)
     }
 
-    /// The denylist's verdict on a part.
+    /// Returns the denylist's verdict on a part.
     fn denied(&self, part: &Part, checked: Option<&LayerVerdict>) -> Option<LayerVerdict> {
         let section = self.section?;
         let arguments = || part.arguments().iter().map(|word| word.text.as_str());
-        // If it is unknown what will run, a denied name is matched anywhere.
+        // If the program that will run is unknown, a denied name matches anywhere in the part.
         let has_effects = part.guessed && !(part.assigns.is_empty() && part.redirects.is_empty());
         let is_uncertain =
             has_effects || checked.is_some_and(|opinion| opinion.dynamic) || programs::may_run_others(part);
@@ -258,7 +260,7 @@ impl Call<'_> {
     }
 
     /// Asks about a denied name among the arguments of a program that may run the named program. Only the user can
-    /// decide that.
+    /// decide whether it does.
     fn ask_about_mentioned(&self, section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
         let takes_only_text = programs::takes_only_text(part.program());
         let words = part.arguments().iter().chain(part.assigns.iter().map(|assign| &assign.value));
@@ -286,12 +288,12 @@ impl Call<'_> {
     }
 }
 
-/// Returns true if no part asks or is denied.
+/// Returns true if no part requires a question or is denied.
 fn all_run(judged: &[PartVerdict]) -> bool {
     judged.iter().all(|part| part.opinion.verdict == Verdict::Allow)
 }
 
-/// Converts a part for the explanation, with its text shortened.
+/// Converts a part for the explanation and shortens its text.
 pub(super) fn shown(PartVerdict { text, opinion, .. }: PartVerdict) -> PartExplanation {
     let text = match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -301,21 +303,21 @@ pub(super) fn shown(PartVerdict { text, opinion, .. }: PartVerdict) -> PartExpla
     PartExplanation { text, verdict, layer, rule }
 }
 
-/// The names that occur in the text.
+/// Returns the names that occur in the text.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')))
 }
 
-/// Asks about a denied program whose arguments are still unknown and could become the denied arguments.
+/// Asks about a denied program whose arguments are not yet known and could match the denied arguments.
 fn may_become_denied(section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
     let may_be = |word: Option<&Word>, wanted: &str, as_prefix| word.is_none_or(|word| may_be(word, wanted, as_prefix));
-    // Arguments that `xargs` appends come last and can be anything.
+    // `xargs` appends its arguments at the end, and they can be anything.
     let arguments = || part.arguments().iter().map(Some).chain(part.open_ended.then_some(None));
     let entry = section.deny.iter().find(|entry| entry.may_match(part.program(), arguments(), may_be))?;
     Some(LayerVerdict::unknown(format!("it may become {}, which is on the deny list", entry.text())))
 }
 
-/// The command in a call, by either name of the argument.
+/// Returns the command in a call, under either name of the argument.
 pub(super) fn command(arguments: &Map<String, Value>) -> Option<&str> {
     arguments.get("command").or_else(|| arguments.get("cmd"))?.as_str()
 }

@@ -1,6 +1,6 @@
-//! Combines the layers. `command` judges shell commands part by part. `place` judges the folders in which they run, and
-//! what may accompany a part that a rule by prefix covers. `patterns` matches the strings in any call and offers the
-//! wider rules for commands. `mode` applies the session's mode.
+//! Combines the layers. `command` judges shell commands part by part. `place` judges the folders in which commands run,
+//! and decides which other parts may accompany a part that a rule by prefix covers. `patterns` matches the strings in
+//! any call and offers wider rules for commands. `mode` applies the session's mode.
 
 mod command;
 mod mode;
@@ -37,60 +37,61 @@ use super::{
     rules::{Rules, ToolSection},
 };
 
-/// The spec of [`READ_TOOL`], to judge other calls as reads of a file.
+/// Returns the spec of [`READ_TOOL`], which is used to judge other calls as reads of a file.
 pub fn read_tool() -> ToolSpec {
     ToolSpec { name: READ_TOOL.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Read }
 }
 
-/// The rules in force.
+/// Policy with the rules in force.
 #[derive(Debug, Default)]
 pub struct Policy {
     rules: Rules,
     checks: Vec<Arc<dyn Check>>,
 }
 
-/// A check in addition to the built-in checks, for programs that embed the engine and know more about their tools.
+/// A check in addition to the built-in checks, for programs that embed the engine and have more information about their
+/// tools.
 pub trait Check: Debug + Send + Sync {
-    /// Returns the reason why the call may not run, regardless of any grant; `None` if there is no objection.
+    /// Returns the reason why the call must not run, regardless of any grant, or `None` if there is no objection.
     fn objects(&self, facts: &CallContext<'_>) -> Option<String>;
 }
 
-/// Everything that a verdict depends on, besides the rules.
+/// Facts on which a verdict depends, besides the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct CallContext<'a> {
-    /// The tool that is called.
+    /// Tool that is called.
     pub tool: &'a ToolSpec,
-    /// The server and the tool's name there, if the tool is foreign.
+    /// Server of a foreign tool, and the tool's name on that server.
     pub foreign: Option<&'a ForeignTool>,
-    /// The arguments, as the model wrote them.
+    /// Arguments, as the model wrote them.
     pub arguments: &'a str,
-    /// The call with the link in its path resolved, if the path leads through a link and the target is known.
+    /// The call with the link in its path resolved, if the path contains a link whose target is known.
     pub followed: Option<&'a FollowedLink>,
-    /// Start folder of the command, if the call runs one and the folder is known.
+    /// Start folder of the command, if the call runs a command and the folder is known.
     pub start: Option<&'a StartFolder>,
-    /// The session's settings, including its own grants.
+    /// Settings of the session, including its grants.
     pub settings: &'a SessionSettings,
-    /// Absolute paths of the session's folders. Commands that name paths in these folders stay inside.
+    /// Absolute paths of the session's folders. Commands that only name paths in these folders stay inside.
     pub roots: &'a [&'a Path],
-    /// Absolute path of the folder shared by all sessions, if there is one. Commands may read there, and a tool that
-    /// writes there requires a question.
+    /// Absolute path of the folder shared by all sessions, if there is one. Commands may read there. Tools that write
+    /// there require a question.
     pub memories: Option<&'a Path>,
-    /// The grants that are permanent.
+    /// Permanent grants of the user.
     pub kept: &'a [Grant],
-    /// True if a command that runs because it is read-only cannot change anything, whatever it does. If false, such a
-    /// command is judged like any other.
+    /// True if the sandbox prevents commands that run because they are read-only from changing anything. If false, such
+    /// a command is judged like any other.
     pub held: bool,
-    /// True if a command cannot change anything outside the session's folders, or reach another process, whatever it
-    /// does. If false, the auto mode does not apply to commands.
+    /// True if the sandbox prevents commands from changing anything outside the session's folders and from reaching
+    /// other processes. If false, the auto mode does not apply to commands.
     pub contained: bool,
 }
 
-/// Names of the folders that commands may only read: those in the session's own tree, and the folder shared by all
+/// Names of the folders that commands may only read: folders in the session's own tree, and the folder shared by all
 /// sessions.
 const NAMES: [&str; 7] =
     ["/uploads", "/outputs", "/temp", "/skills", "/large_tool_results", "/conversation_history", "/memories"];
 
-/// A session's folders, as [`CallContext::roots`]. The user's folders are listed by real path and by name.
+/// Returns a session's folders for [`CallContext::roots`]. The user's folders are listed by real path and by name.
 pub fn roots(workspace: &Workspace) -> Vec<&Path> {
     let project = workspace.project.as_ref().map(|mount| [mount.path.as_path(), Path::new(PROJECT)]);
     let folders = workspace.folders.iter().flat_map(|folder| [folder.path.as_path(), Path::new(&folder.at)]);
@@ -110,15 +111,15 @@ impl Policy {
         self
     }
 
-    /// The rules in force.
+    /// Returns the rules in force.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
     /// Returns the verdict on one call, with its reasons. A panic while the call is judged denies the call. For a path
     /// that leads through a link, the stricter of two verdicts applies: on the path as written, and on the target of
-    /// the link. A tool that looks into a file is also judged as reading it, so that no tool shows what `read_file`
-    /// would not.
+    /// the link. A tool that reads the contents of a file is also judged as a call to `read_file`, so that no tool
+    /// shows a file that `read_file` would not show.
     pub fn judge(&self, facts: &CallContext<'_>) -> Explanation {
         let as_written = self.judge_reading(facts);
         let Some(followed) = facts.followed else { return as_written };
@@ -126,8 +127,8 @@ impl Policy {
         of_both(as_written, real, followed)
     }
 
-    /// The stricter of the verdicts on the call and on reading the path that it names. Files and folders are not
-    /// distinguished: in practice, a folder that may not be read contains nothing that may be read.
+    /// Returns the stricter of the verdicts on the call and on reading the path that it names. Files and folders are
+    /// not distinguished: in practice, a folder that may not be read contains nothing that may be read.
     fn judge_reading(&self, facts: &CallContext<'_>) -> Explanation {
         let named = self.judge_form(facts);
         let name = facts.tool.name.as_str();
@@ -154,14 +155,14 @@ impl Policy {
     }
 
     /// Returns true if the call may show the contents of a file that it finds, or errors in the file. The path of the
-    /// file is in the arguments of `facts`. Reading the file must be allowed without a question, and the call itself
-    /// must not be denied for the file. A search checks this for each file, so the second condition is only evaluated
-    /// if it can differ.
+    /// file is in the arguments of `facts`. Reading the file must be allowed without a question, and the call must not
+    /// be denied for the file. A search checks both for each file, so the second condition is only evaluated if it can
+    /// differ from the first.
     pub fn may_show(&self, facts: &CallContext<'_>) -> bool {
         let tool = read_tool();
         let read = self.judge_form(&CallContext { tool: &tool, foreign: None, followed: None, ..*facts });
         let denies = || matches!(self.judge_form(facts).verdict, Verdict::Deny { .. });
-        // A call to another tool can be judged differently from reading the file that it names.
+        // The verdict on another tool's call can differ from the verdict on reading the file that the call names.
         let is_known = self.rules.tool(&facts.tool.name).is_some() || !self.checks.is_empty();
         let is_set_apart = facts.tool.effect != Effect::Read || is_known && facts.tool.name != READ_TOOL;
         read.verdict == Verdict::Allow && !(is_set_apart && denies())
@@ -180,7 +181,7 @@ impl Policy {
     }
 }
 
-/// The first layer's denial of the whole call, regardless of rules and grants.
+/// Returns the first layer's denial of the whole call, which applies regardless of rules and grants.
 fn denial(facts: &CallContext<'_>, reason: String) -> Explanation {
     Explanation {
         tool: facts.tool.name.clone(),
@@ -195,14 +196,14 @@ fn denial(facts: &CallContext<'_>, reason: String) -> Explanation {
     }
 }
 
-/// One call while it is judged.
+/// A call that is being judged.
 struct Call<'a> {
     policy: &'a Policy,
     rules: &'a Rules,
     section: Option<&'a ToolSection>,
     facts: &'a CallContext<'a>,
     grants: Grants<'a>,
-    /// The parsed arguments. `None` if they are not a JSON object that can be stored.
+    /// Parsed arguments. `None` if they are not a JSON object that can be stored.
     arguments: Option<Map<String, Value>>,
 }
 
@@ -216,7 +217,7 @@ struct PartVerdict {
     /// Wider rules that the user may choose instead.
     wider: Vec<String>,
     granted_by: Option<String>,
-    /// The patterns that matched.
+    /// Patterns that matched.
     matched: Vec<String>,
 }
 
@@ -258,7 +259,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The stricter of the verdicts on the file names in the call and on their real host paths: the name
+    /// Returns the stricter of the verdicts on the file names in the call and on their real host paths: the name
     /// `/folders/config` does not show that the folder is `~/.config`.
     fn by_both_names(
         &self,
@@ -307,7 +308,7 @@ impl<'a> Call<'a> {
         self.explain(judged, Vec::new(), Vec::new())
     }
 
-    /// The verdict of the fourth layer.
+    /// Returns the verdict of the fourth layer.
     fn by_default(&self) -> LayerVerdict {
         let (settings, tool) = (self.facts.settings, self.facts.tool);
         let (confirm, setting) = match tool.effect {
@@ -323,7 +324,7 @@ impl<'a> Call<'a> {
         };
         let other = self.facts.foreign.map(|foreign| describe_foreign(foreign, tool));
         let (risk, reason) = match &other {
-            // The effect of a foreign tool is unknown. Being foreign is not a higher risk in itself.
+            // The effect of a foreign tool is unknown, but being foreign does not by itself raise the risk.
             Some(other) => (Risk::Medium, other.as_str()),
             None if tool.effect == Effect::Write => (Risk::Medium, "it changes files"),
             None if tool.name == SHELL_TOOL => (Risk::Medium, "it runs a command"),
@@ -357,8 +358,8 @@ impl<'a> Call<'a> {
         self.arguments.as_ref().is_some_and(|args| files::only_state(&self.facts.tool.name, args, real))
     }
 
-    /// Default verdict on a web request. A fetch changes nothing, as far as servers honour the semantics of their
-    /// methods.
+    /// Returns the default verdict on a web request. A fetch changes nothing, provided that the server honours the
+    /// semantics of HTTP methods.
     fn by_default_of_the_web(&self) -> LayerVerdict {
         let Some(arguments) = &self.arguments else {
             return LayerVerdict::unknown("its arguments are not a JSON object");
@@ -374,7 +375,8 @@ impl<'a> Call<'a> {
         LayerVerdict::by_default(verdict, effect)
     }
 
-    /// Applies the grants and the switch for approvals. Any of the wanted texts is sufficient; the first is proposed.
+    /// Applies the grants and the switch for approvals. Any of the wanted texts is sufficient; the first is offered to
+    /// the user.
     fn with_grants(&self, opinion: LayerVerdict, wanted: &[NeededText<'_>]) -> PartVerdict {
         let (text, grant, wider, granted_by, matched) = Default::default();
         let none = PartVerdict { text, opinion, grant, wider, granted_by, matched };
@@ -403,8 +405,8 @@ impl<'a> Call<'a> {
         }
         let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest_covered_risk();
         let grant = wanted.iter().find(possible).and_then(NeededText::exact);
-        // Wider rules for commands come from `by_prefix` or are written by hand. Our other tools have no rule between
-        // one call and all calls.
+        // Wider rules for commands come from `by_prefix` or are written by hand. Other built-in tools have no rule
+        // between one call and all calls.
         let of_other = if self.facts.foreign.is_some() { wanted.get(1..).unwrap_or_default() } else { &[] };
         let wider = of_other.iter().filter(possible).filter_map(NeededText::exact).collect();
         PartVerdict { grant, wider, ..none }

@@ -1,4 +1,4 @@
-//! The session's mode: relaxes the defaults, or denies everything that is not read-only while planning.
+//! Applies the session's mode, which relaxes the defaults, or denies all calls that are not read-only while planning.
 
 use agentd_core::{
     policy::{Explanation, Layer, Risk, Verdict},
@@ -9,14 +9,14 @@ use agentd_core::{
 use super::{Call, SHELL_TOOL};
 use crate::{checker::files, command::Part, opinion::LayerVerdict};
 
-/// Reason for a denial, also shown to the model.
+/// Reason for a denial in plan mode, also shown to the model.
 const PLANNING: &str = "the session is in plan mode, which changes nothing";
-/// The rule as shown to the user.
+/// Rule named in the denial, as shown to the user.
 const PLAN_RULE: &str = "the session's mode is plan";
 
 impl Call<'_> {
-    /// The rule by which the mode approves a call that only the defaults would ask about. Foreign tools always ask:
-    /// neither the sandbox nor undo covers their effects.
+    /// Returns the rule by which the mode approves a call that only the defaults would ask about. Foreign tools always
+    /// require a question, because neither the sandbox nor undo covers their effects.
     pub(super) fn allowed_by_mode(&self) -> Option<String> {
         let mode = self.facts.settings.mode;
         let is_ours = self.facts.foreign.is_none();
@@ -33,8 +33,8 @@ impl Call<'_> {
         })
     }
 
-    /// Replaces the verdict on a git command that only the auto mode allows with the question that the defaults would
-    /// ask. Git writes to its own folder, which is closed to commands that run without approval.
+    /// Replaces an approval of a git command that only the auto mode gives with the question that the defaults would
+    /// ask. Git writes to the repository, which is read-only for commands that run without approval.
     pub(super) fn unless_git(&self, part: &Part, opinion: LayerVerdict) -> LayerVerdict {
         let program = part.words.first().map(|word| word.text.rsplit('/').next().unwrap_or_default());
         if opinion.rule != Explanation::BY_AUTO || program != Some("git") {
@@ -44,7 +44,7 @@ impl Call<'_> {
         LayerVerdict::by_default(Verdict::Ask { risk: Risk::Medium, reason }, "the session's confirm_exec is on")
     }
 
-    /// Denies a call that is not read-only while the session plans, whatever allowed the call. Other verdicts are
+    /// Denies a call that is not read-only while the session plans, regardless of any approval. Other verdicts are
     /// returned unchanged.
     pub(super) fn in_plan(&self, explanation: Explanation) -> Explanation {
         let is_denied = matches!(explanation.verdict, Verdict::Deny { .. });

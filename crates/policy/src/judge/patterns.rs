@@ -1,6 +1,6 @@
 //! Matches the patterns in the rule files against the strings in a call, and offers rules by prefix in addition to the
-//! exact rule. Rules by prefix are offered for programs whose further words select what to build, test or record, and
-//! name nothing to run. Users write any others by hand.
+//! exact rule. Rules by prefix are offered for programs whose further arguments only select what to build, test or
+//! record. Rules for other programs have to be written by hand.
 
 use std::path::Path;
 
@@ -14,18 +14,18 @@ use crate::{
     opinion::LayerVerdict,
 };
 
-/// Arguments that describe the subject of a call, against which allowing patterns are matched. The content written to a
-/// file says nothing about the subject.
+/// Arguments that describe the subject of a call. Allowing patterns are only matched against these, because the content
+/// written to a file does not identify the subject.
 const SUBJECTS: [&str; 10] =
     ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "url", "name", "query"];
-/// Values up to this length, in bytes, are also matched together with their keys, such as `password: …`.
+/// Values of up to this length, in bytes, are also matched together with their keys, such as `password: …`.
 const MAX_KEYED_VALUE: usize = 256;
 /// Maximum length of a path, in bytes (the kernel's `PATH_MAX`).
 const MAX_PATH: usize = 4096;
 
 impl Call<'_> {
-    /// Verdicts of patterns that match any string in the arguments. A call without any string is matched as an empty
-    /// string, so that a pattern that matches everything matches the call.
+    /// Returns the verdicts of patterns that match any string in the arguments. A call without strings is matched as an
+    /// empty string, so that a pattern that matches everything also matches this call.
     pub(super) fn patterns_against(&self) -> Vec<LayerVerdict> {
         let mut found = Vec::new();
         let against = |text: &str| self.sections().flat_map(|section| section.against(text)).collect::<Vec<_>>();
@@ -33,7 +33,7 @@ impl Call<'_> {
         let mut match_text = |text: &str| {
             has_no_text = false;
             found.extend(against(text));
-            // Commands are parsed elsewhere and are not paths.
+            // Commands are parsed separately and are not paths.
             let Some(plain) = normalized_path(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
             // In the session's tree, `/outputs/a` is `outputs/a`.
             for form in [plain.as_str(), plain.trim_start_matches('/')] {
@@ -67,8 +67,8 @@ impl Call<'_> {
         found
     }
 
-    /// The full name of a relative path that means the mounted project: a path without a leading slash that does not
-    /// begin with a name in the session's tree.
+    /// Returns the full name of a relative path that refers to the mounted project: a path without a leading slash
+    /// whose first component is not a name in the session's tree.
     fn in_project(&self, path: &str) -> Option<String> {
         let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
         let first = path.split('/').find(|part| !part.is_empty() && *part != ".")?;
@@ -78,7 +78,7 @@ impl Call<'_> {
         Some(if first == &PROJECT[1..] { format!("/{path}") } else { format!("{PROJECT}/{path}") })
     }
 
-    /// Verdict of patterns that allow the call's subject.
+    /// Returns the verdict of patterns that allow the call's subject.
     pub(super) fn patterns_in_favour(&self) -> Option<LayerVerdict> {
         let arguments = self.arguments.as_ref()?;
         let subjects = || SUBJECTS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
@@ -93,7 +93,7 @@ impl Call<'_> {
 }
 
 /// Normalises a string that is a path: a rule about `outputs/a` also applies to `outputs//./a` and `outputs/x/../a`.
-/// URLs are skipped, because two slashes are significant there.
+/// URLs are skipped, because two slashes are significant in them.
 fn normalized_path(text: &str) -> Option<String> {
     if text.len() > MAX_PATH || text.contains('\n') || text.contains("://") || !text.contains('/') {
         return None;
@@ -110,7 +110,7 @@ fn normalized_path(text: &str) -> Option<String> {
     Some(format!("{root}{}", parts.join("/")))
 }
 
-/// Visits every string in a value, alone and, if short, together with its key.
+/// Visits every string in a value. Short strings are also visited together with their key.
 fn texts(key: Option<&str>, value: &Value, match_forms: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => {
@@ -125,10 +125,10 @@ fn texts(key: Option<&str>, value: &Value, match_forms: &mut impl FnMut(&str)) {
     }
 }
 
-/// Programs that make a rule by prefix on their own.
+/// Programs whose name alone forms a rule by prefix.
 const ALONE: &str = "black ctest eslint flake8 gofmt isort jest mkdir mypy ninja nox phpunit prettier pylint pyright \
     pytest rspec rubocop rustfmt tox tsc vitest";
-/// Words that make a rule by prefix together with one of the words after the colon. `*` stands for the name of a script
+/// Words that form a rule by prefix together with one of the words after the colon. `*` stands for the name of a script
 /// in the project.
 const WITH_NEXT: &str = "./gradlew: assemble build check test; ./mvnw: compile package test verify; bun: test; bun run: *; \
     cargo: bench build check clippy doc fmt nextest test; cmake --build: *; deno: check fmt lint test; \
@@ -136,7 +136,7 @@ const WITH_NEXT: &str = "./gradlew: assemble build check test; ./mvnw: compile p
     gradle: assemble build check test; mix: compile format test; mvn: compile package test verify; npm: test; npm run: *; \
     pnpm: test; pnpm run: *; ruff: check format; swift: build test; yarn: test; yarn run: *; zig: build";
 
-/// The rule by prefix that is offered for this command, if any.
+/// Returns the rule by prefix that is offered for this command, if any.
 pub(super) fn prefix_rule(part: &Part) -> Option<String> {
     let part = carriers::without_wrappers(part);
     let text = part.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");

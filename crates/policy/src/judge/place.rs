@@ -1,5 +1,5 @@
 //! Working directory of a command: its start folder, changes of folder within the line, and the verdict on acting in
-//! that folder. Also decides which parts may accompany a command that a rule by prefix covers: those that print an exit
+//! that folder. Also decides which parts may accompany a command that a rule by prefix covers: parts that print an exit
 //! status, store output or have no effect, so that a rule naming them would be meaningless.
 
 use std::path::Path;
@@ -18,20 +18,20 @@ use crate::{
     opinion::{LayerVerdict, shortened, strictest},
 };
 
-/// The name of the workspace, the default folder for commands without a project.
+/// Name of the workspace, the default folder for commands in a session without a project.
 const WORKSPACE: &str = "/";
 
-/// The start folder of a command.
+/// Start folder of a command.
 pub(super) struct StartLocation<'a> {
-    /// The folder, as a rule names it; `None` for the default folder.
+    /// Name of the folder in rules. `None` for the default folder.
     pub(super) folder: Option<&'a str>,
     /// Other names of the folder that rules may use.
     pub(super) other_names: Vec<String>,
     /// True if the start folder is unknown, so that no rule can apply.
     is_unknown: bool,
-    /// True if git would obey configuration in the folder that anyone may have written.
+    /// True if git would apply configuration in the folder whose author is unknown.
     has_foreign_config: bool,
-    /// Verdict on any action in the folder, as if each word that names a file named the folder.
+    /// Verdict on any action in the folder, as if the command named the folder as an argument.
     pub(super) secret: Option<LayerVerdict>,
     /// Verdict on reading in the folder.
     pub(super) reading: Option<LayerVerdict>,
@@ -44,18 +44,19 @@ impl Call<'_> {
         let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
         let default = if is_mounted { PROJECT } else { WORKSPACE };
         let real = self.facts.start.map(|start| start.name.as_str());
-        // If the call names a folder, both names are judged: the name as written, and the name to which links lead.
+        // If the call names a folder, two names are judged: the name as written, and the name after resolving links.
         let both = || named.into_iter().chain(real.filter(|_| named.is_some()));
         let folder = real.filter(|real| named.is_some() || *real != default).or(named);
         StartLocation {
-            // The real name, because the name in the call may mean another folder in another session, or later.
+            // Uses the real name, because the name in the call may mean another folder in another session, or later.
             folder,
             other_names: self
                 .facts
                 .start
                 .map(|start| other_names(start, folder.is_none() && !is_mounted))
                 .unwrap_or_default(),
-            // A bracket in the name could be taken for the end of the folder in a rule, and the rest for the command.
+            // A bracket in the name could be parsed as the end of the folder in a rule, and the text after it as the
+            // command.
             is_unknown: real.is_none() && (named.is_some() || is_mounted && !skills_named(command).is_empty())
                 || folder.is_some_and(|folder| folder.contains(']')),
             has_foreign_config: named.is_some_and(|folder| folder != "." && !self.is_root(folder)),
@@ -64,7 +65,7 @@ impl Call<'_> {
         }
     }
 
-    /// Verdict against reading in a folder without a question; `None` if it is allowed.
+    /// Returns the verdict against reading in a folder without a question. Returns `None` if reading is allowed.
     fn reading(&self, folder: &str) -> Option<LayerVerdict> {
         let (tool, arguments) = (read_tool(), Value::Object(path(folder)).to_string());
         let facts = CallContext { tool: &tool, arguments: &arguments, followed: None, ..*self.facts };
@@ -74,8 +75,8 @@ impl Call<'_> {
         (opinion.verdict != Verdict::Allow).then_some(opinion)
     }
 
-    /// Returns true if parts may run in a folder other than the one that rules for the start folder mean. Changing to
-    /// the current folder is ignored.
+    /// Returns true if parts may run in a folder other than the start folder, which rules name. Changing to the current
+    /// folder is ignored.
     pub(super) fn leaves(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
         let is_start = |folder: &str| {
             self.facts.start.is_some_and(|start| start.paths.iter().any(|path| Path::new(folder) == path))
@@ -84,7 +85,7 @@ impl Call<'_> {
     }
 
     /// Returns true if all parts run in or below the default folder, and not in a guarded folder. The last part may
-    /// change the folder, since nothing runs after it.
+    /// change the folder, since no part runs after it.
     pub(super) fn descends(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
         let Some(start) = self.facts.start.filter(|_| location.folder.is_none() && !location.is_unknown) else {
             return false;
@@ -103,8 +104,8 @@ impl Call<'_> {
         running.iter().all(|part| !leaves_folder(part, is_below))
     }
 
-    /// Returns true if git would obey configuration that anyone may have written: git works in a folder other than the
-    /// session's own, possibly in a subfolder of these.
+    /// Returns true if git would apply configuration whose author is unknown: git works in a folder other than the
+    /// session's own folders, possibly in a subfolder of these.
     pub(super) fn uses_foreign_config(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
         location.has_foreign_config
             || pipelines.iter().flatten().any(|part| leaves_folder(part, |folder| self.is_root(folder)))
@@ -115,12 +116,12 @@ impl Call<'_> {
     }
 }
 
-/// Arguments for a call that reads in `folder`.
+/// Returns the arguments of a call that reads in `folder`.
 fn path(folder: &str) -> Map<String, Value> {
     Map::from_iter([("path".to_owned(), json!(folder))])
 }
 
-/// Returns true if a part changes the folder for later parts, to a folder for which `is_same` is false.
+/// Returns true if a part changes the folder for later parts to a folder for which `is_same` returns false.
 fn leaves_folder(part: &Part, is_same: impl Fn(&str) -> bool) -> bool {
     let names = || part.arguments().iter().flat_map(|word| super::command::pieces(&word.text));
     let changes =
@@ -132,16 +133,16 @@ pub(super) fn changes_folder(part: &Part) -> bool {
     matches!(part.program(), "cd" | "pushd" | "popd")
 }
 
-/// Names of variables that no program reads. Lowercase names and names of one letter are also allowed.
+/// Names of variables that no program reads. Names in lowercase and names of one letter are also allowed.
 const OWN_NAMES: &str = "BRANCH COMMIT COUNT DATE HASH HEAD OUT RESULT REV SHA STATUS TAG";
-/// Arguments of `set` that make a line stop earlier, or print more.
+/// Arguments of `set` that make a line stop earlier or print more.
 const SWITCHES: &str = "-e -u -x -eu -ex -eux -euo -euxo -o pipefail";
 
 /// Reason for a question, also shown to the model.
 const BESIDE_GIT: &str = "git writes to the repository, which is read-only for unreviewed commands; use separate calls";
 
 impl Call<'_> {
-    /// Approves the parts that need no rule next to a covered part, and names the parts that need one in their
+    /// Approves parts that need no rule next to a covered part. For parts that need a rule, adds their names to the
     /// questions. Returns true if a rule by prefix covers a part.
     pub(super) fn judge_beside(&self, pipelines: &[Vec<Part>], judged: &mut [PartVerdict]) -> bool {
         let prefix_rule = |judged: &PartVerdict| judged.granted_by.clone().filter(|rule| rule.ends_with(" *"));
@@ -175,8 +176,8 @@ impl Call<'_> {
         true
     }
 
-    /// Makes unapproved parts require a question if git records in the same line. Unapproved parts run with the
-    /// repository closed, so git could not record. Parts with an exact approval can run alongside git.
+    /// Makes unapproved parts require a question if git writes to the repository in the same line. Unapproved parts run
+    /// with the repository read-only, so that git could not write. Parts with an exact approval can run alongside git.
     pub(super) fn ask_beside_git(
         &self,
         pipelines: &[Vec<Part>],
@@ -223,8 +224,9 @@ impl Call<'_> {
         }
     }
 
-    /// Returns true if a part changes nothing that a rule would name. If `after_granted`, a covered part comes first in
-    /// the pipeline, and this part may store its output. `names` are variables set by earlier parts.
+    /// Returns true if a part needs no rule because it changes nothing that a rule would name. With `after_granted`,
+    /// the part follows a covered part in the pipeline and may store its output. `names` are variables set by earlier
+    /// parts.
     fn needs_no_rule(&self, part: &Part, after_granted: bool, names: &[&str]) -> bool {
         let arguments = part.arguments();
         let is_known = |word: &Word| word.is_plain() || varies_by(word, names);
@@ -248,7 +250,7 @@ impl Call<'_> {
     }
 }
 
-/// Returns true if a word varies only by exit statuses and these variables.
+/// Returns true if the only variables in a word are exit statuses and `names`.
 fn varies_by(word: &Word, names: &[&str]) -> bool {
     let is_known = |piece: &str| {
         let name = piece.trim_start_matches('{');

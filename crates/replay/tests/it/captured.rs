@@ -1,4 +1,4 @@
-//! Recordings from the events of a journal, and their replay.
+//! Tests of recordings created from the events of a journal, and of their replay.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Journal {
         journal
     }
 
-    /// Adds a fact in the form of a journal.
+    /// Appends a fact in its journal form.
     fn add(&mut self, fact: Value) {
         self.push(serde_json::from_value(fact).unwrap());
     }
@@ -88,7 +88,7 @@ fn call(name: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: name.to_owned(), arguments: "{\"a\":1}".to_owned() }
 }
 
-/// Two answers: reasoning, text and a call, then only text.
+/// Returns a session with two answers: reasoning, text and a call in the first, only text in the second.
 fn two_answers() -> CapturedSession {
     let mut journal = Journal::new();
     let reasoning_item = journal.begin(reasoning("hm"));

@@ -1,4 +1,4 @@
-//! The text format of recordings: round trips, and requests answered from any text that can be read.
+//! Tests of the text format of recordings: round trips, and replay of any text that can be parsed.
 
 use std::sync::Arc;
 

@@ -28,10 +28,10 @@ const TIOCLINUX: i32 = 0x541c;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Missing in libc. The number is the same on every architecture.
+/// System call number that libc does not define. It is the same on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// Blocked with `EPERM`, regardless of the arguments: these calls inspect or change other processes, mounts, keys, the
+/// Calls blocked with `EPERM`, regardless of their arguments: they inspect or change other processes, mounts, keys, the
 /// kernel, or the host.
 const FORBIDDEN: &[i64] = &[
     libc::SYS_acct,
@@ -87,8 +87,8 @@ const FORBIDDEN_BY_ARCH: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_
 #[cfg(not(target_arch = "x86_64"))]
 const FORBIDDEN_BY_ARCH: &[i64] = &[];
 
-/// Blocked if the user's other processes are reachable: shared memory, queues and semaphores that are identified by a
-/// number.
+/// Calls blocked if the user's other processes are reachable: shared memory, queues and semaphores that are identified
+/// by a number.
 const SHARED: &[i64] = &[
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -105,8 +105,8 @@ const SHARED: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// Blocked with `ENOSYS`, so that programs use a fallback. A filter cannot inspect their arguments; calls that watch
-/// files also reveal names in folders that may not be listed.
+/// Calls blocked with `ENOSYS`, so that programs use a fallback. A filter cannot inspect their arguments. Calls that
+/// watch files also reveal names in folders that may not be listed.
 const ENOSYS_CALLS: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_inotify_init1,
@@ -122,9 +122,9 @@ const ENOSYS_CALLS_BY_ARCH: &[i64] = &[libc::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
 const ENOSYS_CALLS_BY_ARCH: &[i64] = &[];
 
-/// Extended attributes by path. Blocked as if no file had any attributes. Landlock allows reading and changing them for
-/// every file that can be named. Access through an open file requires the right to open it. The last four are missing
-/// in libc: `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
+/// Calls that access extended attributes by path, blocked as if no file had any attributes. Landlock allows reading and
+/// changing the attributes of every file that can be named. Access through an open file requires the right to open it.
+/// The last four are not defined in libc: `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_getxattr,
     libc::SYS_lgetxattr,
@@ -140,8 +140,8 @@ const ATTRIBUTES: &[i64] = &[
     466,
 ];
 
-/// Changes to owner, mode, times and attributes, which Landlock does not restrict. Blocked for read-only commands if no
-/// file system is mounted read-only.
+/// Calls that change owner, mode, times or attributes, which Landlock does not restrict. Blocked for read-only commands
+/// if no file system is mounted read-only.
 const CHANGES: &[i64] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -159,7 +159,7 @@ const CHANGES_BY_ARCH: &[i64] =
 #[cfg(not(target_arch = "x86_64"))]
 const CHANGES_BY_ARCH: &[i64] = &[];
 
-/// Rules that match a call regardless of its arguments.
+/// Returns rules that match a call regardless of its arguments.
 fn unconditional_rules<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
     calls.into_iter().map(|call| (*call, Vec::new())).collect()
 }
@@ -170,7 +170,7 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     let programs = (|| {
         let mut rules = forbidden_rules(policy.network)?;
         if !namespaces {
-            // Calls in `SHARED` reach outside processes by process ID, or by a number that both sides know.
+            // Calls in `SHARED` reach outside processes by process ID, or by a number that both sides use.
             rules.extend(unconditional_rules(SHARED));
             rules.extend([
                 (libc::SYS_setpriority, other_process_rules(1)?),
@@ -186,11 +186,11 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
         let absent = compile(unconditional_rules(ATTRIBUTES), Errno::EOPNOTSUPP, processor)?;
         Ok::<_, BackendError>([forbidden, unknown, absent])
     })()
-    .map_err(step("compile the filter of system calls"))?;
+    .map_err(step("compile the system call filter"))?;
     for program in programs.iter().chain(&x32_filter()) {
         match apply_filter(program) {
             Ok(()) => {}
-            // A kernel without filters. Callers that need filters check what is in force.
+            // The kernel has no filters. Callers that need filters check the active confinement.
             Err(seccompiler::Error::Seccomp(error))
                 if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
             {
@@ -212,8 +212,8 @@ fn processor() -> Option<TargetArch> {
     }
 }
 
-/// Builds a filter. The filter also kills every process that calls the kernel in the mode of another architecture, such
-/// as 32-bit.
+/// Builds a filter. The filter also kills every process that uses the system calls of another architecture, such as
+/// 32-bit.
 fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgram, BackendError> {
     let refuse = SeccompAction::Errno((error as i32).cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, processor)?.try_into()
@@ -229,16 +229,16 @@ fn forbidden_rules(network: bool) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_socket, if network { socket_rules()? } else { Vec::new() });
     rules.insert(libc::SYS_socketpair, socket_pair_rules()?);
     rules.extend(setid_bits()?);
-    // A process may only set its own limits: a CPU limit would kill another process.
+    // A process may only set its own limits, because a CPU limit would kill another process.
     rules.insert(libc::SYS_prlimit64, other_process_rules(0)?);
     Ok(rules)
 }
 
-/// Blocks setting the setuid and setgid bits, which let everyone run a program as the user or with one of the user's
-/// groups: another user of the host might be waiting for such a program. Either bit is sufficient.
+/// Blocks setting the setuid and setgid bits, with which any user of the host could run a program as this user or with
+/// one of this user's groups. Either bit is blocked.
 fn setid_bits() -> Result<Rules, BackendError> {
     const SETID: [i32; 2] = [0o4000, 0o2000];
-    const TMPFILE: i32 = 0o20_000_000; // part of `O_TMPFILE`, without its other bits
+    const TMPFILE: i32 = 0o20_000_000; // the part of `O_TMPFILE` that is not `O_DIRECTORY`
     let mode = |argument: u8| {
         let rule = |bit: i32| SeccompRule::new(vec![has(argument, bit)?]);
         SETID.into_iter().map(rule).collect::<Result<Vec<_>, BackendError>>()
@@ -266,7 +266,7 @@ fn setid_bits() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Condition that this argument is not 0. Zero means the calling process.
+/// Returns the condition that this argument is not 0. Zero means the calling process.
 fn other_process_rules(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(vec![is(argument, Is::Ne, 0)?])?])
 }
@@ -275,12 +275,12 @@ fn is(argument: u8, operator: Is, value: i32) -> Result<SeccompCondition, Backen
     SeccompCondition::new(argument, Length::Dword, operator, u64::from(value.cast_unsigned()))
 }
 
-/// Condition that an argument has all of these bits.
+/// Returns the condition that an argument has all of these bits.
 fn has(argument: u8, bits: i32) -> Result<SeccompCondition, BackendError> {
     is(argument, Is::MaskedEq(u64::from(bits.cast_unsigned())), bits)
 }
 
-/// Blocks children in new namespaces.
+/// Blocks creating processes in new namespaces.
 fn namespace_rules() -> Result<Vec<SeccompRule>, BackendError> {
     const NAMESPACES: [i32; 7] = [
         libc::CLONE_NEWNS,
@@ -294,9 +294,9 @@ fn namespace_rules() -> Result<Vec<SeccompRule>, BackendError> {
     NAMESPACES.into_iter().map(|flag| SeccompRule::new(vec![has(0, flag)?])).collect()
 }
 
-/// With network access: blocks all address families except IPv4, IPv6 and netlink, and all of netlink except routing
-/// queries, which address lookups need. Local sockets stay blocked: they lead to the session bus, key agents, and the
-/// daemon.
+/// Blocks all address families except IPv4, IPv6 and netlink, and all netlink protocols except routing queries, which
+/// address lookups need. For commands with network access. Local sockets stay blocked, because they lead to the session
+/// bus, key agents, and the daemon.
 fn socket_rules() -> Result<Vec<SeccompRule>, BackendError> {
     let other = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| is(0, Is::Ne, family));
     Ok(vec![
@@ -305,7 +305,7 @@ fn socket_rules() -> Result<Vec<SeccompRule>, BackendError> {
     ])
 }
 
-/// Blocks socket pairs other than local streams, which are like pipes. A datagram socket can send to any address, and
+/// Blocks socket pairs other than local streams, which work like pipes. A datagram socket can send to any address, and
 /// other address families use other protocols.
 fn socket_pair_rules() -> Result<Vec<SeccompRule>, BackendError> {
     const KIND: u64 = 0xf;
@@ -314,11 +314,11 @@ fn socket_pair_rules() -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(other)?, kind(libc::SOCK_DGRAM)?, kind(libc::SOCK_RAW)?])
 }
 
-/// Blocks the x32 ABI of x86-64, whose call numbers have an additional bit set and so match no rule above.
+/// Blocks the x32 ABI of x86-64. Its call numbers have an additional bit set and therefore match no rule above.
 #[cfg(target_arch = "x86_64")]
 fn x32_filter() -> Option<BpfProgram> {
     use seccompiler::sock_filter;
-    const LOAD: u16 = 0x20; // loads the word at this offset of the call's description; the number is at 0
+    const LOAD: u16 = 0x20; // loads the word at this offset in `seccomp_data`; the call number is at offset 0
     const JUMP_IF_SET: u16 = 0x45;
     const RETURN: u16 = 0x06;
     const BIT: u32 = 0x4000_0000;
@@ -360,21 +360,21 @@ fn outcome(code: libc::c_long) -> io::Result<libc::c_long> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
 }
 
-/// A detached copy of the mounts at and below an open path.
-#[allow(unsafe_code, reason = "there is no wrapper")]
+/// Returns a detached copy of the mounts at and below an open path.
+#[allow(unsafe_code, reason = "no safe wrapper exists")]
 pub(super) fn clone_tree(opened: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OPEN_TREE_CLONE | AT_RECURSIVE | (libc::O_CLOEXEC | libc::AT_EMPTY_PATH).cast_unsigned();
     // SAFETY: the empty path is NUL-terminated and static, and the descriptor is open while it is borrowed.
     let fd = outcome(unsafe { libc::syscall(libc::SYS_open_tree, opened.as_raw_fd(), c"".as_ptr(), flags) })?;
-    // SAFETY: the kernel has just created this descriptor for us.
+    // SAFETY: the kernel has just created this descriptor for this process.
     Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(io::Error::other)?) })
 }
 
 /// Attaches a detached tree at a path.
-#[allow(unsafe_code, reason = "there is no wrapper")]
+#[allow(unsafe_code, reason = "no safe wrapper exists")]
 pub(super) fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     let path = c_path(path)?;
-    // SAFETY: both paths are NUL-terminated and outlive the call, which keeps no pointer.
+    // SAFETY: both paths are NUL-terminated and outlive the call, which stores no pointer.
     outcome(unsafe {
         libc::syscall(
             libc::SYS_move_mount,
@@ -396,13 +396,13 @@ pub(super) enum Submounts {
 }
 
 /// Makes the mount at a path read-only.
-#[allow(unsafe_code, reason = "there is no wrapper")]
+#[allow(unsafe_code, reason = "no safe wrapper exists")]
 pub(super) fn make_read_only(path: &Path, below: Submounts) -> io::Result<()> {
     let path = c_path(path)?;
     let flags = if below == Submounts::Include { AT_RECURSIVE } else { 0 };
     let attr = MountAttr { set: MOUNT_ATTR_RDONLY, ..MountAttr::default() };
-    // SAFETY: the path is NUL-terminated, the structure has the kernel's layout, and its size is given. Both outlive
-    // the call, which keeps no pointer.
+    // SAFETY: the path is NUL-terminated, the structure has the kernel's layout, and its size is passed. Both outlive
+    // the call, which stores no pointer.
     outcome(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -416,8 +416,8 @@ pub(super) fn make_read_only(path: &Path, below: Submounts) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the kernel kill this process when its parent dies. The signal is tied to the parent's thread, and our parents
-/// have only one thread. A parent that died earlier is noticed through the control socket.
+/// Makes the kernel kill this process when its parent dies. The signal is tied to the parent's thread, and the helper's
+/// processes have only one thread. A parent that died before this call is detected through the control socket.
 pub(super) fn die_with_parent() -> Step<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(step("set the parent-death signal"))
 }
@@ -428,29 +428,29 @@ pub(super) fn die_with(parent: Pid) -> Step<()> {
     if getppid() == parent { Ok(()) } else { Err("the keeper died early".to_owned()) }
 }
 
-/// Drops every capability except those in `allowed` from the bounding set, permanently. A process without the right to
-/// drop capabilities has none.
-#[allow(unsafe_code, reason = "there is no wrapper")]
+/// Permanently drops every capability except those in `allowed` from the bounding set. A process that may not drop
+/// capabilities has no capabilities.
+#[allow(unsafe_code, reason = "no safe wrapper exists")]
 pub(super) fn drop_capabilities(allowed: &[u64]) {
     const HIGHEST: u64 = 63;
     for capability in (0..=HIGHEST).filter(|capability| !allowed.contains(capability)) {
-        // SAFETY: this call takes numbers only, and rejects those that are not capabilities.
+        // SAFETY: this call only takes numbers, and rejects numbers that are not capabilities.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }
 }
 
 /// Prevents the command from inheriting any descriptor above standard error, regardless of its origin.
-#[allow(unsafe_code, reason = "there is no wrapper")]
+#[allow(unsafe_code, reason = "no safe wrapper exists")]
 pub(super) fn close_on_exec() {
     const FIRST: libc::c_uint = 3;
-    // SAFETY: nothing is closed before the program is replaced, and the call only takes numbers. Kernels without the
-    // call do not need it: Rust and the daemon open every descriptor close-on-exec.
+    // SAFETY: no descriptor is closed before the program is replaced, and the call only takes numbers. Kernels without
+    // this call do not need it: Rust and the daemon open every descriptor close-on-exec.
     unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Restores the default for SIGPIPE, which Rust's runtime ignores: programs expect to end when they write to a closed
-/// pipe.
-#[allow(unsafe_code, reason = "setting a handler is unsafe where it is code")]
+/// Restores the default action for SIGPIPE, which Rust's runtime ignores: programs expect to end when they write to a
+/// closed pipe.
+#[allow(unsafe_code, reason = "installing a signal handler is unsafe")]
 pub(super) fn default_signals() -> Step<()> {
     use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
     // SAFETY: the default action runs no code of this process.

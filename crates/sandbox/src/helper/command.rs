@@ -1,5 +1,5 @@
-//! The process that becomes the command. Folders that are closed to the command are removed from its search path: a
-//! shell takes the first program with a name, and stops there even if that program may not be run.
+//! The process that becomes the command. Folders that are closed to the command are removed from its search path,
+//! because a shell uses the first program with a name, even if that program may not be run.
 
 use std::{
     env,
@@ -31,8 +31,8 @@ use crate::{
     environment::PATH,
 };
 
-/// Capabilities over files that an administrator retains within Landlock's limits: to change owners, and to read and
-/// write files of other users.
+/// File capabilities that root retains within Landlock's limits: to change owners, and to read and write files of other
+/// users.
 const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
 
 /// Confines this process and executes the command. Never returns.
@@ -56,14 +56,14 @@ pub(super) fn run_command(socket: &UnixStream, keeper: Pid, program: &Program, n
 fn confine(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> Step<ActiveConfinement> {
     let policy = &program.policy;
     calls::die_with(keeper)?;
-    // A new session, so that no signal to the command's group reaches the keeper.
+    // A new session prevents signals to the command's group from reaching the keeper.
     nix::unistd::setsid().map_err(step("leave the keeper's session"))?;
     calls::default_signals()?;
     calls::close_on_exec();
     program.folder.enter(if namespaces.is_some() { &policy.names } else { &[] })?;
     let counted = limit(&policy.limits, namespaces)?;
-    // Landlock does not restrict owners and modes, so the right to change them is only retained if everything else is
-    // read-only.
+    // Landlock does not restrict changes of owners and modes, so the right to make them is only retained if the rest of
+    // the file system is read-only.
     calls::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
     nix::sys::prctl::set_no_new_privs().map_err(step("drop privileges"))?;
     let landlock = files::restrict(policy, namespaces.is_some())?;
@@ -72,16 +72,16 @@ fn confine(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> St
     Ok(ActiveConfinement { landlock, seccomp, namespaces: namespaces.is_some(), own_proc, counted })
 }
 
-/// Since this version, processes of one user are counted separately in each user namespace.
+/// Kernel version since which the processes of a user are counted separately in each user namespace.
 const SEPARATE_COUNTS: (u32, u32) = (5, 14);
 
 /// Sets the limits. Returns true if the number of processes is limited as configured.
 fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
-    // Otherwise, all of the user's processes would be counted. Root's processes are never counted.
+    // Without a separate count, all of the user's processes would be counted. Root's processes are never counted.
     let is_separate = namespaces.is_some_and(|namespaces| namespaces.own_user)
         && !nix::unistd::geteuid().is_root()
         && kernel() >= SEPARATE_COUNTS;
-    // Only writable memory is limited: programs that reserve address space would not start otherwise.
+    // Only writable memory is limited: programs that reserve address space would otherwise fail to start.
     let wanted = [
         (Resource::RLIMIT_NPROC, limits.processes.filter(|_| is_separate)),
         (Resource::RLIMIT_CPU, limits.cpu_seconds),
@@ -99,7 +99,7 @@ fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
 }
 
 /// Executes the program in this process, which is already confined. Returns the error if execution fails. Programs in
-/// planted folders, where commands or third parties may put files, are not found by name alone.
+/// planted folders, where commands or third parties may place files, are not found by name alone.
 fn execute(program: &Program) -> Errno {
     let variable = |name: &str| program.environment.iter().find(|(known, _)| known == name);
     let path = accessible_folders(variable("PATH").map_or(OsStr::new(PATH), |(_, path)| path), &program.policy.planted);
@@ -127,14 +127,14 @@ fn environment(variables: &[(OsString, OsString)], path: &OsStr) -> Vec<CString>
         let mut line = name.clone();
         line.push("=");
         line.push(if name == "PATH" { path } else { value });
-        // Our own environment and arguments contain no NUL.
+        // The helper's own environment and arguments contain no NUL.
         CString::new(line.into_vec()).ok()
     };
     variables.iter().filter_map(variable).collect()
 }
 
-/// Removes closed and planted folders from the search path. Falls back to the system's folders if none is left: an
-/// empty list would mean the working folder. Folders are compared by real path, since a link may lead to them.
+/// Removes closed and planted folders from the search path. Falls back to the system's folders if none remains, because
+/// an empty list would mean the working folder. Folders are compared by real path, since a link may point to them.
 fn accessible_folders(path: &OsStr, own: &[PathBuf]) -> OsString {
     let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
     let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));

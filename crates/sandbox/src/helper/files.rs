@@ -1,5 +1,5 @@
-//! Landlock: limits the files that can be reached, by any path. Before each command, files that contain keys are
-//! searched for, in order to hide them.
+//! Landlock: limits the files that can be reached, by any path. Also finds files that contain keys before each command
+//! starts, in order to hide them.
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
@@ -24,19 +24,19 @@ use crate::{
     secrets::{self, SecretName},
 };
 
-/// The newest ABI that was tested. Older kernels enforce the part that they support.
+/// Newest ABI that was tested. Older kernels enforce the part that they support.
 const TESTED_ABI: ABI = ABI::V7;
 
-/// Allows what the policy lists and nothing else. Returns the version of the Landlock ABI, or 0 without Landlock.
+/// Restricts access to the paths in the policy. Returns the version of the Landlock ABI, or 0 without Landlock.
 pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(TESTED_ABI))
         .and_then(|rules| rules.scope(Scope::from_all(TESTED_ABI)))
-        .map_err(step("prepare the rules for files"))?;
+        .map_err(step("prepare the Landlock rules"))?;
     if !policy.network {
-        rules = rules.handle_access(AccessNet::from_all(TESTED_ABI)).map_err(step("prepare the rules for files"))?;
+        rules = rules.handle_access(AccessNet::from_all(TESTED_ABI)).map_err(step("prepare the Landlock rules"))?;
     }
-    let mut rules = rules.create().map_err(step("create the rules for files"))?;
+    let mut rules = rules.create().map_err(step("create the Landlock rules"))?;
     let read = AccessFs::from_read(TESTED_ABI);
     // Scripts may create pipes, but not devices or sockets.
     let write = AccessFs::from_all(TESTED_ABI)
@@ -58,21 +58,21 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
         for fresh in FRESH {
             rules = allow_one(rules, Path::new(fresh), write)?;
         }
-        // The parent folders of names contain nothing but readable folders.
+        // The parent folders of names contain only readable folders.
         let parents = policy.names.iter().filter_map(|name| name.name.parent()).filter(|path| *path != Path::new("/"));
         for parent in parents.collect::<BTreeSet<_>>() {
             rules = allow_one(rules, parent, AccessFs::ReadDir.into())?;
         }
     }
-    let status = rules.restrict_self().map_err(step("restrict the files"))?;
+    let status = rules.restrict_self().map_err(step("restrict file access"))?;
     Ok(match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as u8,
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
     })
 }
 
-/// Allows a path with everything below. If the path contains something hidden that cannot be mounted over, allows each
-/// of its other entries.
+/// Allows access to a path and everything below. If the path contains a hidden path that cannot be mounted over, allows
+/// access to each of the other entries.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
@@ -80,7 +80,7 @@ fn allow(
     policy: &Policy,
     hidden: &[PathBuf],
 ) -> Step<RulesetCreated> {
-    // A hidden folder around the path does not matter: the session's own folders are allowed inside it.
+    // A hidden folder around the path is ignored, because the session's own folders are allowed inside it.
     let real = if hidden.is_empty() { None } else { path.canonicalize().ok() };
     let is_below = |hidden: &&PathBuf| real.as_ref().is_some_and(|real| hidden.starts_with(real));
     let hidden: Vec<PathBuf> = hidden.iter().filter(is_below).cloned().collect();
@@ -110,7 +110,7 @@ fn allow_around(
         return allow_one(rules, &path, access);
     }
     for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-        // The target of a link is allowed at its own path.
+        // The target of a link is allowed by its own path.
         if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
             rules = allow_around(rules, &entry.path(), access, hidden, policy)?;
         }
@@ -145,15 +145,15 @@ fn allow_opened(
         .map_err(|error| format!("could not allow {}: {error}", path.display()))
 }
 
-/// Maximum number of searched entries per listed folder, in breadth-first order. Larger folders are packages of some
-/// program. Searching this many entries takes about 20 ms if the system has cached them.
+/// Maximum number of searched entries per listed folder, in breadth-first order. Larger folders are usually packages of
+/// a program. Searching this many entries takes about 20 ms if the system has cached them.
 const MAX_ENTRIES: usize = 20_000;
-/// Time limit for everything deeper than [`DEPTH`] in listed folders: a command waits for the search, and a disk may be
-/// slow.
+/// Time limit for all entries deeper than [`DEPTH`] in listed folders, because a command waits for the search and a
+/// disk may be slow.
 const TIME_LIMIT: Duration = Duration::from_millis(500);
-/// Depth below a listed folder down to which names are searched without a time limit.
+/// Depth below a listed folder up to which names are searched without a time limit.
 const DEPTH: usize = 4;
-/// Maximum size of keys and of settings written by hand, in bytes.
+/// Maximum size of key files and of settings written by hand, in bytes.
 const MAX_BYTES: u64 = 256 * 1024;
 
 /// Files that contain keys.
@@ -161,11 +161,11 @@ const MAX_BYTES: u64 = 256 * 1024;
 pub(super) struct KeyFiles {
     /// Files that are hidden completely.
     pub(super) hidden: Vec<PathBuf>,
-    /// Files that are visible without their keys, with the remaining text.
+    /// Files that are visible without their keys, each with its remaining text.
     pub(super) reduced: Vec<(PathBuf, String)>,
 }
 
-/// Searches the listed paths. The session's own folders are not searched.
+/// Searches the listed paths for files that contain keys. The session's own folders are not searched.
 pub(super) fn search(policy: &Policy) -> KeyFiles {
     let mut found = KeyFiles::default();
     let real = |path: &PathBuf| path.canonicalize().ok();
@@ -183,7 +183,7 @@ pub(super) fn search(policy: &Policy) -> KeyFiles {
             pending.push_back(Folder { path: listed, depth: 1, listed: pending.len() });
         }
     }
-    // The shallow folders of all listed paths come first, so that no path uses up the time of another.
+    // Shallow folders of all listed paths are searched first, so that no path uses up the time of another.
     let started = Instant::now();
     let mut entries_left = vec![MAX_ENTRIES; pending.len()];
     while let Some(Folder { path: folder, depth, listed }) = pending.pop_front() {
@@ -218,7 +218,7 @@ pub(super) fn search(policy: &Policy) -> KeyFiles {
     found
 }
 
-/// A folder that is still to be searched.
+/// Folder that has not been searched yet.
 struct Folder {
     path: PathBuf,
     depth: usize,
@@ -226,7 +226,7 @@ struct Folder {
     listed: usize,
 }
 
-/// Checks a file; a link is judged by its own name and by the content of its target.
+/// Checks a file. A link is judged by its own name and by the content of its target.
 fn file(path: &Path, is_setting: bool, found: &mut KeyFiles) {
     match secrets::classify(path, false) {
         SecretName::Secret => found.hidden.push(path.to_owned()),
@@ -245,9 +245,9 @@ fn file(path: &Path, is_setting: bool, found: &mut KeyFiles) {
     }
 }
 
-/// Reads the text of a short file.
+/// Returns the text of a file, unless the file is too large.
 fn text(path: &Path) -> Option<String> {
-    // Opening a pipe would block.
+    // Opening a named pipe would block.
     let is_short = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES);
     let mut bytes = Vec::new();
     File::open(path).ok().filter(|_| is_short)?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;

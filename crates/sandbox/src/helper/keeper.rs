@@ -1,5 +1,5 @@
-//! The keeper waits for the command, reaps orphans, holds the control socket, and kills remaining processes. For a
-//! command that may only reach listed hosts, the keeper creates a network with one address, where the daemon's proxy
+//! The keeper waits for the command, reaps orphans, owns the control socket, and kills remaining processes. For a
+//! command that may only reach listed hosts, the keeper creates a network with one address, on which the daemon's proxy
 //! accepts connections.
 
 use std::{
@@ -30,12 +30,12 @@ use super::{
 };
 use crate::config::{END_REQUEST, GATEWAY_PORT, Report, SOCKET_MARK};
 
-/// Time for remaining children to exit, as the ends of pipelines do.
+/// Time for remaining children to exit on their own, as the last processes of a pipeline do.
 const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
-/// Time limit for killed children to end. Only a hung disk takes longer.
+/// Time limit for killed children to end. Only a hung disk exceeds it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit if children are killed one by one, while new ones may be forked.
+/// Time limit for killing children one by one, while they may fork new ones.
 const SLOW_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end and reports the outcome.
@@ -45,7 +45,7 @@ pub(super) fn run(socket: &UnixStream, program: &Program, namespaces: Option<Nam
         let own_limit = own_proc && program.policy.limits.processes.is_some_and(limit_processes);
         Namespaces { own_proc, own_limit, ..namespaces }
     });
-    // Blocked before the fork, so that no child's end is missed.
+    // Blocked before the fork, so that the end of every child is detected.
     let mut ends = SigSet::empty();
     ends.add(Signal::SIGCHLD);
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ends), None).map_err(step("block signals"))?;
@@ -95,7 +95,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Gives remaining processes a moment to exit, then kills them repeatedly until none is left.
+    /// Waits briefly for remaining processes to exit, then kills them repeatedly until none remain.
     fn wait_for_all(&mut self) {
         let grace = Instant::now() + ORPHANS_GRACE;
         while self.ended.is_some() && self.reap(false) {
@@ -115,7 +115,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Reaps all processes that have ended. Returns true if others remain.
+    /// Reaps all processes that have ended. Returns true if other processes remain.
     fn reap(&mut self, killing: bool) -> bool {
         while let Ok(Some(_)) = self.signals.read_signal() {}
         loop {
@@ -138,12 +138,12 @@ impl Keeper<'_> {
         });
         let mut sources =
             [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        // A closed control socket is always ready, so the loops after the command's end wait for signals alone.
+        // A closed control socket is always ready, so after the command's end the loops only wait for signals.
         let sources = if self.ended.is_some() { &mut sources[..1] } else { &mut sources[..] };
         let _ = poll(sources, timeout);
     }
 
-    /// The signal that the daemon requests, if any.
+    /// Returns the signal that the daemon requests, if any.
     fn requested_signal(&self) -> Option<Signal> {
         let mut byte = [0];
         match (&mut &*self.socket).read(&mut byte) {
@@ -152,22 +152,22 @@ impl Keeper<'_> {
             Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
                 None
             }
-            // The daemon has closed the control socket, or is gone.
+            // The daemon has closed the control socket or has exited.
             Ok(_) | Err(_) => Some(Signal::SIGKILL),
         }
     }
 
-    /// Signals the command's processes. They may already be gone.
+    /// Signals the command's processes, which may already have exited.
     fn signal(&self, signal: Signal) {
         if self.is_isolated {
-            // From the first process in a namespace, this signal reaches all other processes in it and no process
-            // outside.
+            // When sent by the first process in a namespace, this signal reaches all other processes in the namespace
+            // and no process outside.
             let _ = kill(Pid::from_raw(-1), signal);
             return;
         }
         let _ = killpg(self.child, signal);
         if signal == Signal::SIGKILL {
-            // Orphans are reparented to us, so that children of children are found in a later round.
+            // Orphans are reparented to the keeper, so that their children are found in a later round.
             for process in children() {
                 let _ = kill(process, signal);
             }
@@ -175,7 +175,7 @@ impl Keeper<'_> {
     }
 }
 
-/// The processes whose parent is the keeper.
+/// Returns the processes whose parent is the keeper.
 fn children() -> Vec<Pid> {
     let own = getpid().to_string();
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
@@ -188,7 +188,7 @@ fn children() -> Vec<Pid> {
     numbers.filter(is_ours).map(Pid::from_raw).collect()
 }
 
-/// Opens the listener that is the only way out of this network, and passes it to the daemon.
+/// Opens the listener that is the only exit of this network, and passes it to the daemon.
 pub(super) fn open_gateway(socket: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open a private network"))?;
     let listener =
@@ -201,7 +201,7 @@ pub(super) fn open_gateway(socket: &UnixStream) -> Step<()> {
         .map_err(step("pass the proxy's socket"))
 }
 
-#[allow(unsafe_code, reason = "there is no wrapper")]
+#[allow(unsafe_code, reason = "no safe wrapper exists")]
 fn raise_loopback() -> nix::Result<()> {
     let any: OwnedFd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     let up = libc::c_short::try_from(libc::IFF_UP).unwrap_or_default();
@@ -210,8 +210,8 @@ fn raise_loopback() -> nix::Result<()> {
     for (slot, letter) in request.ifr_name.iter_mut().zip(b"lo") {
         *slot = letter.cast_signed() as libc::c_char;
     }
-    // SAFETY: the structure is the one that this request takes, its name is NUL-terminated, and it outlives the call,
-    // which keeps no pointer. The descriptor is open.
+    // SAFETY: the structure is the one that this request expects, its name is NUL-terminated, and it outlives the call,
+    // which stores no pointer. The descriptor is open.
     nix::errno::Errno::result(unsafe {
         libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw mut request)
     })

@@ -1,14 +1,14 @@
-//! The helper: a process with one thread that confines itself and becomes the command.
+//! The helper: a single-threaded process that confines itself and becomes the command.
 //!
-//! There are up to three processes. The daemon starts the *outer* one. With namespaces, the outer process forks the
-//! *keeper*, the first process of a new process table. Without namespaces, the outer process is itself the keeper and
-//! adopts every orphan. The keeper forks the *command*, holds the control socket, reaps processes, and kills the rest
-//! when the command has ended or the control socket has closed.
+//! There are up to three processes. The daemon starts the *outer* process. With namespaces, the outer process forks the
+//! *keeper*, the first process of a new process table. Without namespaces, the outer process is also the keeper and
+//! adopts every orphan. The keeper forks the *command*, owns the control socket, reaps processes, and kills the
+//! remaining processes when the command has ended or the control socket has closed.
 //!
 //! - `root`: user, mount and process namespaces; mounts, the names of the session's folders, and replaced files.
-//! - [`mod@keeper`]: waits and kills; a private network with only the daemon's proxy.
-//! - [`mod@command`]: limits, privileges, files, system calls, and then the program, in this order, because each step
-//!   needs rights that the next step removes. Also looks up the program.
+//! - [`mod@keeper`]: waits for the command and kills processes; creates the private network with the daemon's proxy.
+//! - [`mod@command`]: applies limits, privileges, file access and system call filters, then starts the program. The
+//!   order matters, because each step needs rights that the next step removes. Also looks up the program.
 //! - `files`: Landlock, and the files with keys that are hidden.
 //! - `calls`: seccomp, and system calls without a wrapper.
 
@@ -46,22 +46,22 @@ const MAX_POLICY: u64 = 1024 * 1024;
 /// Result of a step. The error is a sentence for the log.
 type Step<T> = Result<T, String>;
 
-/// Prefixes an error with the attempted action.
+/// Prefixes an error with the action that failed.
 fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ {
     move |error| format!("could not {attempted}: {error}")
 }
 
-/// The program to run, its policy and its start folder.
+/// Program to run, its policy and its start folder.
 struct Program {
     policy: Policy,
     folder: Folder,
-    /// The program file and its arguments; empty if there is no command.
+    /// Program file and its arguments; empty if there is no command.
     line: Vec<CString>,
     environment: Vec<(OsString, OsString)>,
 }
 
 /// Becomes `command` in this environment, confined by the policy that is read from standard input. Without a command,
-/// only probes the kernel. Must be called first in `main`, before any thread, logging or configuration.
+/// only probes the kernel. Must be the first call in `main`, before any thread, logging or configuration.
 pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> ExitCode {
     let Ok(socket) = take_socket() else { return ExitCode::FAILURE };
     match outer(&socket, command, environment.into_iter().collect()) {
@@ -73,24 +73,24 @@ pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = 
     }
 }
 
-/// Takes the control socket, which is standard input, and moves it so that no program inherits it.
-#[allow(unsafe_code, reason = "a descriptor is a number, and its ownership is asserted here")]
+/// Takes ownership of the control socket, which is standard input, and moves it so that no program inherits it.
+#[allow(unsafe_code, reason = "takes ownership of a raw descriptor")]
 fn take_socket() -> io::Result<UnixStream> {
     let fd = fcntl(io::stdin().as_fd(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
-    // SAFETY: `fcntl` has just created this descriptor for us.
+    // SAFETY: `fcntl` has just created this descriptor for this process.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let dev_null = std::fs::File::open("/dev/null")?;
     dup2_stdin(&dev_null)?;
     Ok(socket.into())
 }
 
-/// Closes our ends of the pipes, so that they end with the command.
+/// Closes the helper's ends of the pipes, so that the pipes close when the command ends.
 fn release_output() -> Step<()> {
     let dev_null = dev_null()?;
     dup2_stdin(&dev_null)
         .and_then(|()| dup2_stdout(&dev_null))
         .and_then(|()| dup2_stderr(&dev_null))
-        .map_err(step("release the output"))
+        .map_err(step("close the output pipes"))
 }
 
 fn dev_null() -> Step<std::fs::File> {
@@ -157,7 +157,7 @@ fn outer(socket: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString
     }
 }
 
-/// Returns true for a variable that points git to a hidden file. Git would fail with such a variable.
+/// Returns true for a variable that makes git read a hidden file. Git would fail with such a variable.
 fn leads_to_hidden(name: &OsString, value: &OsString, policy: &Policy) -> bool {
     name == "GIT_CONFIG_GLOBAL" && !policy.namespaces && {
         let real = Path::new(value).canonicalize();
@@ -167,16 +167,17 @@ fn leads_to_hidden(name: &OsString, value: &OsString, policy: &Policy) -> bool {
     }
 }
 
-/// Protects our memory and descriptors from processes of the same user. This is only a second barrier: Landlock already
-/// forbids such access.
+/// Protects this process's memory and descriptors from processes of the same user. This is a second barrier: Landlock
+/// already forbids such access.
 fn harden() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Forks this process. It has a single thread, so the child may call the same functions as the parent.
-#[allow(unsafe_code, reason = "forking is unsafe only with other threads")]
+/// Forks this process. The process has a single thread, so the child may call the same functions as the parent.
+#[allow(unsafe_code, reason = "`fork` is only unsafe with several threads")]
 fn fork_alone() -> Step<ForkResult> {
-    // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts any, and nothing here starts one.
+    // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts threads, and the helper starts
+    // none.
     unsafe { fork() }.map_err(step("fork"))
 }
 
@@ -196,7 +197,7 @@ fn read_policy(mut socket: &UnixStream) -> Step<Policy> {
     serde_json::from_slice(&text).map_err(step("parse the policy"))
 }
 
-/// The start folder of the command, which the daemon opened and made our working folder.
+/// Start folder of the command, which the daemon opened and made the helper's working folder.
 struct Folder {
     path: PathBuf,
     identity: (u64, u64),
@@ -208,7 +209,7 @@ impl Folder {
         Ok(Self { identity: identity()?, path })
     }
 
-    /// Enters the folder again by its current name. After mounting, the path leads to another view of the folder.
+    /// Enters the folder again by its current name. After mounting, the path may lead to another view of the folder.
     fn enter(&self, names: &[Name]) -> Step<()> {
         let path = places::named(names, &self.path).unwrap_or_else(|| self.path.clone());
         std::env::set_current_dir(path).map_err(step("enter the start folder"))?;

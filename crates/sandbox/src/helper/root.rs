@@ -1,8 +1,8 @@
 //! Namespaces for a command: a file system that is read-only except for a few folders, with a fresh `/tmp`, and a new
-//! root with the entries of the host's root and the session's folders under their names.
+//! root that contains the entries of the host's root and the session's folders under their names.
 //!
-//! The host's root cannot be extended, so a new root is built in memory from the current mounts, and replaces the old
-//! root. Some files are replaced by others: settings without their keys, and a wrapper for git.
+//! The host's root cannot be extended, so a new root is built in memory from the current mounts and replaces the old
+//! root. Some files are replaced: settings by a copy without keys, and git by a wrapper.
 
 use std::{
     fs, io,
@@ -32,7 +32,7 @@ use crate::{
     places::FRESH,
 };
 
-/// The folder in which the new root is built. Its content is already part of the new root by then.
+/// Folder in which the new root is built. Its content is already part of the new root at that time.
 const BUILD_FOLDER: &str = "/tmp";
 
 /// Mount options of the new root, which contains only mount points and links.
@@ -44,8 +44,8 @@ enum Entry {
     Mount { tree: OwnedFd, folder: bool },
 }
 
-/// Replaces the root with a root that also has these names. Everything else must already be mounted: a name shows what
-/// is visible at its real path, including what is hidden or read-only there.
+/// Replaces the root with a root that also contains these names. All other mounts must already exist, because a name
+/// shows what is visible at its real path, including hidden and read-only parts.
 pub(super) fn replace_root(names: &[Name]) -> Step<()> {
     if names.is_empty() {
         return Ok(());
@@ -72,7 +72,7 @@ pub(super) fn replace_root(names: &[Name]) -> Step<()> {
     calls::make_read_only(Path::new("/"), Submounts::Exclude).map_err(step("make the root read-only"))
 }
 
-/// The entries of the host's root, except those that have or contain one of these names.
+/// Returns the entries of the host's root, except those that are or contain one of these names.
 fn entries(names: &[Name]) -> io::Result<Vec<(PathBuf, Entry)>> {
     let mut entries = Vec::new();
     for found in fs::read_dir("/")? {
@@ -120,21 +120,21 @@ fn build(entries: &[(PathBuf, Entry)]) -> io::Result<()> {
 /// Mount options of a fresh folder in memory.
 const FRESH_OPTIONS: &str = "mode=1777,size=512m,nr_inodes=100k";
 
-/// Mount options of a hidden folder, which only contains the mount points of paths that are mounted again inside it.
+/// Mount options of a hidden folder, which only contains mount points for paths that are mounted again inside it.
 const HIDDEN_OPTIONS: &str = "mode=0755,size=64k";
 
 /// Features of the namespaces that were created.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Namespaces {
-    /// True if `/proc` was mounted again. The mount fails if the system hides parts of its own `/proc`.
+    /// True if `/proc` was mounted again. Mounting fails if the system hides parts of its own `/proc`.
     pub(super) own_proc: bool,
-    /// True if processes of the same user outside are counted separately.
+    /// True if processes of the same user outside the namespaces are counted separately.
     pub(super) own_user: bool,
-    /// True if the process table is limited to the configured number.
+    /// True if the size of the process table is limited to the configured number.
     pub(super) own_limit: bool,
 }
 
-/// Something to mount at a path.
+/// Content to mount at a path.
 enum MountContent {
     /// An empty folder in memory.
     Fresh,
@@ -149,16 +149,16 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     let mut own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
     own.set(CloneFlags::CLONE_NEWNET, policy.gateway);
     let (user, group) = (geteuid(), getegid());
-    // Root needs no user namespace, and without a user namespace the files of all users keep their owners.
+    // Root needs no user namespace. Without a user namespace, the files of all users keep their owners.
     let own_user = !(user.is_root() && unshare(own).is_ok());
     if own_user {
         unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("create namespaces"))?;
-        fs::write("/proc/self/setgroups", "deny").map_err(step("deny changes to the groups"))?;
+        fs::write("/proc/self/setgroups", "deny").map_err(step("deny group changes"))?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(step("map the user"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(step("map the group"))?;
     }
     let none: Option<&str> = None;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(step("detach from the mounts"))?;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(step("make the mounts private"))?;
     let layers = layers(policy)?;
     calls::make_read_only(Path::new("/"), Submounts::Include).map_err(step("make the file system read-only"))?;
     for (path, content) in &layers {
@@ -169,21 +169,21 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     } else if !reduced.is_empty() {
         return Err(format!("there is no {}, which is needed to hide keys from commands", FRESH[0]));
     }
-    // Only done now, because the session's own tree may have to be mounted below a hidden folder.
+    // Done after the other mounts, because the session's own tree may have to be mounted below a hidden folder.
     for (path, _) in layers.iter().filter(|(_, content)| matches!(content, MountContent::Hidden { folder: true })) {
         calls::make_read_only(path, Submounts::Exclude).map_err(step("make hidden paths read-only"))?;
     }
-    // Done last, because a name shows what is visible at the real path by now.
+    // Done last, because a name shows what is visible at the real path at this time.
     replace_root(&policy.names)?;
     Ok(Namespaces { own_proc: false, own_user, own_limit: false })
 }
 
-/// The mounts, parents first.
+/// Returns the mounts, parents first.
 fn layers(policy: &Policy) -> Step<Vec<(PathBuf, MountContent)>> {
     let fresh = FRESH.iter().map(PathBuf::from).filter(|path| path.is_dir());
     let mut layers: Vec<(PathBuf, MountContent)> = fresh.map(|path| (path, MountContent::Fresh)).collect();
     for tree in &policy.trees {
-        // Links are resolved now: their targets are what Landlock allows later.
+        // Links are resolved now, because Landlock later allows access to their targets.
         let Ok(path) = fs::canonicalize(&tree.path) else { continue };
         if policy.is_exact(&tree.path) && path != tree.path {
             return Err(format!("{} was replaced by a link", tree.path.display()));
@@ -198,7 +198,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, MountContent)>> {
         policy.read.iter().chain(&policy.write).filter_map(|path| fs::canonicalize(path).ok()).collect();
     for hidden in &policy.hidden {
         let Ok(path) = fs::canonicalize(hidden) else { continue };
-        // Hidden only if it would be visible: everything else is inaccessible anyway. The listed path may be a link.
+        // Only hidden if it would be visible; all other paths are inaccessible anyway. The listed path may be a link.
         let is_visible = listed.iter().any(|listed| path.starts_with(listed));
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
         if is_visible && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
@@ -206,7 +206,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, MountContent)>> {
             layers.push((path, MountContent::Hidden { folder }));
         }
     }
-    // The sort is stable. Of two mounts at one path, the later one wins, so hidden paths stay hidden.
+    // The sort is stable. If there are two mounts at one path, the later one wins, so hidden paths stay hidden.
     layers.sort_by_key(|(path, _)| path.components().count());
     Ok(layers)
 }
@@ -243,20 +243,20 @@ fn create_mount_point(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts a `/proc` with only the processes in the namespace. Called by its first process.
+/// Mounts a `/proc` with only the processes in the namespace. Called by the namespace's first process.
 pub(super) fn mount_proc() -> bool {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     let none: Option<&str> = None;
     mount(Some("proc"), "/proc", Some("proc"), flags, none).is_ok()
 }
 
-/// Since this version, `pid_max` belongs to the process table. In older versions, it belongs to the host and must not
-/// be changed.
+/// Kernel version since which `pid_max` belongs to the process table. In older versions, it belongs to the host and
+/// must not be changed.
 const OWN_PID_MAX: (u32, u32) = (6, 14);
-/// The smallest value that the kernel accepts.
+/// Smallest value of `pid_max` that the kernel accepts.
 const MIN_PID_MAX: u64 = 301;
 
-/// Limits the number of processes and threads. Called by the first process, with its own `/proc`.
+/// Limits the number of processes and threads. Called by the namespace's first process, with its own `/proc`.
 pub(super) fn limit_processes(limit: u64) -> bool {
     if kernel() < OWN_PID_MAX {
         return false;
@@ -264,7 +264,7 @@ pub(super) fn limit_processes(limit: u64) -> bool {
     fs::write("/proc/sys/kernel/pid_max", limit.max(MIN_PID_MAX).to_string()).is_ok()
 }
 
-/// The kernel's major and minor version, 0 if unreadable.
+/// Returns the kernel's major and minor version, or 0 if it cannot be read.
 pub(super) fn kernel() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
@@ -272,11 +272,11 @@ pub(super) fn kernel() -> (u32, u32) {
     (number(), number())
 }
 
-/// Name of the folder in `/tmp` for the replacement files. It is read-only for commands.
+/// Name of the folder in `/tmp` for the replacement files. The folder is read-only for commands.
 const NAME: &str = ".agentd";
 const STAGE_OPTIONS: &str = "mode=0755,size=8m";
 
-/// Locations of git on common systems. Git runs its parts through the git program in its own folder.
+/// Locations of git on common systems. Git starts its subcommands through the git program in its own folder.
 const GIT_LOCATIONS: [&str; 6] = [
     "/usr/bin/git",
     "/usr/local/bin/git",
@@ -286,11 +286,11 @@ const GIT_LOCATIONS: [&str; 6] = [
     "/usr/local/lib/git-core/git",
 ];
 
-/// Replaces files with these texts, and git with its wrapper. The file system is already mounted as the command sees
-/// it, and read-only.
+/// Replaces files with these texts, and git with its wrapper. The file system is already mounted for the command and
+/// read-only.
 ///
 /// # Errors
-/// Returns an error if a text could not be mounted in place of its file, because a key could then be read.
+/// Returns an error if a text could not be mounted in place of its file, because the key could then be read.
 pub(super) fn replace_files(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     let stage = Path::new(FRESH[0]).join(NAME);
     fs::create_dir(&stage)?;
@@ -298,7 +298,7 @@ pub(super) fn replace_files(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     for (number, (path, text)) in reduced.iter().enumerate() {
         let source = stage.join(format!("settings{number}"));
         fs::write(&source, text)?;
-        // A file under a hidden mount cannot be read either.
+        // A file under a hidden mount cannot be read anyway.
         if let Ok(target) = path.canonicalize() {
             mount_file(&source, &target)?;
         }
@@ -343,7 +343,8 @@ fn mount_memory(path: &Path, options: &str) -> nix::Result<()> {
     mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options))
 }
 
-/// The wrapper for git. Git is also started by the names of its parts, which are links to it.
+/// Returns the script of the wrapper for git. Git is also started by the names of its subcommands, which are links to
+/// it.
 fn wrapper_script(program: &Path) -> String {
     let settings: String = GIT_CONFIG.iter().map(|(key, value)| format!(" -c {key}={value}")).collect();
     format!(

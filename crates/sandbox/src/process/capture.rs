@@ -1,4 +1,4 @@
-//! Captures the head and the tail of a stream; the bytes in between are counted and dropped. The last lines are
+//! Captures the head and the tail of a stream. The bytes in between are counted and dropped. The last lines are
 //! reported while the command runs.
 
 use std::{collections::VecDeque, future::pending, time::Duration};
@@ -16,7 +16,7 @@ use tokio::{
 pub(super) struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// Maximum size of the head, and of the tail.
+    /// Maximum size of the head and of the tail, in bytes each.
     half: usize,
     total: u64,
     live: LiveTail,
@@ -25,11 +25,11 @@ pub(super) struct Capture {
 /// Captured output from a command's stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CapturedOutput {
-    /// The text, with a note where bytes were left out; empty if the output is not text.
+    /// Output as text, with a note where bytes were left out; empty if the output is not text.
     pub text: String,
     /// Kind of the output, if it is not text.
     pub binary: Option<Binary>,
-    /// The unchanged head, if bytes were requested instead of text.
+    /// Unchanged head of the output, if bytes were requested instead of text.
     pub bytes: Vec<u8>,
     /// Total number of bytes.
     pub total: u64,
@@ -40,7 +40,7 @@ pub struct CapturedOutput {
 pub enum OutputForm {
     /// Decoded text, in the detected encoding.
     Text,
-    /// Unchanged bytes, for use by a program. Nothing is detected.
+    /// Unchanged bytes, for use by a program. No format is detected.
     Bytes,
 }
 
@@ -51,7 +51,7 @@ pub struct Binary {
     pub what: &'static str,
     /// File extension of the format; empty if unknown.
     pub ending: &'static str,
-    /// The whole content; `None` if it exceeds the capture limit.
+    /// Whole content, or `None` if it exceeds the capture limit.
     pub content: Option<Vec<u8>>,
 }
 
@@ -72,7 +72,7 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    /// Reads until the stream ends. Cancel safe: bytes that were read stay captured.
+    /// Reads until the stream ends. Cancel safe: bytes that have been read stay captured.
     pub(super) async fn drain(&mut self, mut stream: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; 64 * 1024];
         // A read error is treated as the end of the stream.
@@ -108,7 +108,7 @@ impl Capture {
         let text = if omitted == 0 {
             decoded(charset, &head)
         } else {
-            // Drops characters that were cut.
+            // Drops truncated characters.
             let whole = match std::str::from_utf8(&head) {
                 Err(error) if error.error_len().is_none() => error.valid_up_to(),
                 _ => head.len(),
@@ -124,7 +124,8 @@ impl Capture {
 /// Returns the encoding of a command's output, or its format if it is not text. Programs write UTF-8 with an occasional
 /// invalid byte, so other encodings are only considered if there are many invalid bytes.
 fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
-    /// Any text may contain fewer invalid or control bytes than this, and long text less than one in `PART` bytes.
+    /// Number of invalid or control bytes that text of any length may contain. Long text may contain up to one in
+    /// `PART` bytes.
     const MAX_INVALID: usize = 16;
     const PART: usize = 20;
     let mut invalid = 0;
@@ -132,7 +133,7 @@ fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str>
         let is_control = |byte: &&u8| matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
         invalid += chunk.valid().as_bytes().iter().filter(is_control).count() + chunk.invalid().len();
     }
-    // Lists written by git, find and sort with `-z`: names that end in NUL.
+    // Accepts lists written by git, find and sort with `-z`, in which each name ends in NUL.
     let nuls = bytes.iter().filter(|byte| **byte == 0).count();
     if invalid == nuls && nuls * 4 < bytes.len() {
         return Ok(UTF_8);
@@ -151,18 +152,18 @@ fn decoded(encoding: &'static Encoding, bytes: &[u8]) -> String {
     encoding.decode_with_bom_removal(bytes).0.into_owned()
 }
 
-/// Maximum number of lines per report. Earlier lines would pass too quickly to be read.
+/// Maximum number of lines per report. Earlier lines would be replaced too quickly to be read.
 const MAX_LINES: usize = 3;
 /// Maximum length of a reported line, in bytes.
 const MAX_LINE_LENGTH: usize = 300;
 /// Minimum interval between two reports, which bounds the cost of a command with endless output.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The last lines that have not been reported yet.
+/// Last lines that have not been reported yet.
 #[derive(Debug)]
 pub(super) struct LiveTail {
     progress: CallProgress,
-    /// The line that is still incomplete.
+    /// Line that is still incomplete.
     line: Vec<u8>,
     lines: VecDeque<Vec<u8>>,
     /// Earliest time of the next report.
@@ -202,7 +203,8 @@ impl LiveTail {
         }
     }
 
-    /// Waits until pending lines may be reported, and reports them. Never completes without pending lines. Cancel safe.
+    /// Waits until pending lines may be reported, and reports them. Does not complete if no lines are pending. Cancel
+    /// safe.
     pub(super) async fn report_due(&mut self) {
         if self.lines.is_empty() {
             return pending().await;

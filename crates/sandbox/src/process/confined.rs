@@ -1,4 +1,5 @@
-//! Programs that run without approval: started in the sandbox, connected by pipes, for as long as their handle lives.
+//! Programs that run without approval: started in the sandbox, connected by pipes, and killed when their handle is
+//! dropped.
 
 use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, sync::Arc};
 
@@ -17,17 +18,17 @@ use crate::{
     secrets::project_secrets,
 };
 
-/// The private folder of a confined program: fresh, and removed with the program.
+/// Private folder of a confined program, which is empty at the start and removed with the program.
 const HOME: &str = "/tmp";
 
-/// Starts programs in the sandbox, where they can change nothing and have no network.
+/// Starts programs in the sandbox, where they cannot change anything and have no network.
 #[derive(Debug)]
 pub struct ConfinedPrograms {
     sandbox: Arc<Sandbox>,
-    /// Variables in addition to the defaults, as for commands.
+    /// Additional variables, as for commands.
     environment: BTreeMap<String, String>,
     base: BTreeMap<String, String>,
-    /// Empty folder in place of the session's own.
+    /// Empty folder, used instead of the session's own folder.
     root: PathBuf,
     /// Predicate for names of secret files.
     is_secret: fn(&str) -> bool,

@@ -1,7 +1,7 @@
-//! Starts a command, reads its output, waits for it, and kills its leftover processes.
+//! Starts a command, reads its output, waits for it, and kills its remaining processes.
 //!
 //! In the sandbox, the keeper ends a command on a request over the control socket. Without a sandbox, the command is a
-//! process group, and its strays are searched for.
+//! process group, and processes that left the group are searched for.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ use crate::{
     host::{Isolation, Sandbox},
 };
 
-/// Time for a command to clean up after it was asked to end.
+/// Time for a command to clean up after it was requested to end.
 const TERM_GRACE: Duration = Duration::from_secs(1);
 
 /// Time for which pipes are read after the command has ended, while a child still holds them open.
@@ -45,11 +45,11 @@ const PIPE_GRACE: Duration = Duration::from_millis(200);
 /// A command to run.
 #[derive(Debug)]
 pub struct Script {
-    /// The program and its arguments. A program without a slash is looked up in the `PATH` of the environment.
+    /// Program and its arguments. A program without a slash is looked up in the `PATH` of the environment.
     pub command: Vec<OsString>,
-    /// Working folder, held open so that no rename can change it.
+    /// Working folder, passed as an open descriptor so that no rename can change it.
     pub folder: OwnedFd,
-    /// The complete environment of the command.
+    /// Complete environment of the command.
     pub environment: BTreeMap<OsString, OsString>,
     /// Time limit after which the command is ended.
     pub timeout: Duration,
@@ -78,7 +78,7 @@ pub enum RunError {
     /// The command could not be started.
     #[error("could not start the command: {0}")]
     Io(#[from] io::Error),
-    /// The sandbox could not confine the command, and refused it.
+    /// The sandbox could not confine the command, and did not run it.
     #[error("the sandbox refused to run the command: {0}")]
     Refused(String),
 }
@@ -88,17 +88,17 @@ pub enum RunError {
 pub enum CommandEnd {
     /// The command exited with this code.
     Code(i32),
-    /// A signal that agentd did not send ended the command.
+    /// The command was ended by a signal that agentd did not send.
     Signal(i32),
     /// The command was ended at its time limit.
     TimedOut,
     /// The command was ended because the turn was cancelled.
     Cancelled,
-    /// The command ended with the sandbox's helper, which was killed from outside.
+    /// The sandbox's helper was killed by another process, which ended the command.
     Lost,
 }
 
-/// A command that has ended, with everything that it started.
+/// Command that has ended, together with all processes that it started.
 #[derive(Debug)]
 pub struct FinishedCommand {
     /// Outcome of the command.
@@ -113,10 +113,10 @@ pub struct FinishedCommand {
     pub strays: usize,
 }
 
-/// Runs a command to its end, in the sandbox if there is one.
+/// Runs a command to its end, in the sandbox if there is one. Dropping the future kills the command and its children.
 ///
 /// # Errors
-/// Returns an error if the command cannot be started. Dropping the future kills the command and its children.
+/// Returns an error if the command cannot be started.
 pub async fn run(
     script: Script,
     workspace: &Workspace,
@@ -142,7 +142,7 @@ pub async fn run(
             Ok(report) => (report, None),
             Err(stopped) => (pipe_reader.until(guard.end(TERM_GRACE)).await, Some(stopped)),
         };
-        // All writers are gone, so the read ends once the remaining output has been read.
+        // All writers have closed the pipes, so the read ends once the remaining output has been read.
         pipe_reader.read_for(PIPE_GRACE).await;
         (report, stopped)
     };
@@ -186,7 +186,7 @@ async fn run_unconfined(script: Script, cancel: &CancellationToken) -> io::Resul
                 stopped
             }
         };
-        // The pipes still contain output written before the end; children in the background may keep them open.
+        // The pipes still contain output written before the end. Background children may keep them open.
         pipe_reader.read_for(PIPE_GRACE).await;
         let strays = tokio::task::spawn_blocking(move || kill_strays(&mark)).await.unwrap_or_default();
         // Processes that removed the mark but stayed in the group are also killed.
@@ -204,7 +204,7 @@ async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {
     }
 }
 
-/// Reads both pipes while waiting for something else.
+/// Reads both pipes while waiting for another future.
 struct PipeReader<'a> {
     pipes: BoxFuture<'a, ()>,
     is_done: bool,
@@ -248,12 +248,12 @@ impl<'a> PipeReader<'a> {
     }
 }
 
-/// Asks the group to end, and kills it if it does not.
+/// Requests the group to end, and kills it if it does not end in time.
 async fn end(child: &mut Child, group: &Group) {
     group.signal(Signal::SIGTERM);
     if tokio::time::timeout(TERM_GRACE, child.wait()).await.is_err() {
         group.signal(Signal::SIGKILL);
-        // After SIGKILL, only a hung disk can delay the end. Such an end is not waited for.
+        // After SIGKILL, only a hung disk can delay the end, so there is no further wait.
         let _ = tokio::time::timeout(TERM_GRACE, child.wait()).await;
     }
 }
@@ -275,7 +275,7 @@ fn spawn(script: Script, mark: &str) -> io::Result<Child> {
 }
 
 /// Makes the command the leader of a new session, without a terminal, in this folder.
-#[allow(unsafe_code, reason = "code between fork and exec; the proof is below")]
+#[allow(unsafe_code, reason = "`pre_exec` runs code between fork and exec")]
 fn in_own_session(command: &mut Command, folder: OwnedFd) {
     let prepare = move || {
         nix::unistd::setsid()?;
@@ -283,18 +283,18 @@ fn in_own_session(command: &mut Command, folder: OwnedFd) {
         Ok(())
     };
     // SAFETY: the closure runs in the forked child, where only async-signal-safe functions may be called. `setsid` and
-    // `fchdir` are, and on failure an `io::Error` is created from a bare number, without allocating. The closure owns
-    // the folder and lives as long as the command, so the descriptor is open at that time.
+    // `fchdir` are async-signal-safe, and on failure an `io::Error` is created from an error number, without
+    // allocating. The closure owns the folder and lives as long as the command, so the descriptor is open at that time.
     unsafe {
         command.pre_exec(prepare);
     }
 }
 
-/// Kills the group when dropped, so that an abandoned call leaves nothing running.
+/// Process group that is killed when this guard is dropped, so that a dropped call leaves no process running.
 ///
 /// The group's ID stays in use while the group has a member. Once the group is empty, its ID could be reused for an
-/// unrelated session, but only after the kernel has gone through all IDs. Signalling a group shortly after its leader
-/// has ended therefore reaches its own members or none.
+/// unrelated session, but only after the kernel has used all other IDs. A signal shortly after the leader has ended
+/// therefore only reaches members of this group.
 #[derive(Debug)]
 struct Group {
     leader: Option<Pid>,
@@ -308,7 +308,7 @@ impl Group {
         }
     }
 
-    /// Kills the remaining members and forgets the group.
+    /// Kills the remaining members and disarms the guard.
     fn kill(mut self) {
         self.signal(Signal::SIGKILL);
         self.leader = None;
@@ -321,11 +321,12 @@ impl Drop for Group {
     }
 }
 
-/// Kills all processes that have the mark, and returns their number. Reads `/proc`, so it may block.
+/// Kills all processes that have the mark, and returns the number of killed processes. Reads `/proc`, so it may block.
 fn kill_strays(mark: &str) -> usize {
-    /// A process can fork during the search, but each round kills all processes that the last round found.
+    /// Maximum number of rounds. A process can fork during the search, but each round kills all processes that the last
+    /// round found.
     const ROUNDS: usize = 20;
-    /// Number of further rounds for processes that show no environment. Most of them never had an environment.
+    /// Number of further rounds for processes without a visible environment. Most of them never had an environment.
     const EXTRA_ROUNDS: usize = 3;
     let mark = format!("{}={mark}", MARK);
     let mut killed = std::collections::BTreeSet::new();
@@ -336,10 +337,10 @@ fn kill_strays(mark: &str) -> usize {
         }
         for process in scan.carriers {
             killed.insert(process);
-            // The process may have ended by itself.
+            // The process may have ended on its own.
             let _ = nix::sys::signal::kill(Pid::from_raw(process), Signal::SIGKILL);
         }
-        // Dying processes retain their mark for a moment.
+        // Dying processes retain their mark briefly.
         std::thread::sleep(std::time::Duration::from_millis(1 + round as u64));
     }
     killed.len()
@@ -349,7 +350,7 @@ fn kill_strays(mark: &str) -> usize {
 #[derive(Default)]
 struct ProcessScan {
     carriers: Vec<i32>,
-    /// True if a process shows no environment: it has none, or it is in the middle of an exec and will show one.
+    /// True if the environment of a process is empty: it has none, or it is in the middle of an exec.
     undecided: bool,
 }
 
@@ -364,7 +365,7 @@ fn scan_processes(mark: &[u8]) -> ProcessScan {
         // Processes of other users cannot be read.
         let Ok(environment) = std::fs::read(format!("/proc/{process}/environ")) else { continue };
         if environment.is_empty() {
-            // Processes that have ended and kernel threads have no executable either.
+            // Kernel threads and processes that have ended have no executable either.
             scan.undecided |= std::fs::read_link(format!("/proc/{process}/exe")).is_ok();
         } else if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
             scan.carriers.push(process);

@@ -1,4 +1,4 @@
-//! Runs the same contract tests on both stores.
+//! Runs the same contract tests on the journal and on the fake.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Acknowledged events are present after any kind of process end.
+//! Acknowledged events survive any kind of process end.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -14,7 +14,7 @@ use crate::{file, new_session, one_session, open};
 /// Environment variable with the folder for the child process. The child process runs this test binary.
 const CHILD_FOLDER: &str = "STORE_TEST_FOLDER";
 
-/// The child process: appends forever and prints every acknowledged event. Does nothing as a normal test.
+/// Code of the child process: appends forever and prints every acknowledged event. Does nothing when run as a test.
 #[tokio::test]
 async fn child_that_appends() {
     let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
@@ -90,8 +90,7 @@ async fn torn_log_tail_loses_only_unacknowledged_events() {
     store.append(vec![script.input("torn")]).await.unwrap();
     std::fs::copy(log_of(folder.path()), log_of(copy.path())).unwrap();
     let whole = std::fs::metadata(log_of(copy.path())).unwrap().len();
-    // The offset is in the first page after the acknowledged part. The search index may have been written at the end
-    // since then.
+    // The offset is in the first page after the acknowledged part. The search index may have been written after it.
     let torn = acknowledged + 100;
     assert!(whole > torn);
     let log = std::fs::OpenOptions::new().write(true).open(log_of(copy.path())).unwrap();
@@ -115,7 +114,7 @@ async fn checkpoint_by_another_program_is_not_reported_as_loss() {
         other.close().unwrap();
         assert!(!log_of(copy.path()).exists(), "the last connection to close moves the log");
         if !is_moved {
-            // The copy is like a database that never received its log, except for the tables.
+            // The copy corresponds to a database that never received its log, except for the tables.
             file(copy.path()).execute_batch("PRAGMA foreign_keys = off; DELETE FROM events").unwrap();
         }
 

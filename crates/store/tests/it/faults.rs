@@ -1,4 +1,4 @@
-//! Disk errors, wrong files and locked files. Each must cause an error with a hint, and lose nothing.
+//! Disk errors, wrong files and locked files. Each must cause an error with a hint, without any loss of data.
 
 use std::{path::Path, time::Duration};
 
@@ -22,7 +22,7 @@ fn check(error: &StoreError, message: &str, hint: &str) {
     assert!(error.hint().unwrap_or_default().contains(hint), "{error:?}");
 }
 
-/// Error from opening the journal.
+/// Returns the error from opening the journal.
 fn failure(config: StoreConfig) -> StoreError {
     match SqliteStore::open(config) {
         Ok(_) => panic!("the journal was opened"),
@@ -92,7 +92,7 @@ fn foreign_file_is_rejected_unchanged() {
     check(&failure(StoreConfig::at(&path)), "another program", "move the file away");
 }
 
-/// Creates a journal with some pages, and damages its middle like a bad disk.
+/// Creates a journal with several pages, and damages its middle like a bad disk.
 async fn corrupt_journal(folder: &Path) -> StoreConfig {
     let store = open(folder);
     let mut script = new_session(&store).await;
@@ -105,7 +105,7 @@ async fn corrupt_journal(folder: &Path) -> StoreConfig {
     StoreConfig::at(path)
 }
 
-/// A damaged page of events after an unclean stop loses only the events on that page, with and without a full check.
+/// A damaged page of events after an unclean stop only loses the events on that page, with and without a full check.
 #[tokio::test]
 async fn damaged_event_page_loses_only_its_events() {
     for full_check_up_to in [0, u64::MAX] {
@@ -140,7 +140,7 @@ fn corrupt_root(folder: &Path, name: &str, unclean: bool) {
     }
 }
 
-/// If the table of sessions is damaged, nothing is certain, and the file is not changed.
+/// If the table of sessions is damaged, the journal is not opened and the file is not changed.
 #[tokio::test]
 async fn damaged_session_table_is_found_after_unclean_stop() {
     let (folder, store) = opened();
@@ -164,7 +164,7 @@ async fn damaged_free_list_is_found_after_unclean_stop() {
     }
 }
 
-/// A damaged index loses nothing but time. It is skipped until it is rebuilt.
+/// A damaged index loses no data. The index is skipped until it is rebuilt.
 #[tokio::test]
 async fn damaged_event_index_loses_nothing() {
     for index in ["completed_items", "events_by_number"] {
@@ -235,7 +235,7 @@ async fn journal_is_readable_by_its_owner_only() {
     assert_eq!(mode(&journal(&data)), 0o600);
 }
 
-/// An unreadable stored value affects no other value.
+/// An unreadable stored value does not affect other values.
 #[tokio::test]
 async fn unreadable_event_is_skipped_without_quoting_it() {
     let (folder, store, mut script) = one_session().await;
@@ -250,7 +250,7 @@ async fn unreadable_event_is_skipped_without_quoting_it() {
     assert!(matches!(&items[1].1.body, ItemBody::Notice { text, .. } if text.contains("event 2")), "{items:?}");
 }
 
-/// A missing number gets a placeholder, even at the end, so that no reader waits for it forever.
+/// A missing event number gets a placeholder, even at the end, so that no reader waits for the event forever.
 #[tokio::test]
 async fn missing_event_is_replaced_by_a_placeholder() {
     let (folder, store, mut script) = one_session().await;
@@ -265,7 +265,7 @@ async fn missing_event_is_replaced_by_a_placeholder() {
     assert_eq!(found, [DamagedSession { id: Some(script.session), events: vec![2, 5] }]);
 }
 
-/// With any damage, the session can be removed, and other sessions are listed and usable.
+/// A session with any kind of damage can be removed, and other sessions are still listed and usable.
 #[tokio::test]
 async fn damaged_session_can_be_removed() {
     let corruptions = [
@@ -307,12 +307,12 @@ async fn appends_fail_if_the_journal_file_was_removed() {
         check(&store.check_files().unwrap_err(), "was replaced", "docs/operations.md");
         std::fs::rename(&aside, &file).unwrap();
         store.check_files().unwrap();
-        // The event may have been stored, so a caller that got an error checks.
+        // The event may have been stored, so a caller that received an error has to check.
         let seen = store.events(before.session, before.seq, 10).await.unwrap();
         script.seq = before.seq + seen.len() as u64;
         store.append(vec![script.input("c")]).await.unwrap();
     }
-    // The file is still at its path, but empty.
+    // The file still exists at its path, but is empty.
     let (folder, store, mut script) = one_session().await;
     std::fs::write(folder.path().join("journal.db"), "").unwrap();
     check(&store.append(vec![script.input("b")]).await.unwrap_err(), "was emptied", "docs/operations.md");

@@ -1,4 +1,4 @@
-//! Imported sessions: hidden until complete, and removed if never completed.
+//! Imported sessions are hidden until they are complete, and removed if they are never completed.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ async fn imported_draft_is_invisible_until_published() {
     assert!(store.find_sessions(String::new(), 10).await.unwrap() == [other.session]);
     assert!(store.damaged().await.unwrap().is_empty());
     assert_eq!(store.size().await.unwrap().removed_sessions, 0);
-    // Events with a gap or a repeated number are rejected, and leave the draft unchanged.
+    // Events with a gap or a repeated number are rejected and leave the draft unchanged.
     for wrong in [&events[26..27], &events[10..12]] {
         let error = imports(&store).add(draft, wrong.to_vec()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -72,7 +72,7 @@ async fn imported_draft_is_invisible_until_published() {
     assert_eq!(stored.summary.updated_at, "2026-01-31T12:00:00Z".parse().unwrap());
     let query = agentd_core::search::SearchQuery::parse("blue").unwrap();
     assert!(!store.search(query, None, 10).await.unwrap().hits.is_empty());
-    // The imported session can continue, and a second session with its id is rejected.
+    // The imported session can be continued, and a second session with its ID is rejected.
     store.append(vec![script.input("and on")]).await.unwrap();
     let second = self::draft();
     imports(&store).begin(second).await.unwrap();

@@ -1,4 +1,4 @@
-//! Many sessions at once, and long sessions.
+//! Many concurrent sessions, and long sessions.
 
 use agentd_core::ports::Store;
 use futures_util::future::join_all;
@@ -18,7 +18,7 @@ async fn appends_of_many_sessions_share_commits() {
     let appenders = scripts.iter_mut().map(async |script| {
         for _ in 0..ROUNDS {
             store.append(vec![script.input("word")]).await.unwrap();
-            // The reply means that the event is stored, so a reader finds it at once.
+            // The reply means that the event is stored, so a reader can read it immediately.
             let last = store.session(script.session).await.unwrap().unwrap().summary.last_seq;
             assert_eq!(last, script.seq);
         }
@@ -39,12 +39,12 @@ async fn appends_of_many_sessions_share_commits() {
     }
 }
 
-/// An append whose caller has gone is stored completely or not at all, and the next append gets its number.
+/// An append whose caller was dropped is stored completely or not at all, and the next append gets its number.
 #[tokio::test]
 async fn dropped_append_leaves_no_gap() {
     let (_folder, store, mut script) = one_session().await;
     let first = vec![script.input("a"), script.input("b")];
-    // One poll sends the append. After that, the caller is dropped, whether or not there was a reply.
+    // A single poll sends the append. The caller is then dropped, whether or not there was a reply.
     let mut append = store.append(first);
     let _ = futures_util::poll!(&mut append);
     drop(append);
@@ -52,7 +52,7 @@ async fn dropped_append_leaves_no_gap() {
     assert_eq!(store.events(script.session, 0, 10).await.unwrap().len(), 3);
 }
 
-/// A long session is as cheap as a short one because no query reads more rows than it returns.
+/// A long session costs no more than a short session, because no query reads more rows than it returns.
 #[tokio::test]
 async fn session_queries_use_an_index() {
     let folder = tempfile::tempdir().unwrap();

@@ -48,12 +48,12 @@ async fn one_session() -> (TempDir, SqliteStore, EventScript) {
     (folder, store, script)
 }
 
-/// Opens the journal's file like another program.
+/// Opens the journal's file as another program would.
 fn file(folder: &Path) -> Connection {
     Connection::open(journal(folder)).unwrap()
 }
 
-/// Number of rows in a table, over all sessions.
+/// Returns the number of rows in a table, over all sessions.
 fn rows(folder: &Path, table: &str) -> i64 {
     file(folder).query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Removal of sessions: immediate for all readers, without blocking, with data overwritten completely.
+//! Removal of sessions: immediate for all readers, without blocking other writes, and with all data overwritten.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::{corrupt_page, file, new_session, open, opened, overwritten, rows};
 
-/// A session of twelve megabytes, or about a hundred pieces.
+/// Creates a session of twelve megabytes, or about a hundred pieces.
 async fn large_session(store: &SqliteStore) -> EventScript {
     let mut script = new_session(store).await;
     let text = "the blue door; ".repeat(2000);
@@ -43,7 +43,7 @@ async fn large_session_removal_is_immediate_and_non_blocking() {
     store.delete_session(large.session).await.unwrap();
     store.append(vec![other.input("meanwhile")]).await.unwrap();
     let size = store.size().await.unwrap();
-    assert_eq!(size.removed_sessions, 1, "the append waited until everything was overwritten");
+    assert_eq!(size.removed_sessions, 1, "the append waited until all data was overwritten");
     assert_eq!(store.session(large.session).await.unwrap(), None);
     assert!(store.events(large.session, 0, 10).await.unwrap().is_empty());
     assert!(store.find_sessions(String::new(), 10).await.unwrap() == [other.session]);
@@ -76,10 +76,10 @@ async fn removed_text_leaves_the_log() {
     let (folder, store) = opened();
     let mut small = new_session(&store).await;
     store.append(vec![small.input("the blue door")]).await.unwrap();
-    assert!(file_size(folder.path(), "journal.db-wal") > 0, "the text is in the log first");
+    assert!(file_size(folder.path(), "journal.db-wal") > 0, "the text is in the log before the removal");
     store.delete_session(small.session).await.unwrap();
     log_is_empty(folder.path()).await;
-    // The session's id disappears later, when its files are recorded as removed.
+    // The session's ID only disappears when its files are recorded as removed.
     store.record_files_removed(vec![small.session]).await.unwrap();
     log_is_empty(folder.path()).await;
     store.close().await.unwrap();
@@ -117,7 +117,7 @@ async fn interrupted_removal_is_continued() {
 
     let store = open(folder.path());
     assert_eq!(store.session(large.session).await.unwrap(), None);
-    // The session's files are still recorded.
+    // The session's files are still recorded as existing.
     assert_eq!(store.files_left().await.unwrap(), [large.session]);
     store.record_files_removed(vec![large.session]).await.unwrap();
     overwritten(&store).await;
@@ -157,7 +157,7 @@ async fn session_with(store: &SqliteStore, text: &str) -> EventScript {
 
 #[tokio::test]
 async fn damaged_page_does_not_block_removal_or_overwriting() {
-    // Damage the first piece, and a later piece.
+    // Damages the first piece, then a later piece.
     for damaged in [5, 300] {
         let (folder, store) = opened();
         let (damaged_session, other) =
@@ -178,7 +178,7 @@ async fn damaged_page_does_not_block_removal_or_overwriting() {
         store.close().await.unwrap();
         check_gone(folder.path(), "green door");
 
-        // The next start retries the session, and is not blocked by the damage.
+        // The next start retries the session, and the damage does not block the start.
         let store = open(folder.path());
         let third = session_with(&store, "the red door").await;
         store.delete_session(third.session).await.unwrap();
@@ -197,7 +197,7 @@ async fn session_with_damaged_settings_can_be_removed() {
     let store = open(folder.path());
     store.delete_session(damaged_session.session).await.unwrap();
     assert!(store.sessions(10).await.unwrap().is_empty() && store.open_turns().await.unwrap().is_empty());
-    // Everything is overwritten except the data on that page.
+    // All data is overwritten except for the data on that page.
     assert_eq!(overwritten(&store).await.stuck_sessions, 1);
     store.close().await.unwrap();
     check_gone(folder.path(), "blue door");

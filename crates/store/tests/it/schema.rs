@@ -1,4 +1,4 @@
-//! Opening journals of every released version.
+//! Opens journals of every released version.
 
 use agentd_core::{
     context::Window,
@@ -59,7 +59,7 @@ async fn journal_of_the_first_version_opens() {
     store.close().await.unwrap();
 }
 
-/// Checks migration 5: history that was reset before windows existed stays hidden, and nothing else is hidden.
+/// Migration 5: history that was reset before windows existed stays hidden, and no other history is hidden.
 #[tokio::test]
 async fn history_reset_before_windows_stays_hidden() {
     let (_folder, store) = old_journal("UPDATE sessions SET reset_seq = 2 WHERE last_seq = 5");
@@ -71,7 +71,7 @@ async fn history_reset_before_windows_stays_hidden() {
     store.close().await.unwrap();
 }
 
-/// Checks migration 16: sessions that were sorted by time keep that order, and sessions used later come before them.
+/// Migration 16: sessions that were sorted by time keep that order, and sessions used later precede them.
 #[tokio::test]
 async fn migrated_sessions_keep_their_time_order() {
     for is_waiting_last in [true, false] {

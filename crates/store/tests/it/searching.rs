@@ -1,4 +1,4 @@
-//! Searching a journal whose index is out of date or damaged.
+//! Searches in a journal whose index is outdated or damaged.
 
 use std::{path::Path, time::Duration};
 
@@ -16,7 +16,7 @@ async fn search(store: &SqliteStore, query: &str) -> SearchResult {
     store.search(SearchQuery::parse(query).unwrap(), None, 5).await.unwrap()
 }
 
-/// Searches until everything is indexed. Each search triggers an update of the index.
+/// Searches until all events are indexed. Each search triggers an update of the index.
 async fn searched(store: &SqliteStore, query: &str) -> SearchResult {
     loop {
         let found = search(store, query).await;
@@ -27,8 +27,8 @@ async fn searched(store: &SqliteStore, query: &str) -> SearchResult {
     }
 }
 
-/// Creates a journal without an index, as left by an older version. No other connection can write until the returned
-/// transaction ends.
+/// Creates a journal without an index, as an older version would leave it. No other connection can write until the
+/// returned transaction ends.
 fn without_index(folder: &Path) -> Connection {
     let other = file(folder);
     loop {
@@ -37,7 +37,7 @@ fn without_index(folder: &Path) -> Connection {
         if indexed == 0 {
             return other;
         }
-        // The journal's own writer was still busy and wrote in between.
+        // The journal's own writer was still busy and has written in the meantime.
         other.execute_batch("ROLLBACK").unwrap();
     }
 }
@@ -63,7 +63,7 @@ async fn lagging_index_is_built_and_search_reports_it() {
         (0, EVENTS),
         "the search does not wait, and counts the missing events"
     );
-    // A session that is small enough is searched completely at once.
+    // A session that is small enough is searched completely by the first search.
     other.execute_batch("ROLLBACK").unwrap();
     let one = store.search(SearchQuery::parse("needle").unwrap(), Some(scripts[1].session), 5).await.unwrap();
     assert_eq!((one.hits.len(), one.unsearched), (1, 0));
@@ -76,7 +76,7 @@ async fn lagging_index_is_built_and_search_reports_it() {
     assert_eq!(searched(&store, "\"straw 999\"").await.hits.len(), 3, "each line is found once per session");
     store.close().await.unwrap();
 
-    // The next process finds the same index.
+    // The next process uses the same index.
     let store = open(folder.path());
     assert_eq!(search(&store, "needle").await.hits.len(), 4);
 }
@@ -113,7 +113,7 @@ fn corrupt_middle_page(folder: &Path, name: &str) {
     corrupt_page(folder, page);
 }
 
-/// Number of sessions with each line, according to a search.
+/// Returns the number of sessions in which a search finds each line.
 async fn lines_found(store: &SqliteStore, lines: u64) -> Vec<usize> {
     let mut found = Vec::new();
     for line in 1..=lines {
@@ -123,8 +123,8 @@ async fn lines_found(store: &SqliteStore, lines: u64) -> Vec<usize> {
     found
 }
 
-/// Creates a closed journal with two sessions that are not indexed. The sessions have more events than a search indexes
-/// by itself.
+/// Creates a closed journal with two sessions that are not indexed and have more events than a search indexes before
+/// searching.
 async fn unsearched(folder: &Path, lines: u64) {
     let store = open(folder);
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Usage of model calls: across restarts, by local days, and on disk.
+//! Usage of model calls across restarts, by local day, and on disk.
 
 use agentd_core::{
     Timestamp,

@@ -1,7 +1,7 @@
-//! `apply_patch`: changes several files at once, all or none.
+//! `apply_patch`: changes several files at once, or none if a change fails.
 //!
-//! All files are read, and all changes are placed, encoded and checked, before the first write. If a write fails
-//! anyway, the earlier writes are reverted.
+//! Before the first write, all files are read, and all changes are positioned, encoded and checked. If a write fails
+//! nevertheless, the earlier writes are reverted.
 
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ impl Tool for Args {
     }
 }
 
-/// Files named in a patch.
+/// Returns the files named in a patch.
 fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
     let mut paths = Vec::new();
     for file in patch::parse(&args.patch)? {
@@ -71,7 +71,7 @@ fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
     Ok(paths)
 }
 
-/// Diffs of all changes, for the user.
+/// Combines the diffs of all changes, for the user.
 pub(super) fn combined_diff(steps: &[Step]) -> String {
     steps.iter().map(|step| step.shown.as_str()).collect()
 }
@@ -227,8 +227,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Applies hunks to a file. Returns its new content, the diff under the new `name`, and a summary. `None` if the
-    /// hunks do not fit, which is recorded in `misfits`.
+    /// Applies hunks to a file. Returns the new content, the diff under the new `name`, and a summary. Returns `None`
+    /// if the hunks do not fit, and describes the problem in `misfits`.
     fn changed(
         &mut self,
         path: &ToolPath,
@@ -259,7 +259,8 @@ impl Plan<'_> {
         })
     }
 
-    /// Converts hunks to edits. Hunks that do not fit are recorded, in detail only if the file may be quoted.
+    /// Converts hunks to edits. Describes hunks that do not fit, and quotes the file only if the rules allow reading
+    /// it.
     fn edits(&mut self, path: &ToolPath, document: &Document, hunks: &[Hunk]) -> Option<patch::Edits> {
         match patch::apply(document.text(), hunks) {
             Ok(edits) => return Some(edits),
@@ -305,8 +306,8 @@ fn check_size(job: &Job, path: &ToolPath, size: usize) -> Result<(), Failure> {
 
 // --- Applying ---
 
-/// Applies the steps: writes first and removals last, so that a moved file always exists somewhere. The result
-/// starts with `heading`.
+/// Applies the steps: writes first and removals last, so that a moved file never disappears. The result starts with
+/// `heading`.
 pub(super) fn apply_steps(job: &Job, steps: &[Step], heading: &str) -> Result<ToolOutput, Failure> {
     job.check()?;
     let (writes, removals): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.content.is_some());

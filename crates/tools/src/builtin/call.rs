@@ -1,5 +1,6 @@
 //! Call to a built-in tool with its services, and the trait that each tool implements. Also stores renames that were
-//! shown to the user, so that exactly the shown edits run, even if a language server would later return others.
+//! shown to the user, so that exactly the shown edits run, even if a language server would later return different
+//! edits.
 
 use std::{
     collections::BTreeMap,
@@ -35,22 +36,22 @@ use super::documents::Passwords;
 /// Settings for the tools.
 #[derive(Debug, Clone)]
 pub struct ToolboxConfig {
-    /// Returns the user's time zone. Called for each tool call, because users travel. The composition root passes
-    /// `TimeZone::system`; no lower layer reads the environment.
+    /// Function that returns the user's time zone. Called for each tool call, because users travel. The composition
+    /// root passes `TimeZone::system`; no lower layer reads the environment.
     pub time_zone: fn() -> TimeZone,
-    /// Time limit for commands that set none.
+    /// Time limit for commands whose call sets none.
     pub command_timeout: Duration,
     /// Configured limits, by tool and name.
     pub tool_limits: BTreeMap<String, BTreeMap<String, u64>>,
     /// Environment for commands whose client sends none. Overrides the defaults (`PATH`, `LANG`, …).
     pub environment: BTreeMap<String, String>,
-    /// Further variables, which the client's environment overrides.
+    /// Additional variables, which the client's environment overrides.
     pub standing: BTreeMap<String, String>,
     /// Sandbox for commands. Without a sandbox, commands have the daemon's permissions.
     pub sandbox: Option<Arc<Sandbox>>,
-    /// Treatment of files with hard links outside a writable project, before a command that may write.
+    /// Treatment of files with hard links outside a writable project, applied before a command that may write.
     pub hard_links: HardLinks,
-    /// Skills, whose programs are available to commands that use the skill.
+    /// Skills, whose programs are available to commands that use them.
     pub skills: Option<SkillStore>,
     /// Reader for documents. Without a reader, only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
@@ -60,14 +61,14 @@ pub struct ToolboxConfig {
     pub web: Option<Arc<dyn Web>>,
     /// Language servers. Without them, no tool can query a language server.
     pub languages: Option<Arc<dyn Languages>>,
-    /// Maximum number of concurrent calls that work on files, in all sessions together.
+    /// Maximum number of concurrent calls that work on files, over all sessions.
     pub parallel_file_calls: usize,
     /// Limits on what a call may read, write, visit and return.
     pub limits: Limits,
 }
 
 impl ToolboxConfig {
-    /// Default settings: commands time out after two minutes.
+    /// Returns the default settings: commands time out after two minutes.
     pub fn new(time_zone: fn() -> TimeZone) -> Self {
         Self {
             time_zone,
@@ -88,13 +89,13 @@ impl ToolboxConfig {
     }
 }
 
-/// Settings for the tools, and their state between calls.
+/// Settings for the tools, and state that persists between calls.
 #[derive(Debug)]
 pub(crate) struct ToolServices {
     pub(crate) config: ToolboxConfig,
     pub(crate) passwords: Passwords,
     pub(crate) renames: ShownRenames,
-    /// Limits the number of threads that work on files.
+    /// Semaphore that limits the number of threads that work on files.
     pub(crate) workers: Arc<Semaphore>,
 }
 
@@ -106,17 +107,17 @@ pub(crate) struct Call<'a> {
     pub(crate) call: &'a ToolCall,
 }
 
-/// Files that a call changes, according to its arguments.
+/// Function that returns the files that a call changes, according to its arguments.
 pub(crate) type PathsOf<A> = fn(&Jail, &A) -> Result<Vec<ToolPath>, Failure>;
 
 /// Built-in tool, implemented by the type of its arguments.
 pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
-    /// Name, which has a row in the tool table.
+    /// Name of the tool, which has a row in the tool table.
     const NAME: &'static str;
-    /// Paths of tools that change only the files named in their arguments.
+    /// Paths of the files that a call changes, for tools that only change the files named in their arguments.
     const PATHS: Option<PathsOf<Self>> = None;
 
-    /// Tool specification for models.
+    /// Returns the tool specification for models.
     fn spec(row: &ToolRow, _: &ToolboxConfig) -> ToolSpec {
         ToolSpec::of::<Self>(row.name, row.effect)
     }
@@ -124,34 +125,34 @@ pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
     /// Runs a call to the tool.
     fn run(self, call: Call<'_>) -> impl Future<Output = Result<ToolOutput, Failure>> + Send;
 
-    /// Preview for the approval prompt. Changes nothing.
+    /// Returns the preview for the approval prompt. Changes nothing.
     fn preview(self, _: Call<'_>) -> impl Future<Output = Result<Option<String>, Failure>> + Send {
         async { Ok(None) }
     }
 }
 
 impl<'a> Call<'a> {
-    /// Document reader, if one is configured.
+    /// Returns the document reader, or a failure if none is configured.
     pub(crate) fn knowledge(self) -> Result<&'a Arc<dyn Knowledge>, Failure> {
         available(&self.services.config.knowledge, "document tools are not available")
     }
 
-    /// Code reader, if one is configured.
+    /// Returns the code reader, or a failure if none is configured.
     pub(crate) fn code(self) -> Result<&'a Arc<dyn CodeReader>, Failure> {
         available(&self.services.config.code, "the code index is not available")
     }
 
-    /// Access to the web.
+    /// Returns the access to the web, or a failure if none is configured.
     pub(crate) fn web(self) -> Result<&'a dyn Web, Failure> {
         available(&self.services.config.web, "web access is not available").map(|web| &**web)
     }
 
-    /// Language servers, if any are configured.
+    /// Returns the language servers, or a failure if none are configured.
     pub(crate) fn languages(self) -> Result<&'a Arc<dyn Languages>, Failure> {
         available(&self.services.config.languages, "language servers are not available")
     }
 
-    /// Runs work on a blocking thread, once a thread is free. The work is cancelled if the future is dropped.
+    /// Runs work on a blocking thread as soon as a thread is free. The work is cancelled if the future is dropped.
     pub(crate) async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce(&Job) -> Result<T, Failure> + Send + 'static,
@@ -167,15 +168,15 @@ impl<'a> Call<'a> {
         let context = context.clone();
         let limits = services.config.limits.clone();
         let result = tokio::task::spawn_blocking(move || {
-            // The permit is held until the thread is done, even if the future was dropped.
+            // The permit is released when the thread is done, even if the future was dropped earlier.
             let _permit = permit;
             work(&Job::of(&context, &limits, cancel))
         });
         result.await.unwrap_or_else(|_| Err(defect()))
     }
 
-    /// Runs work that may also change the session's state files. State changes are stored with the result, so they are
-    /// not reported as file changes.
+    /// Runs work that may also change the session's state files. State changes are stored together with the result, so
+    /// they are not reported as file changes.
     pub(crate) async fn write<A: Send + 'static>(
         self,
         args: A,
@@ -199,7 +200,7 @@ fn available<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&
     part.as_ref().ok_or_else(|| Failure::new(ToolErrorCode::UnknownTool, missing))
 }
 
-/// Failure for a call that panicked.
+/// Returns the failure for a call that panicked.
 pub(crate) fn defect() -> Failure {
     tracing::error!("a tool panicked");
     Failure::tool("internal error in the tool; try a different approach")
@@ -222,7 +223,7 @@ pub(crate) struct PlannedRename {
     pub(crate) rewrites: Vec<SourceRewrite>,
 }
 
-/// Identity of a shown call. Includes the arguments, because the user may change them.
+/// Identity of a call that was shown. Includes the arguments, because the user may change them.
 type ShownCall = (SessionId, CallId, String);
 
 /// Renames that were shown and have not run yet, by call.

@@ -1,8 +1,8 @@
 //! Source code tools: `find_symbol`, `outline`, `repo_map` and `search_code`. Resolves the folder of a call, and
 //! formats answers for models.
 //!
-//! Answers come from a process that has parsed untrusted text. Each path in an answer is parsed like a path in a call,
-//! and judged by the rules, before anything from its file is shown.
+//! Answers come from a process that has parsed untrusted text. Each path in an answer is therefore parsed like a path
+//! in a call and judged by the rules before the contents of its file are shown.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -27,19 +27,19 @@ use super::call::{Call, Tool};
 /// Maximum length of a query or name, in bytes.
 const MAX_QUERY: usize = 2000;
 
-/// User folder that a call searches.
+/// User's folder that a call searches.
 #[derive(Debug, Clone)]
 struct CodeScope {
     /// Real path of the folder.
     folder: PathBuf,
     /// Path of the folder, as tools write it.
     root: ToolPath,
-    /// Relative path of the file or folder to search; empty for everything.
+    /// Relative path of the file or folder to search. Empty for the whole folder.
     below: String,
 }
 
 impl CodeScope {
-    /// Resolves a path to its folder. Without a path, the folder is the project's.
+    /// Resolves a path to its folder. Without a path, returns the folder of the project.
     async fn of(call: Call<'_>, written: Option<String>) -> Result<Self, Failure> {
         call.code()?;
         call.work(move |job| Self::prepare(job, written)).await
@@ -52,25 +52,25 @@ impl CodeScope {
         };
         let folder =
             mounted(job.files.jail.workspace(), &path).ok_or_else(|| no_code(job.files.jail.workspace(), &path))?;
-        // If the path is not a file either, this returns the right error.
+        // If the path is not a file either, this check returns the right error.
         if !job.files.is_folder(&path)? {
             job.files.open_file(&path)?;
         }
         Ok(Self { folder, root: ToolPath::root(path.place()), below: path.rest().to_owned() })
     }
 
-    /// Path of the searched file or folder, as tools write it.
+    /// Returns the path of the searched file or folder, as tools write it.
     fn shown(&self) -> String {
         self.path(&self.below).unwrap_or_else(|| self.root.clone()).to_string()
     }
 
-    /// Converts a path in an answer to a tool path. `None` if no call could name it.
+    /// Converts a path in an answer to a tool path. Returns `None` if a call could not name the path.
     fn path(&self, below: &str) -> Option<ToolPath> {
         let path = below.split('/').fold(self.root.clone(), |path, name| path.entry(name));
         ToolPath::parse(&path.written()).ok().filter(|again| *again == path)
     }
 
-    /// Asks the code reader about the folder.
+    /// Sends a query about the folder to the code reader.
     async fn ask(&self, call: Call<'_>, question: CodeQuestion) -> Result<(CodeAnswer, CodeIndexState), Failure> {
         let (context, progress) = (call.context, call.context.progress.clone());
         let progress_reporter: OnCodeProgress = Arc::new(move |CodeProgress { done, total }| {
@@ -89,7 +89,7 @@ impl CodeScope {
     }
 }
 
-/// Real path of the user folder that contains a path.
+/// Returns the real path of the user's folder that contains a path.
 fn mounted(workspace: &Workspace, path: &ToolPath) -> Option<PathBuf> {
     match path.place() {
         PathPlace::Project => workspace.project.as_ref().map(|mount| mount.path.clone()),
@@ -108,7 +108,7 @@ fn no_code(workspace: &Workspace, path: &ToolPath) -> Failure {
     Failure::path(format!("code search covers the project and added folders only: {hint}"))
 }
 
-/// Paths in answers, if the rules allow them to be shown.
+/// Paths in answers that the rules allow to be shown.
 struct ShownPaths<'a> {
     scope: &'a CodeScope,
     reading: &'a ReadRules,
@@ -120,7 +120,7 @@ impl<'a> ShownPaths<'a> {
         Self { scope, reading: &context.reading, cache: HashMap::new() }
     }
 
-    /// Path of a file as shown to the model. `None` if it may not be shown.
+    /// Returns the path of a file as shown to the model, or `None` if the file may not be shown.
     fn show(&mut self, below: &str) -> Option<String> {
         if let Some(cache) = self.cache.get(below) {
             return cache.clone();
@@ -132,8 +132,8 @@ impl<'a> ShownPaths<'a> {
     }
 }
 
-/// Finishes an answer with notes about its gaps. Files withheld by the rules are not mentioned, because that would
-/// reveal their existence.
+/// Completes an answer with notes about missing results. Files withheld by the rules are not mentioned, because that
+/// would reveal their existence.
 fn output_with_notes(shown: &str, index: &CodeIndexState) -> ToolOutput {
     let mut shown = shown.trim_end().to_owned();
     if index.is_truncated {
@@ -174,7 +174,7 @@ fn one_line(line: &str) -> String {
     format!("{start}{}", if more { "…" } else { "" })
 }
 
-/// Rejects an empty or too long query or name.
+/// Rejects a query or name that is empty or too long.
 fn check_length(field: &str, text: &str) -> Result<(), Failure> {
     if text.trim().is_empty() || text.len() > MAX_QUERY {
         return Err(Failure::arguments(format!("`{field}` must be 1 to {MAX_QUERY} bytes long")));
@@ -182,7 +182,7 @@ fn check_length(field: &str, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Failure for an answer that does not match the question, which means that the reader is broken.
+/// Returns the failure for an answer that does not match the query, which means that the reader is defective.
 fn unexpected_answer() -> Failure {
     Failure::tool("the code index returned an unexpected answer; use grep")
 }
@@ -277,7 +277,7 @@ fn is_implementation(line: &str, name: &str) -> bool {
     is_rust || is_class && is_base && !before.contains('=')
 }
 
-/// Maximum length of an outline in bytes, so that it can be read at once.
+/// Maximum length of an outline in bytes, so that a model can read it at once.
 const MAX_OUTLINE: usize = 20_000;
 
 /// Lists the functions, types and other definitions of a file, or of all files in a folder, with line numbers. Much

@@ -1,5 +1,5 @@
 //! Common code of the document tools: detects documents, formats results for models, and asks the user for passwords.
-//! Passwords are stored in memory, for the session only.
+//! Passwords are only stored in memory, and only for the session.
 
 use std::{
     collections::VecDeque,
@@ -42,7 +42,7 @@ pub(super) enum PreparedFile<Q> {
     Document(OpenDocument, Q),
 }
 
-/// Opens a file as a document, if it must be parsed to be read.
+/// Opens a file as a document if the file must be parsed to be read.
 pub(super) fn document(
     knowledge: &dyn Knowledge,
     path: &ToolPath,
@@ -58,8 +58,8 @@ pub(super) fn document(
     }
 }
 
-/// Finds the file of a path. If the path leads into an archive, such as `uploads/all.zip!/report.pdf`, also returns the
-/// path inside the archive. An existing file of exactly this name takes precedence.
+/// Finds the file at a path. If the path leads into an archive, such as `uploads/all.zip!/report.pdf`, also returns the
+/// path inside the archive. An existing file with exactly this name takes precedence.
 pub(super) fn locate(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
     let Some((archive, inner)) = split_archive_path(written) else {
         return Ok((job.files.resolve_path(written)?, None));
@@ -72,7 +72,7 @@ pub(super) fn locate(job: &Job, written: &str) -> Result<(ToolPath, Option<Strin
     Ok((job.files.resolve_path(archive)?, Some(inner.to_owned())))
 }
 
-/// Selects a document inside an archive, if the path inside is given.
+/// Selects a document inside an archive, if a path inside the archive is given.
 pub(super) fn with_inner(document: OpenDocument, inner: Option<String>) -> OpenDocument {
     match inner {
         Some(inner) => OpenDocument { name: format!("{}!/{inner}", document.name), inner: Some(inner), ..document },
@@ -80,7 +80,7 @@ pub(super) fn with_inner(document: OpenDocument, inner: Option<String>) -> OpenD
     }
 }
 
-/// Reads the first bytes of a file, and then rewinds it.
+/// Reads the first bytes of a file, then rewinds it.
 fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
     let failed = |error| Failure::io(&format!("read {path}"), &error);
     let mut head = Vec::new();
@@ -90,8 +90,8 @@ fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
 }
 
 /// Checks that a file can be searched line by line. A file that is neither text nor a known document is rejected with
-/// its kind, since "nothing found" would be misleading. A file that can only be identified by its whole content is
-/// returned as a document, so that the reader rejects it.
+/// its kind, since the result "nothing found" would be misleading. A file that can only be identified by its whole
+/// content is returned as a document, so that the reader rejects it.
 pub(super) fn searchable(
     knowledge: &dyn Knowledge,
     path: &ToolPath,
@@ -111,7 +111,8 @@ pub(super) fn searchable(
     Err(Failure::tool(format!("{name} cannot be searched: {reason}")))
 }
 
-/// Reports reading progress: immediately at first, then at most once a second, and less often the longer reading takes.
+/// Returns a function that reports reading progress: immediately at first, then at most once a second, and less often
+/// the longer reading takes.
 pub(super) fn progress_reporter(progress: &CallProgress, doing: &'static str) -> OnProgress {
     const AT_LEAST: Duration = Duration::from_secs(1);
     let (progress, begun) = (progress.clone(), Instant::now());
@@ -121,7 +122,7 @@ pub(super) fn progress_reporter(progress: &CallProgress, doing: &'static str) ->
         let pause = AT_LEAST.max(begun.elapsed() / 10);
         if last.is_none_or(|last| last.elapsed() >= pause) {
             *last = Some(Instant::now());
-            // Such as `indexing uploads/report.pdf: 12 of 300`.
+            // The format is `indexing uploads/report.pdf: 12 of 300`.
             let of = total.filter(|total| *total > 0).map_or("so far".to_owned(), |total| format!("of {total}"));
             progress.report(&format!("{doing} {document}: {parts} {of}"));
         }
@@ -172,8 +173,8 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
     Ok(ToolOutput::ok(shown))
 }
 
-/// Formats the shown extent of a part: `rows 2-412 of 5000 of this sheet; continue with offset=1 and row=413, or use
-/// search_file`.
+/// Formats the range of a part that is shown: `rows 2-412 of 5000 of this sheet; continue with offset=1 and row=413, or
+/// use search_file`.
 fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor>) -> String {
     let shown = format!("{extent} of this {noun}");
     let Some(PartCursor { row, column }) = next else { return shown };
@@ -209,7 +210,7 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         shown.push_str(&format!("[{note}]\n"));
     }
     for (name, reason) in finds.broken.iter().take(MAX_NAMED) {
-        // The hint follows the semicolon. It is shown for a single document, and not repeated for many.
+        // The hint follows the semicolon. It is shown for a single document, but not repeated for many.
         let reason =
             if finds.broken.len() == 1 { reason.as_str() } else { reason.split("; ").next().unwrap_or(reason) };
         shown.push_str(&format!("[{name} could not be searched completely: {reason}]\n"));
@@ -242,7 +243,7 @@ pub(super) fn failed(doing: &str, error: &KnowledgeError) -> Failure {
     }
 }
 
-/// Maximum number of password questions for one document in one call.
+/// Maximum number of password prompts for one document in one call.
 const MAX_ATTEMPTS: usize = 3;
 /// Maximum number of stored passwords per session. The oldest is dropped first.
 const MAX_PASSWORDS: usize = 32;
@@ -278,7 +279,7 @@ impl Passwords {
     }
 }
 
-/// Runs `act` on a document. If the document needs a password, tries the session's stored passwords, then asks the
+/// Runs `act` on a document. If the document requires a password, tries the session's stored passwords, then asks the
 /// user.
 pub(super) async fn unlock<'a, T>(
     context: &ToolContext,
@@ -296,7 +297,7 @@ pub(super) async fn unlock<'a, T>(
     loop {
         let last = match act(again(password.clone())?).await {
             Err(error) if error.needs_password() => error,
-            // After another error, it is unknown whether the password was right.
+            // After any other error, it is unknown whether the password was correct.
             done => {
                 if let (Ok(_), Some(typed)) = (&done, password.filter(|_| tried > 0)) {
                     passwords.store(context.session_id, typed);
@@ -322,7 +323,7 @@ pub(super) async fn unlock<'a, T>(
     }
 }
 
-/// Password prompt. Each attempt has a different text, so that an answer belongs to exactly one prompt.
+/// Returns the password prompt. Each attempt has a different text, so that an answer belongs to exactly one prompt.
 fn question(name: &str, tried: usize) -> Ask {
     let wrong = match tried {
         0 => String::new(),

@@ -1,6 +1,6 @@
-//! `edit_file`: replaces an exact piece of a file without changing any other byte. `write_file`: writes a whole file. A
-//! replaced file keeps its encoding, byte order mark and line ends, since the model wrote plain text and saw none of
-//! these.
+//! `edit_file`: replaces an exact part of a file without changing any other byte. `write_file`: writes a whole file. A
+//! replaced file keeps its encoding, byte order mark and line ends, since the model wrote plain text and did not see
+//! these properties.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ pub(crate) struct EditFile {
     replace_all: bool,
 }
 
-/// Edit that succeeds unless the file changes first.
+/// Edit that succeeds unless the file changes before it is applied.
 struct PlannedEdit {
     path: ToolPath,
     target: Target,
@@ -135,7 +135,7 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
     Ok(PlannedEdit { path, target, before, after, lines })
 }
 
-/// Line number of each start, counted from 1. The starts must be in order, so one pass is enough.
+/// Returns the line number of each start, counted from 1. The starts must be sorted, so that one pass is sufficient.
 fn line_numbers(text: &str, starts: &[usize]) -> Vec<usize> {
     let (mut line, mut from) = (1, 0);
     starts
@@ -148,14 +148,14 @@ fn line_numbers(text: &str, starts: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// First pair of differing characters, if exactly one of them is ASCII: typographic quotes, dashes, accents. Users and
-/// models do not see the difference.
+/// Returns the first pair of differing characters, if exactly one of them is ASCII: typographic quotes, dashes,
+/// accents. Users and models do not notice the difference.
 fn lookalike(written: &str, stored: &str) -> Option<(char, char)> {
     let differing = written.chars().zip(stored.chars()).find(|(written, stored)| written != stored);
     differing.filter(|(written, stored)| written.is_ascii() != stored.is_ascii())
 }
 
-/// Error that quotes the most similar text, so that the next attempt can match it.
+/// Returns an error that quotes the most similar text, so that the next attempt can match it.
 fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
     const MAX_LINES: usize = 20_000;
     const MAX_WIDTH: usize = 200;
@@ -204,12 +204,12 @@ pub(crate) struct WriteFile {
     content: String,
 }
 
-/// Write that succeeds unless the file changes first.
+/// Write that succeeds unless the file changes before it is applied.
 struct PlannedWrite {
     path: ToolPath,
     target: Target,
     content: Vec<u8>,
-    /// Properties of the replaced file that are preserved, and that a new file would not have.
+    /// Properties of the replaced file that are preserved and that a new file would not have.
     preserved: Vec<&'static str>,
 }
 
@@ -261,7 +261,7 @@ fn preview_write(job: &Job, args: WriteFile) -> Result<String, Failure> {
         Some(before) if *before == content => format!("{path} already has this content"),
         Some(before) => diff::written(&path, Some(before), &args.content),
         None => {
-            // The file is not read, so its version is identified by size and time.
+            // The file was not read, so its version is identified by size and time.
             let changed = existing.changed.map(|at| format!(" (last changed {at})")).unwrap_or_default();
             let summary = format!("{}{changed} are replaced", text::size(existing.size));
             diff::replaced(&path, &summary, &args.content)
@@ -291,7 +291,7 @@ fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
     Ok(PlannedWrite { path, target, content, preserved })
 }
 
-/// Content in the encoding and with the line ends of the existing file.
+/// Returns the content in the encoding and with the line ends of the existing file.
 fn in_existing_encoding(
     path: &ToolPath,
     target: &Target,
@@ -305,7 +305,7 @@ fn in_existing_encoding(
     let mut preserved = Vec::new();
     let mut charset = document.charset();
     if !charset.sure && !written.is_ascii() {
-        // If the encoding is only a guess, UTF-8 is written, which every reader knows.
+        // If the encoding is only a guess, UTF-8 is written, which every reader supports.
         charset = Charset::UTF_8;
     }
     preserved.extend(charset.name().filter(|_| charset.is_utf16() || !written.is_ascii()));

@@ -1,5 +1,5 @@
 //! `find_files`: finds files by a glob on their paths, newest first. `list_workspace_files`: lists files with their
-//! sizes. Also implements globs, and the note about files that a search skipped.
+//! sizes. Also contains the implementation of globs, and the note about files that a search skipped.
 
 use std::{collections::BTreeMap, ops::ControlFlow, time::SystemTime};
 
@@ -39,7 +39,7 @@ impl Tool for FindFiles {
     }
 }
 
-/// Glob for file tools.
+/// Glob that file tools match against paths.
 pub(crate) struct PathGlob {
     matcher: GlobMatcher,
     names_only: bool,
@@ -97,7 +97,7 @@ fn find(job: &Job, args: FindFiles) -> Result<ToolOutput, Failure> {
     Ok(ToolOutput::ok(newest.render(&args.pattern, &start, &left)))
 }
 
-/// Collects the newest files.
+/// Collection of the newest files.
 struct NewestFiles {
     files: Vec<(SystemTime, String, u64)>,
     total: usize,
@@ -139,7 +139,7 @@ impl NewestFiles {
     }
 }
 
-/// Number of files that were not searched, or not completely, by reason.
+/// Numbers of files that were not searched, or not completely, by reason.
 #[derive(Debug, Default)]
 pub(super) struct UnsearchedFiles(BTreeMap<&'static str, usize>);
 
@@ -148,7 +148,7 @@ impl UnsearchedFiles {
         *self.0.entry(reason).or_default() += 1;
     }
 
-    /// Note without a line end. `None` if everything was searched.
+    /// Returns the note without a line end, or `None` if all files were searched.
     pub(super) fn line(mut self, left: &UnreadEntries) -> Option<String> {
         if left.unreadable > 0 {
             *self.0.entry("unreadable").or_default() += left.unreadable;
@@ -196,7 +196,7 @@ fn list(job: &Job, args: ListFiles) -> Result<ToolOutput, Failure> {
     let mut listing = Listing { lines: Vec::new(), max: job.limits.list_entries, full: false };
     let beside = if start == ToolPath::root(PathPlace::Own) { job.files.beside() } else { Vec::new() };
     for place in job.files.places(&start).into_iter().chain(beside) {
-        // If the call did not name the project, its first level is enough.
+        // If the call did not name the project, only its first level is listed.
         let is_other_place = place != start;
         let max_depth = args.depth.unwrap_or(if is_other_place { 1 } else { DEFAULT_DEPTH });
         if is_other_place || place.place() != PathPlace::Own && place.is_root() {
@@ -249,7 +249,7 @@ impl Listing {
             shown.push(format!("[{} skipped: excluded by .gitignore]", text::count(left.ignored, "entry")));
         }
         if left.unreadable > 0 {
-            shown.push(format!("[{} skipped: unreadable, or names are not text]", left.unreadable));
+            shown.push(format!("[{} skipped: unreadable, or not named in UTF-8]", left.unreadable));
         }
         shown.join("\n")
     }

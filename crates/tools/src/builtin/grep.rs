@@ -27,10 +27,11 @@ use super::{
     find_files::{PathGlob, UnsearchedFiles},
 };
 
-/// Maximum length of a line. A search of a file stops at the first longer line, which is rarely human-written text.
+/// Maximum length of a line in bytes. The search of a file stops at the first longer line, which is rarely written by
+/// people.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE_CHARS: usize = 400;
-/// Number of characters shown before a match in a longer line.
+/// Number of characters shown before a match in a line that is too long.
 const BEFORE_MATCH: usize = 200;
 
 /// Searches text files with a regular expression, line by line, and returns hits as path:line: text. Look-around and
@@ -61,7 +62,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Arguments for a case-insensitive search of one file, with one line of context.
+    /// Returns the arguments for a case-insensitive search of one file, with one line of context.
     pub(super) fn of_file(path: String, pattern: String) -> Self {
         Self { pattern, path: Some(path), ignore_case: true, context: 1, ..Self::default() }
     }
@@ -85,11 +86,11 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         .line_terminator(LineTerminator::crlf())
         .before_context(args.context)
         .after_context(args.context)
-        // Binary files are detected earlier. A NUL inside text is an ordinary character.
+        // Binary files are detected before the search. A NUL inside text is treated as an ordinary character.
         .binary_detection(BinaryDetection::none())
         .bom_sniffing(false)
         .heap_limit(Some(MAX_LINE_BYTES))
-        // If a mapped file is truncated, access to it kills the whole daemon.
+        // Access to a mapped file that was truncated would kill the whole daemon.
         .memory_map(MmapChoice::never())
         .build();
     let hits = Hits { has_context: args.context > 0, ..Hits::default() };
@@ -106,8 +107,8 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
                 if found.kind != Kind::File || !wanted {
                     return Ok(ControlFlow::Continue(()));
                 }
-                // A file that the call did not name, and that the rules do not allow to be read, is skipped before it
-                // is opened. A mere hit would already reveal something about the file.
+                // A file that the call did not name and that the rules do not allow to be read is skipped before it is
+                // opened. Even a match would reveal part of its contents.
                 if job.reading.allow(&found.path.to_string()) {
                     return search.file(&found.path);
                 }
@@ -130,7 +131,7 @@ fn matcher(args: &Args) -> Result<RegexMatcher, Failure> {
         .case_insensitive(args.ignore_case)
         .fixed_strings(args.literal)
         .crlf(true)
-        // Otherwise `$` matches only before `\r\n`.
+        // Without this option, `$` only matches before `\r\n`.
         .multi_line(true)
         .size_limit(MAX_PROGRAM)
         .dfa_size_limit(MAX_PROGRAM)
@@ -152,7 +153,7 @@ struct Search<'a> {
     hits: Hits,
     /// Scratch space, reused for all files.
     buffer: Vec<u8>,
-    /// True if the call named a single file, whose kind is then reported.
+    /// True if the call named a single file. The kind of that file is then reported.
     is_named: bool,
 }
 
@@ -160,7 +161,7 @@ impl Search<'_> {
     fn file(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
         let (limit, buffer) = (self.job.limits.write_bytes, &mut self.buffer);
         let opened = self.job.files.open_file(path).ok();
-        // A file that was removed or is unreadable does not end the search.
+        // A file that was removed or cannot be read does not end the search.
         let text = match opened.and_then(|file| TextReader::open(file.content, file.size, limit, true, buffer).ok()) {
             Some(Ok(text)) => text,
             unread => {
@@ -192,7 +193,7 @@ impl Search<'_> {
     }
 }
 
-/// Reader that ends when the turn is cancelled, at the deadline, or where binary data begins.
+/// Reader that ends when the turn is cancelled, when the time is up, or where binary data begins.
 struct StoppableReader<'a> {
     text: TextReader<'a>,
     job: &'a Job,
@@ -217,7 +218,7 @@ impl Read for StoppableReader<'_> {
     }
 }
 
-/// Hits found so far.
+/// Matches found so far.
 #[derive(Default)]
 struct Hits {
     shown: String,
@@ -279,14 +280,14 @@ impl Hits {
     }
 }
 
-/// Beginning of a line, shortened if necessary.
+/// Returns the beginning of a line, shortened if necessary.
 fn beginning(line: &str) -> String {
     let (start, more) = text::first_chars(line.trim_end_matches(['\r', '\n']), MAX_LINE_CHARS);
     format!("{start}{}", if more { "…" } else { "" })
 }
 
-/// Formats a matching line. If the line is too long, shows the text around the first match, with the columns of that
-/// match and the next.
+/// Formats a matching line. If the line is too long, shows the text around the first match, with the columns of the
+/// first and the next match.
 fn around_match(matcher: &RegexMatcher, bytes: &[u8]) -> String {
     let column = |at: usize| String::from_utf8_lossy(&bytes[..at]).chars().count() + 1;
     let line = String::from_utf8_lossy(bytes);
@@ -302,7 +303,7 @@ fn around_match(matcher: &RegexMatcher, bytes: &[u8]) -> String {
     format!("(column {}{next}) …{}", column(found.start()), beginning(rest))
 }
 
-/// Collects the hits of one file, up to the limits.
+/// Collector for the matches of one file, up to the limits.
 struct HitSink<'a> {
     hits: &'a mut Hits,
     matcher: &'a RegexMatcher,

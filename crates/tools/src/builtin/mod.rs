@@ -1,5 +1,6 @@
-//! Built-in tools, each with its arguments, its implementation and its preview for the user. Models read the comments
-//! on the arguments ([`ToolSpec::of`]). Further properties of a tool are in its row of `agentd_core::tool_table`.
+//! Built-in tools, each with its arguments, its implementation and its preview for the user. The comments on the
+//! arguments are descriptions for models ([`ToolSpec::of`]). Further properties of a tool are in its row of
+//! `agentd_core::tool_table`.
 
 use agentd_core::{
     tool::{ToolOutput, ToolSpec},
@@ -27,7 +28,7 @@ mod search_documents;
 mod source_places;
 mod web;
 
-/// All tools, sorted by name like the rows.
+/// All tools, sorted by name like the rows of the table.
 pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<apply_patch::Args>(),
     Builtin::of::<source_places::Definition>(),
@@ -53,22 +54,22 @@ pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<edit_file::WriteFile>(),
 ];
 
-/// Files that a call changes. `None` if its arguments do not name them.
+/// Files that a call changes. `None` if the arguments do not name them.
 type ChangedPaths = Option<Result<Vec<ToolPath>, Failure>>;
 
-/// Future for a tool's work on a call.
+/// Future that runs a tool for a call.
 type ToolFuture<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// Tool with the type of its arguments erased.
 pub(crate) struct Builtin {
     pub(crate) name: &'static str,
-    /// Tool specification for models.
+    /// Returns the tool specification for models.
     pub(crate) spec: fn(&ToolRow, &ToolboxConfig) -> ToolSpec,
-    /// Runs a call, given the schema of its arguments.
+    /// Runs a call. The value is the schema of its arguments.
     pub(crate) run: for<'a> fn(Call<'a>, &Value) -> ToolFuture<'a, ToolOutput>,
-    /// Preview for the approval prompt, if there is anything to show.
+    /// Returns the preview for the approval prompt, if there is one.
     pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> ToolFuture<'a, Option<String>>,
-    /// Files that a call changes. `None` if its arguments do not name them.
+    /// Returns the files that a call changes, or `None` if the arguments do not name them.
     pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> ChangedPaths,
 }
 
@@ -93,12 +94,12 @@ impl Builtin {
         }
     }
 
-    /// The tool's row in the tool table.
+    /// Returns the tool's row in the tool table.
     pub(crate) fn row(&self) -> Option<&'static ToolRow> {
         ToolRow::named(self.name)
     }
 
-    /// Specification for models. `None` if the service that the tool needs is missing.
+    /// Returns the specification for models, or `None` if the service that the tool needs is not configured.
     pub(crate) fn offered(&self, config: &ToolboxConfig) -> Option<ToolSpec> {
         let row = self.row()?;
         let is_available = match row.needs {

@@ -134,14 +134,14 @@ fn text(job: &Job, args: &Args, path: &ToolPath, opened: OpenFile) -> Result<Too
 /// Maximum number of characters of a long line in one result.
 const PART_CHARS: usize = 4000;
 
-/// Number of bytes after a page within which lines are still counted, so that the header can give the total.
+/// Number of bytes after a page within which lines are still counted, so that the header can show the total.
 const MAX_COUNTED: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 struct LineRange {
     offset: u64,
     limit: u64,
-    /// First character of the first line.
+    /// First character to return of the first line.
     column: Option<u64>,
     max_chars: usize,
 }
@@ -150,11 +150,11 @@ struct LineRange {
 #[derive(Debug, Default)]
 struct Page {
     text: String,
-    /// Number of the last line in `text`, or 0 if there is none.
+    /// Number of the last line in `text`, or 0 if `text` is empty.
     last: u64,
-    /// Column at which the last line was cut, if it did not fit.
+    /// Column at which the last line was truncated, if it did not fit.
     cut_column: Option<u64>,
-    /// Next offset, if there is more.
+    /// Offset of the next page, if there is one.
     next: Option<u64>,
     /// Number of lines of the file, if all were counted.
     total: Option<u64>,
@@ -263,8 +263,8 @@ impl Page {
     }
 }
 
-/// Reads a line, after the characters to skip. Stores at most `cap` of its bytes and returns its length without the
-/// skipped part, or `None` at the end of the file. Fails if `stop` returns true.
+/// Reads a line, after the characters to skip. Stores at most `cap` bytes of the line and returns its length without
+/// the skipped part, or `None` at the end of the file. Returns an error if `stop` returns true.
 fn next_line(
     lines: &mut impl BufRead,
     line: &mut Vec<u8>,
@@ -295,7 +295,7 @@ fn next_line(
     }
 }
 
-/// Rest of a part after the characters to skip. Nothing is skipped once a character was returned.
+/// Returns the remainder of a part after the characters to skip. Nothing is skipped once a character has been returned.
 fn after_skipped<'a>(part: &'a [u8], skipped: &mut Option<u64>) -> &'a [u8] {
     let Some(mut left) = *skipped else { return part };
     for (index, byte) in part.iter().enumerate() {

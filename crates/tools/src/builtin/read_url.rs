@@ -1,8 +1,8 @@
 //! `read_url`: reads a web page or document as Markdown.
 //!
-//! Pages are parsed like all documents, in a process without other permissions, so no page can harm the daemon, however
-//! deeply nested. The parts that every page of a site repeats are removed first, in time linear in the size of the
-//! page.
+//! Pages are parsed like all documents, in a process without other permissions, so that no page can harm the daemon,
+//! however deeply nested the page is. The parts that are repeated on every page of a site are removed first, in time
+//! linear in the size of the page.
 
 use std::{fs::File, io::Write as _, ops::Range, time::Duration};
 
@@ -25,11 +25,11 @@ use super::{
 const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
 /// Number of bytes at the beginning of an answer that are checked to detect its kind.
 const HEAD: usize = 8 * 1024;
-/// Maximum number of characters of a server's text that an error shows.
+/// Maximum number of characters of a server's response that are shown in an error.
 const MAX_ERROR_CHARS: usize = 500;
-/// Absolute URLs in links may extend a page to twice its length plus this number of bytes.
+/// Size in bytes by which absolute URLs in links may extend a page, in addition to twice its length.
 const LINK_ALLOWANCE: usize = 64 * 1024;
-/// Time limit for parsing a page, since a malicious page may take forever.
+/// Time limit for parsing a page, since parsing a malicious page may take forever.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads a web page as Markdown; also PDF and other documents. Long ones are returned in parts, with the offset of the
@@ -63,7 +63,7 @@ impl Tool for Args {
                 // The extension identifies documents that cannot be recognised by their bytes.
                 let ending = web::data("document", &answer).ending;
                 let name = if ending.is_empty() { "document".to_owned() } else { format!("document.{ending}") };
-                // Pictures are not read as documents: few pictures on the web are scanned pages.
+                // Pictures are not read as documents, because few pictures on the web are scanned pages.
                 let is_picture = answer.media_type.starts_with("image/");
                 if is_picture || !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
                     return Ok(attached_answer(&answer));
@@ -127,14 +127,14 @@ fn status_failure(answer: &WebAnswer) -> Failure {
     Failure::new(ToolErrorCode::Tool, message)
 }
 
-/// Shows text that is not a page unchanged.
+/// Returns text that is not a page unchanged.
 fn unchanged_text(answer: &WebAnswer, text: &str) -> ToolOutput {
     let mut shown = format!("{}\n{}", web::head(answer), web::framed(&answer.url, text));
     push_truncation_note(answer, &mut shown);
     ToolOutput::ok(shown)
 }
 
-/// Attaches an answer that cannot be read as text.
+/// Returns a result to which an answer is attached that cannot be read as text.
 fn attached_answer(answer: &WebAnswer) -> ToolOutput {
     if let Some(text) = &answer.text {
         return unchanged_text(answer, text);
@@ -161,7 +161,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     let is_page = answer.text.is_some();
     let mut content = String::new();
     for part in &parts {
-        // Pages of a document get labels. Sections of a web page are our own division and get no labels.
+        // Pages of a document get labels. Sections of a web page are agentd's own division and get no labels.
         if !is_page {
             content.push_str(&format!("--- {} ---\n", part.label));
         }
@@ -193,14 +193,14 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     }
     push_truncation_note(answer, &mut output.text);
     if !is_page && (last < total || parts.iter().any(|part| part.cut)) {
-        // The stored document can be read further and searched without another fetch.
+        // The stored document can be searched and read further without another fetch.
         output.data.push(web::data("document", answer));
     }
     Ok(output)
 }
 
 /// Converts all links to absolute URLs, so that they can be followed. On a page with a long URL, many short links could
-/// outgrow the rest of the page: once the limit is reached, the remaining links stay unchanged.
+/// become longer than the rest of the page, so the remaining links stay unchanged once a limit is reached.
 fn with_whole_links(markdown: &str, base: &Url) -> String {
     let limit = markdown.len().saturating_mul(2).saturating_add(LINK_ALLOWANCE);
     let mut whole = String::with_capacity(markdown.len());
@@ -234,10 +234,10 @@ const RAW: [&str; 4] = ["script", "style", "template", "textarea"];
 const MAIN_ELEMENTS: [&str; 2] = ["main", "article"];
 /// Minimum length of main content, in bytes without white space.
 const MIN_MAIN_BYTES: usize = 200;
-/// Main content must be at least one part in this many of the page's text.
+/// Divisor of the page's text length that gives the minimum length of main content.
 const MIN_MAIN_PART: usize = 5;
 
-/// Main content of the page; the whole page if it cannot be determined.
+/// Returns the main content of the page, or the whole page if the main content cannot be determined.
 pub(super) fn readable(page: &str) -> String {
     let tags = tags(page);
     let all = text_length(page, &tags, 0..page.len());
@@ -268,14 +268,14 @@ pub(super) fn readable(page: &str) -> String {
     readable
 }
 
-/// Tag with its position, its lower-case name, and a flag for closing tags.
+/// Tag with its position, its name in lower case, and a flag for closing tags.
 struct Tag {
     range: Range<usize>,
     name: String,
     closes: bool,
 }
 
-/// Tags of a page, except those in scripts and comments.
+/// Returns the tags of a page, except those in scripts and comments.
 fn tags(page: &str) -> Vec<Tag> {
     let mut tags: Vec<Tag> = Vec::new();
     let mut at = 0;
@@ -302,7 +302,7 @@ fn tags(page: &str) -> Vec<Tag> {
     tags
 }
 
-/// End of a tag: after the first `>` outside of quotes.
+/// Returns the end of a tag: after the first `>` outside of quotes.
 fn end_of_tag(page: &str, from: usize) -> usize {
     let mut quote = None;
     for (at, byte) in page.bytes().enumerate().skip(from) {
@@ -316,14 +316,14 @@ fn end_of_tag(page: &str, from: usize) -> usize {
     page.len()
 }
 
-/// End of the content of a raw element: before its closing tag.
+/// Returns the end of the content of a raw element: before its closing tag.
 fn end_of_raw(page: &str, from: usize, name: &str) -> usize {
     let mut ends = page[from..].match_indices("</").map(|(at, _)| from + at);
     let has_name = |at: &usize| page[at + 2..].get(..name.len()).is_some_and(|text| text.eq_ignore_ascii_case(name));
     ends.find(has_name).unwrap_or(page.len())
 }
 
-/// Outermost elements of these names, in order. Unclosed elements are skipped.
+/// Returns the outermost elements with these names, in order. Unclosed elements are skipped.
 fn elements(tags: &[Tag], names: &[&str]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut open: Option<(&str, usize, usize)> = None;
@@ -343,7 +343,7 @@ fn elements(tags: &[Tag], names: &[&str]) -> Vec<Range<usize>> {
     found
 }
 
-/// Length of the text between the tags, in bytes without white space.
+/// Returns the length of the text between the tags, in bytes without white space.
 fn text_length(page: &str, tags: &[Tag], region: Range<usize>) -> usize {
     let first = tags.partition_point(|tag| tag.range.start < region.start);
     let mut from = region.start;
@@ -424,12 +424,12 @@ mod page_tests {
         check(&whole, &["<title>T</title>", "Whales"], &["menu", "more", "ad<", "imprint"]);
         let main = format!("<title>T</title><div>before</div><main id=x><nav>menu</nav>{text}</main><div>behind</div>");
         check(&main, &["<title>T</title>", "Whales"], &["before", "behind", "menu"]);
-        // Two articles are a list without a single main article.
+        // Two articles are a list, not one main article.
         check(&format!("<p>before</p><article>{text}</article><article>b</article>"), &["before", "Whales"], &[]);
-        // A page that contains little else consists of its menu.
+        // A page with little other content consists of its menu.
         check("<nav><a>one</a></nav><p>short</p>", &["one", "short"], &[]);
         check(&format!("<main>tiny</main><p>{text}</p>"), &["tiny", "Whales"], &[]);
-        // Unclosed elements stay, and text that only looks like a tag is not treated as a tag.
+        // Unclosed elements are preserved, and text that only looks like a tag is not treated as a tag.
         check(&format!("<nav>open <p>{text}</p>"), &["open", "Whales"], &[]);
         check(&format!("<script>'<nav>'</script><!-- <nav> --><p>{text}</p></nav>"), &["Whales"], &[]);
         check(&format!("<p>1 < 2 {text}</p><"), &["1 < 2"], &[]);

@@ -39,20 +39,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{Call, Tool, ToolboxConfig};
 
-/// Maximum length of a command in bytes. The kernel accepts no argument above 128 KiB.
+/// Maximum length of a command in bytes. The kernel rejects arguments above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
 
 /// Name of the tool.
 pub(crate) const NAME: &str = "run_bash_command";
 
-/// Limit under `limits` in `tools.yaml`: the maximum time that a command may request, in seconds.
+/// Name of the limit under `limits` in `tools.yaml`: the maximum time that a command may request, in seconds.
 pub(crate) const LIMIT: &str = "max_seconds";
 /// Valid values for `LIMIT`.
 pub(crate) const SECONDS: RangeInclusive<u64> = 1..=86_400;
 /// Maximum time if the limit is unset or invalid, in seconds.
 pub(crate) const DEFAULT_SECONDS: u64 = 600;
 
-/// Maximum time of a command. At least the default command timeout.
+/// Returns the maximum time of a command, which is at least the default command timeout.
 pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
     let set = config.tool_limits.get(NAME).and_then(|limits| limits.get(LIMIT)).copied();
     let seconds = set.filter(|seconds| SECONDS.contains(seconds)).unwrap_or(DEFAULT_SECONDS);
@@ -94,7 +94,7 @@ impl Tool for Args {
         run(call.context, prepared, &call.services.config).await
     }
 
-    /// Shows the command line and its folder.
+    /// Returns the command line and its folder.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         let (args, directory, _) = call.work(move |job| prepare(job, self)).await?;
         let seconds = args.timeout(&call.services.config).as_secs();
@@ -112,7 +112,7 @@ impl Args {
         self.timeout_s.map_or(config.command_timeout, Duration::from_secs).min(longest(config))
     }
 
-    /// Note about a requested time limit above the maximum.
+    /// Returns a note if the requested time limit exceeds the maximum.
     fn time_limit_note(&self, config: &ToolboxConfig) -> Option<String> {
         let longest = longest(config).as_secs();
         let asked = self.timeout_s.filter(|asked| *asked > longest)?;
@@ -146,12 +146,12 @@ pub(crate) async fn start(call: Call<'_>, args: Args) -> Result<Option<StartFold
     Ok(start_folder(&call.context.workspace, &start, &names))
 }
 
-/// Additional names of folders in the command sandbox.
+/// Returns additional names of folders in the command sandbox.
 async fn names(workspace: &Workspace, sandbox: Option<&Sandbox>) -> Vec<Name> {
     OptionFuture::from(sandbox.map(|sandbox| sandbox.names(workspace))).await.unwrap_or_default()
 }
 
-/// Start folder of a command, with links resolved.
+/// Returns the start folder of a command, with links resolved.
 fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
     let start = match args.directory.as_deref() {
         Some(directory) => job.files.resolve_path(directory)?,
@@ -160,7 +160,8 @@ fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
     job.files.follow(&start)
 }
 
-/// The start folder under all names valid in the command. `None` if it is not on disk, where no command can start.
+/// Returns the start folder under all names valid in the command, or `None` if the folder is not on disk, so that no
+/// command can start there.
 fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Option<StartFolder> {
     let root = match start.place() {
         PathPlace::Own => &workspace.root,
@@ -172,7 +173,7 @@ fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Opti
     let real = root.join(start.rest());
     let named = names.iter().filter_map(|name| Some(name.name.join(real.strip_prefix(&name.path).ok()?)));
     let paths = std::iter::once(real.clone()).chain(named).collect();
-    // A bare dot would mean the project, if there is one.
+    // A single dot would mean the project, if there is one.
     let is_workspace = start.place() == PathPlace::Own && start.is_root();
     let name = if is_workspace { "/".to_owned() } else { start.written() };
     let worktree = workspace.worktree.as_ref().filter(|_| start.place() == PathPlace::Project);
@@ -180,9 +181,9 @@ fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Opti
     Some(StartFolder { name, paths, main })
 }
 
-/// Start folder of a command that names none: the client's folder if it is in the project, otherwise the project, or
-/// the workspace if there is no project. Skill instructions name their scripts relative to the workspace, so a command
-/// that uses such a script starts there.
+/// Returns the start folder of a command that names none: the client's folder if it is in the project, otherwise the
+/// project, or the workspace if there is no project. Skill instructions name their scripts relative to the workspace,
+/// so a command that uses such a script starts in the workspace.
 fn default_start(job: &Job, command: &str) -> ToolPath {
     let project = ToolPath::root(PathPlace::Project);
     let is_existing_folder = |path: &ToolPath| job.files.is_folder(path).is_ok_and(|is_folder| is_folder);
@@ -251,7 +252,7 @@ async fn run(
     }
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(run_failure)?;
     let failed = matches!(finished.ended, CommandEnd::Code(1..));
-    // The exit code is that of the last command only. Earlier errors are mentioned if they are certain.
+    // The exit code belongs to the last command only. Earlier errors are mentioned if they are certain.
     let misnamed = misnamed(&finished.stderr.text, &context.workspace, &names);
     let forbidden = sandbox.filter(|_| failed);
     let allowed = |sandbox: &Sandbox| CommandRights { network: sandbox.allows_network() && !read_only, read_only };
@@ -266,7 +267,7 @@ async fn run(
     Ok(output)
 }
 
-/// Ensures that a command's writes in the user's folders change nothing outside these folders.
+/// Ensures that a command's writes in the user's folders do not change files outside these folders.
 async fn isolate_hard_links(
     workspace: &Workspace,
     treatment: HardLinks,
@@ -331,7 +332,7 @@ fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
     };
     let exit_code = match finished.ended {
         CommandEnd::Code(code) => Some(code),
-        // The exit code that a shell would report.
+        // Exit code that a shell would report.
         CommandEnd::Signal(signal @ 1..) => Some(128 + signal),
         CommandEnd::Signal(_) | CommandEnd::TimedOut | CommandEnd::Cancelled | CommandEnd::Lost => None,
     };

@@ -1,4 +1,4 @@
-//! `search_documents`: searches a session's documents, and returns hits with the positions to cite. `search_file`:
+//! `search_documents`: searches a session's documents, and returns matches with the positions to cite. `search_file`:
 //! searches one file, using the index for documents, and line by line for text.
 
 use std::{
@@ -69,7 +69,7 @@ impl Tool for SearchDocuments {
         let limit = max_results.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
         let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + TIME_LIMIT) };
         let mut all = Search { next: offset, ..Search::default() };
-        // Searches at most `MAX_OPEN` documents at a time, until all are searched or the time is up.
+        // Searches at most `MAX_OPEN` documents at a time, until all are searched or the time limit is reached.
         loop {
             let (by, path, offset) = (Arc::clone(knowledge), path.clone(), all.next);
             let opened = call.work(move |job| open(job, path.as_deref(), offset, &*by)).await?;
@@ -115,9 +115,9 @@ struct Search {
     withheld: usize,
     /// Reason why there may be more documents.
     cut: Option<&'static str>,
-    /// Number of searched documents.
+    /// Number of documents that were searched.
     searched: usize,
-    /// Note about files that other tools search.
+    /// Note about files that only other tools can search.
     unsearched: Option<String>,
 }
 
@@ -158,11 +158,11 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
     let start = job.files.start(path)?;
     let (mut documents, mut left, mut unsearched) = (Vec::new(), UnreadEntries::default(), UnsearchedFiles::default());
     let mut take = |path: &ToolPath| {
-        // A file that was removed or is unreadable does not end the search.
+        // A file that was removed or cannot be read does not end the search.
         let Ok(opened) = job.files.open_file(path) else { return Ok(()) };
         match documents::document(knowledge, path, opened)? {
             Ok(document) => documents.push(document),
-            // Not a document, despite its name. The reader reports the mismatch.
+            // The file is not a document, despite its name. The reader reports the mismatch.
             Err(opened) if left_out(&path.to_string()).is_none() => {
                 let named = |file| OpenDocument::new(path.to_string(), file);
                 documents.extend(opened.content.into_file().map(named));
@@ -188,7 +188,7 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
                     if seen > offset.saturating_add(MAX_OPEN) {
                         beyond += 1;
                     } else if seen > offset {
-                        // A mere hit would already reveal something about the file.
+                        // Even a match would reveal part of the file's contents.
                         if job.reading.allow(&name) { take(&found.path)? } else { withheld += 1 }
                     }
                 }
@@ -282,7 +282,7 @@ fn check_query(query: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Regular expression that matches lines with any of the words or phrases.
+/// Returns a regular expression that matches lines with any of the words or phrases.
 fn pattern(query: &str, regex: bool) -> String {
     if regex {
         return query.to_owned();

@@ -1,5 +1,5 @@
-//! Language server tools. `definition` and `references` find where a symbol is defined and used, `diagnostics` lists
-//! the errors in a file, and `rename_symbol` renames a symbol everywhere or nowhere.
+//! Language server tools. `definition` and `references` find the definition and the uses of a symbol, `diagnostics`
+//! lists the errors in a file, and `rename_symbol` renames a symbol in all files or in none.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use super::{
     call::{Call, Names, PlannedRename, Tool},
 };
 
-/// Maximum number of characters shown of a line.
+/// Maximum number of characters that are shown of a line.
 const MAX_LINE: usize = 200;
 /// Maximum number of bytes read from a file to show its lines.
 const MAX_FILE: u64 = 4 << 20;
@@ -116,7 +116,7 @@ fn show_findings(name: &str, mut findings: Vec<Diagnostic>) -> String {
     shown.join("\n")
 }
 
-/// Prepares a question for language servers on a blocking thread.
+/// Prepares a request to a language server on a blocking thread.
 async fn prepare_for<A: Send + 'static, T: Send + 'static>(
     call: Call<'_>,
     args: A,
@@ -134,7 +134,7 @@ async fn show_places(call: Call<'_>, found: Vec<SourceLocation>, none: &str) -> 
     call.work(move |job| show(job, found)).await.map(ToolOutput::ok)
 }
 
-/// The file at a path, if a language server handles it.
+/// Returns the file at a path, if a language server supports it.
 fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
     let name = path.to_string();
     let file = job.files.jail.workspace().source_file(&name).ok_or_else(|| {
@@ -146,7 +146,7 @@ fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceF
     Err(Failure::tool(format!("no language server for {name} is installed; use grep, or run the compiler")))
 }
 
-/// Position named by the call's arguments.
+/// Returns the position that the call's arguments name.
 fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<SourcePosition, Failure> {
     let PlaceArgs { path, line, symbol, column } = args;
     let file = file(job, &job.files.resolve_path(&path)?, languages)?;
@@ -160,7 +160,7 @@ fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<Sour
     Ok(SourcePosition { file, line, at })
 }
 
-/// Formats locations, with their lines if these may be read.
+/// Formats locations, with their lines if the rules allow reading them.
 fn show(job: &Job, places: Vec<SourceLocation>) -> Result<String, Failure> {
     let mut lines: BTreeMap<String, BTreeMap<u32, String>> = BTreeMap::new();
     for place in places.iter().take(MAX_SHOWN).filter(|place| place.is_own) {
@@ -200,7 +200,7 @@ fn read_lines(job: &Job, file: &str, wanted: &mut BTreeMap<u32, String>) {
 
 /// Maximum number of characters in a name.
 const MAX_NAME: usize = 200;
-/// Maximum number of bytes around a name in one edit, as in `name: symbol` for a field initialised by its shorthand.
+/// Maximum number of bytes around a name in one edit, as in `name: symbol` for a field with shorthand initialisation.
 const MAX_AROUND: usize = 24;
 
 /// Renames a symbol in all source files of the project that use it, as resolved by the compiler: all or nothing.
@@ -220,7 +220,7 @@ pub(crate) struct RenameSymbol {
 impl Tool for RenameSymbol {
     const NAME: &'static str = "rename_symbol";
 
-    /// Renames a symbol, exactly as shown if it was shown.
+    /// Renames a symbol. If the rename was shown to the user, applies exactly the shown edits.
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let planned = match call.services.renames.take(call.context, call.call) {
             Some(shown) => shown,
@@ -229,7 +229,7 @@ impl Tool for RenameSymbol {
         call.write(planned, |job, planned| apply_steps(job, &plan(job, &planned)?, "Renamed")).await
     }
 
-    /// Shows a rename, and stores it until the call runs.
+    /// Returns the preview of a rename, and stores the rename until the call runs.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         let planned = self.plan_rename(call).await?;
         let plan_of = planned.clone();
@@ -300,7 +300,7 @@ fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failu
     })
 }
 
-/// Edits with their byte ranges. `None` if a position does not exist, or an edit changes something other than the
+/// Returns edits with their byte ranges, or `None` if a position does not exist or an edit changes more than the
 /// symbol.
 fn placed(document: &Document, names: &Names, edits: &[SourceEdit]) -> Option<Vec<(std::ops::Range<usize>, String)>> {
     let text = document.text();
@@ -313,11 +313,11 @@ fn placed(document: &Document, names: &Names, edits: &[SourceEdit]) -> Option<Ve
 }
 
 impl Names {
-    /// Returns true if an edit only renames the symbol. Servers are not trusted.
+    /// Returns true if an edit only renames the symbol. Language servers are not trusted.
     fn allow(&self, replaced: &str, text: &str) -> bool {
         let Self { old, new } = self;
         let is_short = |text: &str, name: &str| text.len() <= name.len() + MAX_AROUND && !text.contains(['\n', '\r']);
-        // When `name: symbol` becomes `name`, or the reverse, a part is removed or inserted.
+        // When `name: symbol` becomes `name`, or the reverse, the edit removes or inserts a part.
         let is_of_symbol = replaced.is_empty() || replaced.contains(old.as_str()) || replaced.contains(new.as_str());
         let is_named = text.contains(new.as_str()) || (text.is_empty() && !replaced.is_empty() && replaced != old);
         is_of_symbol && is_named && is_short(replaced, old) && is_short(text, new)

@@ -17,11 +17,11 @@ pub(crate) struct Edits {
     /// Number of added and removed lines.
     pub(crate) added: usize,
     pub(crate) removed: usize,
-    /// True if white space had to be ignored.
+    /// True if differences in white space had to be ignored.
     pub(crate) inexact: bool,
 }
 
-/// Range of lines in the file, and its replacement.
+/// Range of lines in the file, with its replacement.
 struct Block {
     lines: Range<usize>,
     added: Vec<String>,
@@ -30,7 +30,7 @@ struct Block {
 /// Applies hunks to text whose lines end with `\n`.
 ///
 /// # Errors
-/// Returns a description of each hunk that does not fit.
+/// Returns descriptions of the hunks that do not fit.
 pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     let file = FileLines::of(text);
     let mut blocks: Vec<Block> = Vec::new();
@@ -69,7 +69,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     Ok(result)
 }
 
-/// Adds the changes from a hunk, and returns the line after the hunk.
+/// Adds the changes of a hunk, and returns the number of the line after the hunk.
 fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut Vec<Block>) -> usize {
     let mut indents = Indents::of(file, hunk, place);
     let mut at = place.at;
@@ -79,7 +79,7 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut 
             at += 1;
             continue;
         }
-        // A change adjacent to the previous block belongs to it, even from another hunk.
+        // A change adjacent to the previous block belongs to that block, even if it comes from another hunk.
         if blocks.last().is_none_or(|block| block.lines.end != at) {
             blocks.push(Block { lines: at..at, added: Vec::new() });
         }
@@ -95,8 +95,8 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut 
     at
 }
 
-/// Maps the patch's indentation to the file's. Otherwise, a line added to code whose indentation the model got wrong
-/// would also be wrong, which changes the meaning in some languages.
+/// Mapping from the patch's indentation to the file's. Without the mapping, a line added to code whose indentation the
+/// model got wrong would also be indented wrongly, which changes the meaning in some languages.
 struct Indents<'l> {
     /// Pairs of indentation in the patch and in the file, most recent last.
     mappings: Vec<(&'l str, &'l str)>,
@@ -121,7 +121,7 @@ impl<'l> Indents<'l> {
         }
     }
 
-    /// Records a line, which takes precedence over more distant lines.
+    /// Records a line, which takes precedence over lines further away.
     fn pass(&mut self, line: &'l str, patch: &'l str) {
         if !self.mappings.is_empty() {
             self.note(line, patch);
@@ -142,8 +142,8 @@ fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start().len()]
 }
 
-/// Converts blocks of lines to edits. `open_end` is true if the patch removes the final line end, and `None` leaves it
-/// unchanged.
+/// Converts blocks of lines to edits. `open_end` is true if the patch removes the final line end; `None` leaves the
+/// line end unchanged.
 fn edits(text: &str, file: &FileLines<'_>, blocks: Vec<Block>, open_end: Option<bool>) -> Vec<(Range<usize>, String)> {
     let mut starts = Vec::with_capacity(file.lines.len() + 1);
     let mut at = 0;
@@ -164,7 +164,7 @@ fn edits(text: &str, file: &FileLines<'_>, blocks: Vec<Block>, open_end: Option<
                 return (range, new);
             }
             if added.is_empty() {
-                // The previous line becomes the last one.
+                // The previous line becomes the last line of the file.
                 range.start -= usize::from(opens && lines.start > 0);
             } else {
                 if was_open && lines.is_empty() {
@@ -191,7 +191,7 @@ pub(super) struct Misfit<'h> {
 }
 
 impl Misfit<'_> {
-    /// Describes the problem, with lines of the file if they help.
+    /// Describes the problem, and quotes lines of the file if they help.
     pub(super) fn describe(&self, file: &FileLines<'_>) -> String {
         let header = if self.hunk.header.is_empty() {
             String::new()
@@ -250,7 +250,7 @@ impl Misfit<'_> {
             Some((_, wanted, None)) => format!("it expects {} after the last line", text::quoted(wanted)),
             None => "a line differs".to_owned(),
         };
-        // The differing line is always shown, however long the hunk is.
+        // The differing line is always shown, even if the hunk is long.
         let skip = differs.map_or(0, |(number, ..)| (number - at).saturating_sub(MAX_SHOWN / 2));
         let shown: String = file.lines[at + skip..]
             .iter()
@@ -260,7 +260,7 @@ impl Misfit<'_> {
         format!("does not match: {first}. The file from line {}:{shown}", at + skip + 1)
     }
 
-    /// Returns true if the file already has the new lines of the hunk.
+    /// Returns true if the file already contains the new lines of the hunk.
     fn is_applied(&self, file: &FileLines<'_>) -> bool {
         let new: Vec<&str> = self.hunk.new_lines().map(|line| Likeness::Tail.of(line)).collect();
         let is_significant = new.iter().any(|line| !line.is_empty()) && new.len() <= 200;
@@ -272,7 +272,8 @@ impl Misfit<'_> {
                 .any(|lines| lines.iter().zip(&new).all(|(line, new)| Likeness::Tail.of(line) == *new))
     }
 
-    /// Position at which most lines of the hunk match, or the line most similar to the hunk's first meaningful line.
+    /// Returns the position at which most lines of the hunk match, or the line most similar to the hunk's first
+    /// meaningful line.
     fn nearest(&self, file: &FileLines<'_>, old: &[&str]) -> Option<usize> {
         /// Maximum number of compared lines in the file and in the hunk.
         const MAX_LINES: usize = 20_000;
@@ -295,12 +296,12 @@ impl Misfit<'_> {
     }
 }
 
-/// First characters of a line, without surrounding white space.
+/// Returns the first characters of a line, without surrounding white space.
 pub(crate) fn start_of(line: &str) -> &str {
     text::first_chars(line.trim(), 200).0
 }
 
-/// First of the most similar numbered lines, with a score up to 1. `None` if all are dissimilar.
+/// Returns the first of the most similar numbered lines, with a score up to 1, or `None` if all lines are dissimilar.
 pub(crate) fn most_alike<'l>(wanted: &str, lines: impl Iterator<Item = (usize, &'l str)>) -> Option<(f64, usize)> {
     lines
         .filter(|(_, line)| !line.trim().is_empty())
@@ -309,7 +310,7 @@ pub(crate) fn most_alike<'l>(wanted: &str, lines: impl Iterator<Item = (usize, &
         .max_by(|left, right| left.0.total_cmp(&right.0).then_with(|| right.1.cmp(&left.1)))
 }
 
-/// Formats line numbers, at most the first ten.
+/// Formats at most the first ten line numbers.
 pub(crate) fn line_list(lines: &[usize]) -> String {
     const SHOWN: usize = 10;
     let shown: Vec<String> = lines.iter().take(SHOWN).map(usize::to_string).collect();

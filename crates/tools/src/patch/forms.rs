@@ -1,17 +1,17 @@
-//! Parsers for unified diffs and for patches between `*** Begin Patch` and `*** End Patch`. Counts and line numbers in
-//! a diff may be wrong, because models are bad at both.
+//! Parsers for unified diffs and for patches between `*** Begin Patch` and `*** End Patch`. Line counts and line
+//! numbers in a diff may be wrong, because models often miscount.
 
 use agentd_workspace::{failure::Failure, text};
 
 use crate::patch::{self, Change, FilePatch, Header, Hunk, LineKind, Lines};
 
-/// Maximum number of files in a patch. Larger patches are not meant for review.
+/// Maximum number of files in a patch. A user could not review a larger patch.
 const MAX_FILES: usize = 500;
 
-/// Parses a patch of either form.
+/// Parses a patch in either format.
 ///
 /// # Errors
-/// `E_INVALID_ARGS`, with the line number and the problem.
+/// Returns `E_INVALID_ARGS`, with the line number and the problem.
 pub(crate) fn parse(patch: &str) -> Result<Vec<FilePatch>, Failure> {
     let mut lines = Lines::of(patch);
     lines.trim();
@@ -63,7 +63,7 @@ struct Head {
 fn parse_unified(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
     let mut files = Vec::new();
     loop {
-        // Text before a file's header is for humans: a commit message, `Index:`, `===`.
+        // Text before a file's header is for people: a commit message, `Index:`, `===`.
         while let Some(line) = lines.peek() {
             if is_head(&lines) {
                 break;
@@ -143,7 +143,7 @@ fn parse_extended_header(head: &mut Head, line: &str, lines: &Lines<'_>) -> Resu
     Ok(())
 }
 
-/// Name in `a/NAME b/NAME`, used only if no other line has the name.
+/// Returns the name in `a/NAME b/NAME`, which is only used if no other line contains the name.
 fn git_name(names: &str) -> Option<String> {
     if names.starts_with('"') {
         let old = patch::name(names).ok()?;
@@ -166,7 +166,7 @@ fn hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
         lines.next();
         hunks.push(hunk(line, &header, lines)?);
     }
-    // Other text after the hunks would be lost silently.
+    // Other text after the hunks would otherwise be ignored silently.
     if let Some(line) = lines.peek()
         && !hunks.is_empty()
         && !is_head(lines)
@@ -190,7 +190,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
         if is_names(lines) && ends_before_names(lines, old_left, new_left) {
             break;
         }
-        // The signature of `git format-patch`.
+        // A signature as written by `git format-patch`.
         if line == "-- " && old_left == 0 {
             break;
         }
@@ -213,7 +213,8 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
     }
     patch::drop_blank_tail(&mut hunk, lost);
     if header.ranges.is_some_and(|[(_, old), _]| old > 0) && hunk.old().next().is_none() {
-        // The header counts context lines that the hunk omits, so its line number is not reliable either.
+        // The line counts in the header include context lines that the hunk omits, so its line number is not reliable
+        // either.
         hunk.start = None;
     }
     if hunk.lines.is_empty() {
@@ -222,8 +223,8 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
     Ok(hunk)
 }
 
-/// Returns true if the next lines are file names and not the removed line `-- x` and the added line `++ y`. Decided by
-/// the counts, or by the line after both.
+/// Returns true if the next lines are file names, and not the removed line `-- x` and the added line `++ y`. The
+/// decision is based on the line counts, or on the line after both.
 fn ends_before_names(lines: &Lines<'_>, old_left: usize, new_left: usize) -> bool {
     match (old_left, new_left) {
         (0, 0) => true,

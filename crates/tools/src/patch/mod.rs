@@ -1,10 +1,10 @@
 //! Parses patches and finds the positions of their hunks in a file.
 //!
-//! - `forms`: parsers for both forms, unified diffs and `*** Begin Patch`. The first line decides.
+//! - `forms`: parsers for both formats, unified diffs and `*** Begin Patch`. The first line determines the format.
 //! - `place`: finds the position of a hunk. Hunk and file may differ in white space and line number, but no line is
-//!   ever omitted. Existing patch libraries require every byte and line number to be right, or drop context until
-//!   something matches.
-//! - `apply`: turns hunks into text edits, so that unchanged lines keep their bytes, and describes hunks that do not
+//!   ever omitted. Existing patch libraries require every byte and line number to be right, or drop context until they
+//!   find a match.
+//! - `apply`: converts hunks to text edits, so that unchanged lines keep their bytes, and describes hunks that do not
 //!   match for the model.
 
 mod apply;
@@ -29,7 +29,7 @@ pub(crate) struct FilePatch {
 pub(crate) enum Change {
     /// Creates the file with this content.
     Add { content: String },
-    /// Deletes the file. `hunks` has its content, if the patch includes it.
+    /// Deletes the file. `hunks` contains the file's content, if the patch includes it.
     Delete { hunks: Option<Vec<Hunk>> },
     /// Edits the file, moves it, or both.
     Update { hunks: Vec<Hunk>, moved_to: Option<String> },
@@ -67,23 +67,23 @@ pub(crate) enum LineKind {
 }
 
 impl Hunk {
-    /// Iterates over the lines that must occur in the file, in order.
+    /// Returns the lines that must occur in the file, in order.
     pub(crate) fn old(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(|line| line.kind != LineKind::Added).map(|line| line.text.as_str())
     }
 
-    /// Iterates over the lines after the change, in order.
+    /// Returns the lines after the change, in order.
     pub(crate) fn new_lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(|line| line.kind != LineKind::Removed).map(|line| line.text.as_str())
     }
 
-    /// Returns true if the hunk changes anything.
+    /// Returns true if the hunk contains a change.
     pub(crate) fn changes(&self) -> bool {
         self.lines.iter().any(|line| line.kind != LineKind::Context) || self.open_end.0 != self.open_end.1
     }
 }
 
-/// Lines of a patch, and the read position.
+/// Lines of a patch with the read position.
 #[derive(Debug, Clone)]
 pub(super) struct Lines<'p> {
     lines: Vec<&'p str>,
@@ -91,7 +91,7 @@ pub(super) struct Lines<'p> {
 }
 
 impl<'p> Lines<'p> {
-    /// Splits a patch into lines. A `\r` before a line end belongs to the line end, because the file determines the
+    /// Splits a patch into lines. A `\r` before a line end is part of the line end, because the file determines the
     /// kind of its line ends.
     pub(super) fn of(patch: &'p str) -> Self {
         let mut lines: Vec<&str> = patch.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
@@ -115,12 +115,12 @@ impl<'p> Lines<'p> {
         Some(line)
     }
 
-    /// Steps back by one line.
+    /// Moves the read position back by one line.
     pub(super) fn back(&mut self) {
         self.at -= 1;
     }
 
-    /// Drops the blank lines and code fences that models put around a patch.
+    /// Removes blank lines and code fences that models add around a patch.
     pub(super) fn trim(&mut self) {
         let is_blank = |line: &&str| line.trim().is_empty();
         let is_fence = |line: &str| line.trim_start().starts_with("```");
@@ -145,7 +145,7 @@ impl<'p> Lines<'p> {
     }
 }
 
-/// Parses a line of a hunk. An empty line is a context line that lost its space.
+/// Parses a line of a hunk. An empty line is a context line whose leading space was lost.
 pub(super) fn hunk_line(line: &str) -> Option<Line> {
     let kind = match line.bytes().next() {
         None | Some(b' ') => LineKind::Context,
@@ -156,7 +156,7 @@ pub(super) fn hunk_line(line: &str) -> Option<Line> {
     Some(Line { kind, text: line.get(1..).unwrap_or_default().to_owned() })
 }
 
-/// Removes at most `lost` blank lines at the end, which separate hunks and belong to none.
+/// Removes at most `lost` blank lines at the end. Such lines separate hunks and do not belong to any hunk.
 pub(super) fn drop_blank_tail(hunk: &mut Hunk, mut lost: usize) {
     while lost > 0 && hunk.lines.last().is_some_and(|line| line.kind == LineKind::Context && line.text.is_empty()) {
         hunk.lines.pop();
@@ -167,14 +167,14 @@ pub(super) fn drop_blank_tail(hunk: &mut Hunk, mut lost: usize) {
 /// Header of a hunk: `@@ -12,3 +12,4 @@ section`, or `@@` and a line from the file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Header {
-    /// First line, from 1, and number of lines, before and after the change.
+    /// First line, counted from 1, and number of lines, before and after the change.
     pub(super) ranges: Option<[(usize, usize); 2]>,
     /// Text after `@@`, if there are no numbers.
     pub(super) anchor: Option<String>,
 }
 
 impl Header {
-    /// First line of the hunk, from 0.
+    /// Returns the first line of the hunk, counted from 0.
     pub(super) fn start(&self) -> Option<usize> {
         self.ranges.map(|[(start, count), _]| start.saturating_sub(usize::from(count > 0)))
     }

@@ -1,8 +1,8 @@
 //! Finds the position of a hunk in a file.
 //!
-//! All old lines of the hunk must be in the file in sequence: exactly, or else without trailing white space, or else
-//! also without indentation. If there are several positions, the one nearest to the line number is used. Without a line
-//! number the hunk is rejected, because a guess could damage the file.
+//! All old lines of the hunk must occur in the file in sequence: exactly, otherwise without trailing white space,
+//! otherwise also without indentation. If there are several positions, the one nearest to the line number is used.
+//! Without a line number, the hunk is rejected, because a wrong guess could damage the file.
 
 use std::{
     cell::OnceCell,
@@ -11,7 +11,7 @@ use std::{
 
 use super::Hunk;
 
-/// Required similarity of compared lines.
+/// Required degree of similarity of compared lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Likeness {
     Exact,
@@ -37,14 +37,14 @@ impl Likeness {
 #[derive(Debug)]
 pub(super) struct FileLines<'t> {
     pub(super) lines: Vec<&'t str>,
-    /// Hashes for comparing lines, by likeness. Computed when first needed.
+    /// Hashes for comparing lines, by likeness. Computed on first use.
     keys: [OnceCell<Vec<u64>>; 3],
 }
 
 /// Position of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HunkPlace {
-    /// First line of the hunk, from 0.
+    /// First line of the hunk, counted from 0.
     pub(super) at: usize,
     pub(super) likeness: Likeness,
 }
@@ -52,15 +52,15 @@ pub(super) struct HunkPlace {
 /// Reason why a hunk has no position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PlaceError {
-    /// The lines of the hunk do not occur.
+    /// The lines of the hunk do not occur in the file.
     Missing,
-    /// The lines of the hunk occur only above those of the previous hunk.
+    /// The lines of the hunk only occur above the lines of the previous hunk.
     Above { at: usize },
-    /// The lines of the hunk occur at all of these positions, and nothing selects one.
+    /// The lines of the hunk occur at all of these positions, and there is no criterion to choose one.
     Several { at: Vec<usize> },
-    /// The line after `@@` does not occur.
+    /// The line after `@@` does not occur in the file.
     NoAnchor { anchor: String },
-    /// The hunk only adds lines and has no position.
+    /// The hunk only adds lines, and its position is unknown.
     Nowhere,
 }
 
@@ -118,7 +118,7 @@ impl<'t> FileLines<'t> {
         }
     }
 
-    /// Finds the possible lines of the innermost anchor. `None` if the hunk has no anchors.
+    /// Finds the possible lines of the innermost anchor. Returns `None` if the hunk has no anchors.
     fn anchor_lines(&self, anchors: &[String], from: usize) -> Result<Option<Vec<usize>>, PlaceError> {
         let mut places: Option<Vec<usize>> = None;
         for anchor in anchors {
@@ -144,12 +144,13 @@ impl<'t> FileLines<'t> {
         Ok(places)
     }
 
-    /// Finds every line at which `wanted` begins. The time does not depend on repeated lines.
+    /// Finds every line at which `wanted` begins. Repeated lines do not increase the running time.
     fn occurrences(&self, wanted: &[&str], likeness: Likeness) -> Vec<usize> {
         let wanted_keys: Vec<u64> = wanted.iter().map(|line| key(likeness.of(line))).collect();
         let keys =
             self.keys[likeness as usize].get_or_init(|| self.lines.iter().map(|line| key(likeness.of(line))).collect());
-        // For each prefix, the length of its longest proper prefix that is also its suffix (Knuth, Morris and Pratt).
+        // Contains, for each prefix, the length of its longest proper prefix that is also its suffix (Knuth, Morris and
+        // Pratt).
         let mut borders = vec![0; wanted_keys.len()];
         for at in 1..wanted_keys.len() {
             let mut border = borders[at - 1];
@@ -169,7 +170,7 @@ impl<'t> FileLines<'t> {
                 found.push(at + 1 - matched);
             }
         }
-        // Collisions of the hashes are possible but very unlikely, and comparing all positions could take too long.
+        // Hash collisions are possible but very unlikely, and comparing the lines at all positions could take too long.
         const COMPARED: usize = 64;
         let is_at = |at: &usize| {
             self.lines[*at..].iter().zip(wanted).all(|(line, wanted)| likeness.of(line) == likeness.of(wanted))
@@ -181,8 +182,8 @@ impl<'t> FileLines<'t> {
     }
 }
 
-/// Selects the position nearest to `expected`. If no position is nearest, the error has all of them. Returns `None` if
-/// there are no positions.
+/// Selects the position nearest to `expected`. If two positions are equally near, or `expected` is missing, returns an
+/// error with all positions. Returns `None` if there are no positions.
 fn nearest(places: &[usize], expected: Option<usize>) -> Option<Result<usize, Vec<usize>>> {
     let several = || Some(Err(places.to_vec()));
     match (places, expected) {

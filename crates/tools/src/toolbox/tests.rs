@@ -25,7 +25,7 @@ fn call(tool: &str, arguments: &str) -> ToolCall {
 #[tokio::test]
 async fn panicking_tool_returns_an_error_output() {
     let (toolbox, context) = (toolbox(1), context());
-    let failed = toolbox.invocation(&context, &call("now", "{}")).work::<()>(|_| panic!("as a defect would")).await;
+    let failed = toolbox.invocation(&context, &call("now", "{}")).work::<()>(|_| panic!("intentional panic")).await;
     assert_eq!(failed.unwrap_err().code, ToolErrorCode::Tool);
 }
 
@@ -66,5 +66,5 @@ async fn previewed_rename_runs_unchanged_for_its_call_only() {
     let renamed = toolbox.call(&context, &call("foo")).await;
     assert!(renamed.error.is_none(), "{renamed:?}");
     assert_eq!(std::fs::read_to_string(folder.path().join("a.py")).unwrap(), "bar = 1\n");
-    assert!(toolbox.call(&context, &call("foo")).await.error.is_some(), "it was not shown twice");
+    assert!(toolbox.call(&context, &call("foo")).await.error.is_some(), "a previewed rename runs only once");
 }

@@ -33,7 +33,7 @@ pub(crate) struct Bench {
     pub(crate) folders: WorkspaceFolders,
     pub(crate) toolbox: BuiltinToolbox,
     pub(crate) context: ToolContext,
-    /// Parent folder of the workspace and the project. Everything else in this folder is outside.
+    /// Parent folder of the workspace and the project. Its other contents are outside the session.
     pub(crate) outside: tempfile::TempDir,
 }
 
@@ -89,7 +89,7 @@ impl Bench {
         &self.context.workspace
     }
 
-    /// Real path of a workspace path.
+    /// Returns the real path of a workspace path.
     pub(crate) fn real(&self, path: &str) -> PathBuf {
         let (root, below) = if let Some(rest) = path.strip_prefix("/project") {
             (&self.workspace().project.as_ref().unwrap().path, rest.trim_start_matches('/'))
@@ -101,7 +101,7 @@ impl Bench {
         root.components().as_path().join(below).components().collect()
     }
 
-    /// Writes a file and creates its folders.
+    /// Writes a file and creates its parent folders.
     pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let real = self.real(path);
         fs::create_dir_all(real.parent().unwrap()).unwrap();
@@ -124,7 +124,7 @@ impl Bench {
         self.call_raw(tool, &arguments.to_string()).await
     }
 
-    /// Calls a tool like a turn does: links in the arguments are resolved first.
+    /// Calls a tool in the same way as a turn: links in the arguments are resolved first.
     pub(crate) async fn call_raw(&self, tool: &str, arguments: &str) -> ToolOutput {
         let call = written(tool, arguments);
         match self.toolbox.follow(&self.context, &call).await {
@@ -133,7 +133,7 @@ impl Bench {
         }
     }
 
-    /// Calls a tool without resolving links, as if a link had appeared after that step.
+    /// Calls a tool without resolving links, as if a link had been created after links were resolved.
     pub(crate) async fn call_as_written(&self, tool: &str, arguments: &str) -> ToolOutput {
         self.toolbox.call(&self.context, &written(tool, arguments)).await
     }
@@ -150,14 +150,14 @@ impl Bench {
         self.toolbox.preview(&self.context, &written(tool, &arguments.to_string())).await
     }
 
-    /// Output text of a call that must succeed.
+    /// Returns the output text of a call that must succeed.
     pub(crate) async fn ok(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert_eq!(output.error, None, "{}", output.text);
         output.text
     }
 
-    /// Output text of a call that must fail with this code.
+    /// Returns the output text of a call that must fail with this code.
     pub(crate) async fn fails(&self, tool: &str, arguments: Value, code: ToolErrorCode) -> String {
         let output = self.call(tool, arguments).await;
         assert_eq!(output.error, Some(code), "{}", output.text);
@@ -182,7 +182,7 @@ pub(crate) fn runs(process: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
 }
 
-/// Polls until the condition is true, with a time limit that suits a loaded machine.
+/// Polls until the condition is true. The time limit is long enough for a loaded machine.
 pub(crate) async fn eventually(description: &str, mut condition: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(30);
     while !condition() {
@@ -191,7 +191,7 @@ pub(crate) async fn eventually(description: &str, mut condition: impl FnMut() ->
     }
 }
 
-/// Permission bits and special bits of a file.
+/// Returns the permission bits and special bits of a file.
 pub(crate) fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
@@ -200,7 +200,7 @@ pub(crate) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs git like a user would. The arguments may have any encoding.
+/// Runs git as a user would. The arguments may have any encoding.
 #[track_caller]
 pub(crate) fn git<A: AsRef<OsStr>>(folder: &Path, arguments: &[A]) -> String {
     let settings =
@@ -212,7 +212,7 @@ pub(crate) fn git<A: AsRef<OsStr>>(folder: &Path, arguments: &[A]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// All files with their content, and links with their targets.
+/// Returns all files with their content, and links with their targets.
 pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -259,7 +259,7 @@ pub(crate) fn deep_tree(at: &Path, levels: usize) {
     folder.write("a", "needle").unwrap();
 }
 
-/// Runs a property test. All cases share the bench, because creating a bench costs more than a case.
+/// Runs a property test. All cases share the bench, because creating a bench is more expensive than a case.
 pub(crate) fn check_property<S: Strategy>(
     cases: u32,
     strategy: &S,

@@ -1,4 +1,4 @@
-//! Access to a session's files by the user, with the same access rules as for the tools.
+//! Access to a session's files by the user, under the same access rules as for the tools.
 
 use agentd_core::{
     files::{EntryKind, SessionTree},

@@ -1,4 +1,4 @@
-//! Files with unsaved text in the client: the requests that tools send, and their use of the answers.
+//! Files with unsaved text in the client: the requests that tools send to the client, and their use of the answers.
 
 use std::{fmt, sync::Mutex};
 
@@ -14,7 +14,7 @@ use super::*;
 
 type Answers = dyn Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> + Send + Sync;
 
-/// Editor that answers with a function.
+/// Editor that answers by calling a function.
 struct FakeEditor {
     answers: Box<Answers>,
     requests: Mutex<Vec<(String, FileAction)>>,
@@ -46,7 +46,7 @@ impl FakeEditor {
         Arc::new(Self { answers, requests: Mutex::default() })
     }
 
-    /// Returns this text for every file and accepts all writes.
+    /// Creates an editor that returns this text for every file and accepts all writes.
     fn with_text(text: &'static str) -> Arc<Self> {
         Self::new(move |_, action| {
             Ok(match action {
@@ -95,7 +95,7 @@ async fn client_is_asked_about_project_text_files_only() {
 async fn client_answer_is_ignored_if_the_path_moved() {
     let folder = Arc::new(Mutex::new(None::<(std::path::PathBuf, std::path::PathBuf)>));
     let swapped = Arc::clone(&folder);
-    // Reads by name while a link replaces the file.
+    // The fake editor reads by name while a link replaces the file.
     let editor = FakeEditor::new(move |_, _| {
         let (file, secret) = swapped.lock().unwrap().clone().unwrap();
         let aside = file.with_extension("aside");
@@ -200,7 +200,7 @@ async fn undo_restores_unsaved_text() {
     let editor = FakeEditor::with_text("un\nsaved\n");
     let bench = bench(&editor).await;
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
-    // With a byte order mark and other line ends, which the editor does not report.
+    // The file has a byte order mark and other line ends, which the editor does not report.
     let file = bench.put("/project/a.txt", "\u{feff}on\r\ndisk\r\n");
     let paths = ["/project/a.txt".to_owned()];
     let around = async |change: &dyn Fn()| {
@@ -209,7 +209,7 @@ async fn undo_restores_unsaved_text() {
         change();
         before.after.await.unwrap().files
     };
-    assert_eq!(around(&|| ()).await, [], "a call that changed nothing has changed nothing");
+    assert_eq!(around(&|| ()).await, [], "an unchanged file is not reported as changed");
     let changes = around(&|| fs::write(&file, "\u{feff}new\r\n").unwrap()).await;
     let context = &bench.context;
     let undone = snapshots.undo(context.session_id, &context.workspace, folded(&changes), false).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tests of `run_bash_command`: its output, the processes that it ends, and the variables that it hides.
+//! Tests of `run_bash_command`: its output, the processes that it ends, and the environment variables that it hides.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn process(bench: &Bench, path: &str) -> Option<u32> {
     fs::read_to_string(bench.real(path)).ok()?.trim().parse().ok()
 }
 
-/// Waits until the processes that wrote their IDs to these files have ended.
+/// Waits until the processes whose IDs are in these files have ended.
 async fn all_end(bench: &Bench, files: &[&str]) {
     for file in files {
         let process = process(bench, file).unwrap();
@@ -51,9 +51,9 @@ async fn exit_code_and_both_streams_are_returned() {
 
 #[tokio::test]
 async fn command_environment_is_clean() {
-    // The test process also has variables, none of which may be visible.
+    // The test process also has environment variables, none of which may be visible.
     let own: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
-    assert!(own.iter().any(|name| name.starts_with("CARGO")), "there is something to hide");
+    assert!(own.iter().any(|name| name.starts_with("CARGO")), "the test process has variables to hide");
     let bench = Bench::with(Project::None, |config| {
         config.environment = [("SSL_CERT_DIR".to_owned(), "/certs".to_owned())].into();
     })
@@ -137,7 +137,8 @@ async fn cancelled_or_dropped_call_leaves_no_process() {
 #[tokio::test]
 async fn commands_run_concurrently() {
     let bench = Bench::new().await;
-    // Each command waits for a file that the other creates, so neither would end if they ran one after the other.
+    // Each command waits for a file that the other command creates, so that neither would end if they ran one after the
+    // other.
     let meet = |mine: &str, other: &str| json!({"command": format!("touch temp/{mine}; until [ -e temp/{other} ]; do sleep 0.02; done"), "timeout_s": 60});
     let (left, right) =
         tokio::join!(bench.call("run_bash_command", meet("a", "b")), bench.call("run_bash_command", meet("b", "a")));

@@ -1,11 +1,11 @@
-//! Files in all encodings are read, edited and rewritten, and every byte outside the edit is preserved.
+//! Files in all encodings are read, edited and rewritten, and all bytes outside the edit are preserved.
 
 use encoding_rs::Encoding;
 use proptest::prelude::*;
 
 use super::*;
 
-/// Encoding, and lines that are typical for the encoding.
+/// Encoding with lines that are typical for it.
 struct Script {
     /// Label of the encoding, with `+bom` for a byte order mark.
     name: &'static str,
@@ -73,7 +73,7 @@ impl Script {
             "utf-16be" => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
             label => {
                 let (bytes, _, lossy) = Encoding::for_label(label.as_bytes()).unwrap().encode(text);
-                assert!(!lossy, "{label} lacks something of {text}");
+                assert!(!lossy, "{label} lacks a part of {text}");
                 bytes.into_owned()
             }
         }
@@ -90,12 +90,12 @@ fn edit(old: &str, new: &str) -> Value {
 
 const ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
 
-/// File of lines, one of which is replaced.
+/// File with several lines, one of which is replaced.
 #[derive(Debug, Clone)]
 struct Case {
     script: usize,
     lines: Vec<usize>,
-    /// Line ends: all the same, or `\n` and `\r\n` mixed.
+    /// Line ends: all the same, or a mix of `\n` and `\r\n`.
     ends: Vec<usize>,
     last_ends: bool,
     at: usize,
@@ -127,7 +127,7 @@ fn edit_changes_only_its_own_bytes() {
             if number == case.at {
                 after = before.clone();
                 before.extend(script.encode(&old));
-                // Line ends in the new text are like the line end after the edit.
+                // Line ends in the new text are copied from the line end after the edit.
                 let near = if number + 1 < case.lines.len() || case.last_ends { end(number) } else { end(number - 1) };
                 after.extend(script.encode(&new.join(near)));
             } else {
@@ -246,7 +246,7 @@ async fn rewrite_keeps_encoding_bom_and_line_endings() {
             assert!(again.contains("already had this content"), "{again}");
         }
     }
-    // Explicit line ends are kept, and binary content is replaced by the text.
+    // Explicit line ends are preserved, and binary content is replaced by the text.
     for (before, content) in [("one\r\ntwo\r\n", "a\r\nb\n"), ("\0\u{1}\u{2}", "ü\n")] {
         bench.put("outputs/f", before);
         bench.ok("write_file", json!({"path": "outputs/f", "content": content})).await;

@@ -1,4 +1,4 @@
-//! Known ways out of the sandbox. Each is tried with all kernel protections and with fewer.
+//! Known ways to escape from the sandbox. Each is tried with all kernel protections and with fewer.
 
 use std::os::{
     fd::{AsRawFd as _, IntoRawFd as _},
@@ -48,7 +48,7 @@ async fn project_replaced_by_a_link_is_not_followed() {
         fs::create_dir_all(away.join("deep")).unwrap();
         fs::write(away.join("deep/secret.txt"), SECRET).unwrap();
         let outer = bench.real("/project");
-        // Another session may see the same file, if its project is inside the first session's project.
+        // Another session can access the same file if its project is inside the first session's project.
         for inner in ["inner", "inner/deep"] {
             let path = outer.join(inner).canonicalize().unwrap();
             let workspace = Workspace { project: Some(Mount { path, writable: true }), ..bench.workspace().clone() };
@@ -107,7 +107,7 @@ async fn system_v_shared_memory_is_inaccessible() {
         return;
     }
     let library = |body: &str| format!("/usr/bin/python3 -c 'import ctypes, sys; l = ctypes.CDLL(None)\n{body}'");
-    // Created by another process of the same user.
+    // The shared memory segment is created by another process of the same user.
     let made =
         std::process::Command::new("bash").args(["-c", &library("print(l.shmget(0, 4096, 0o1600))")]).output().unwrap();
     let id = String::from_utf8(made.stdout).unwrap().trim().to_owned();
@@ -175,7 +175,7 @@ async fn inotify_watches_are_blocked() {
             outside.path().display()
         );
         bench.denied(&watch).await;
-        // Programs work without `inotify`.
+        // Programs must work without `inotify`.
         let text = bench.allowed("echo one > temp/log; timeout 2 tail -n 1 -f temp/log || true").await;
         assert!(text.contains("one"), "{text}");
     }
@@ -209,7 +209,7 @@ async fn session_with_removed_permissions_is_reopened() {
 async fn daemon_file_descriptors_are_not_inherited() {
     for bench in with_and_without_namespaces(Project::None).await {
         let secret = fs::File::open(bench.secret()).unwrap();
-        // Inherited across `exec`, as left by a supervisor or a careless library.
+        // The descriptor is inherited across `exec`, as if left open by a supervisor or a library.
         let leaked = nix::unistd::dup(&secret).unwrap().into_raw_fd();
         assert_ne!(leaked, secret.as_raw_fd());
         let text = bench.allowed("ls -l /proc/self/fd; cat").await;
@@ -221,7 +221,7 @@ async fn daemon_file_descriptors_are_not_inherited() {
 
 #[tokio::test]
 async fn fork_bomb_is_limited_and_cleaned_up() {
-    // Each process spawns two more.
+    // Each process starts two more processes.
     let number = format!("6000.{}", std::process::id());
     for namespaces in NAMESPACE_SETTINGS {
         let bench = locked(Project::None, |config| {
@@ -252,7 +252,7 @@ async fn helper_policy_is_hidden_from_commands() {
         let text = output.text;
         assert!(!text.starts_with("exit code 0") || !text.contains("socket"), "{command}: {text}");
     }
-    // Without a control socket, the helper runs nothing.
+    // Without a control socket, the helper does not run a command.
     let status = std::process::Command::new(helper())
         .args([HELPER_ARGUMENT, "touch", "/var/tmp/agentd-never"])
         .stdin(std::process::Stdio::null())
@@ -263,7 +263,7 @@ async fn helper_policy_is_hidden_from_commands() {
 
 #[test]
 fn escapes_are_blocked_for_unprivileged_users() {
-    // If run as root, the test runs again as the user `nobody`, because the kernel treats the two users differently.
+    // If run as root, the test runs again as the user `nobody`, because the kernel treats both users differently.
     const NOBODY: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {
         return;

@@ -1,4 +1,4 @@
-//! Workspace folders are created, cleaned, removed, mounted and filled.
+//! Workspace folders are created, cleaned, removed, mounted and filled with uploads.
 
 use agentd_core::{
     Timestamp,
@@ -123,10 +123,10 @@ async fn session_copy_excludes_links_that_lead_outside() {
     for gone in ["temp/c.txt", "conversation_history/two.md", "outputs/link", "outputs/folder", "outputs/hard"] {
         assert!(fs::symlink_metadata(root.join(gone)).is_err(), "{gone}");
     }
-    // The copy shares no data with the original.
+    // The copy does not share data with the original.
     fs::write(root.join("uploads/a.pdf"), "b").unwrap();
     assert_eq!(bench.content("uploads/a.pdf"), b"a");
-    // A session that never had a file has nothing to copy.
+    // A session that never had files has nothing to copy.
     let nothing = bench.folders.copy(SessionId::generate(), SessionId::generate(), None).await.unwrap();
     assert_eq!(nothing, FilesCopied::default());
 }
@@ -166,12 +166,12 @@ async fn uploads_get_unique_names_and_inputs_are_stored_once() {
         assert_eq!(path, expected);
         assert_eq!(bench.content(&path), name.as_bytes());
     }
-    // A command placed a link under the name. The link is not followed.
+    // A command created a link with this name. The link is not followed.
     symlink(bench.outside.path().join("new"), bench.real("uploads/link.txt")).unwrap();
     assert_eq!(add("link.txt", "x").await.unwrap(), "uploads/link-2.txt");
     assert!(!bench.outside.path().join("new").exists());
 
-    // The same input is stored once and replaces no other file.
+    // The same input is only stored once and does not replace another file.
     let bench = Bench::new().await;
     let keep = |content: &str| {
         bench.folders.store_input(bench.context.session_id, "stdin.txt".to_owned(), content.as_bytes().to_vec())
@@ -193,14 +193,14 @@ async fn uploads_get_unique_names_and_inputs_are_stored_once() {
     assert_eq!(keep("one").await.unwrap(), "uploads/stdin-5.txt");
 }
 
-/// Files that arrive while a folder is cleaned wait for the end of the cleaning.
+/// Files that arrive while a folder is being cleaned are stored after the cleaning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_arriving_during_cleaning_are_kept() {
     const OLD: usize = 2000;
     let bench = Bench::new().await;
     let session = bench.context.session_id;
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-    // Prevents the removal of the whole area.
+    // This file prevents the removal of the whole area.
     bench.put("outputs/kept.txt", "kept");
     let mut cleaned_count = 0;
     for round in 0..6 {
@@ -214,7 +214,7 @@ async fn files_arriving_during_cleaning_are_kept() {
         let folders = bench.folders.clone();
         let cleaning =
             tokio::spawn(async move { folders.clean(session, vec![(WorkspaceArea::Uploads, since)], false).await });
-        // Wait until the cleaning has begun.
+        // Waits until the cleaning has begun.
         while !cleaning.is_finished() && fs::read_dir(&folder).unwrap().count() == before {}
         let path = if round % 2 == 0 {
             bench.folders.add_upload(session, "new.txt".to_owned(), b"new".to_vec()).await.unwrap()
@@ -245,7 +245,8 @@ async fn known_paths_are_bounded_and_ordered() {
     assert_eq!(paths(10).await.unwrap(), expected);
     assert_eq!(paths(3).await.unwrap(), expected[..3]);
 
-    // Project paths are available before the session has a folder, and session files after the project is gone.
+    // Project paths are available before the session has a folder, and session files are available after the project
+    // was removed.
     let bench = Bench::with_project(Project::ReadOnly).await;
     bench.put("/project/README.md", "x");
     let workspace = Workspace { root: bench.workspace().root.join("not-made-yet"), ..bench.workspace().clone() };

@@ -1,8 +1,8 @@
-//! Git does not run programs that a folder configures, even if a command changes git's environment.
+//! Git does not run programs that a folder's configuration names, even if a command changes git's environment.
 
 use super::{sandbox::locked, *};
 
-/// Commands that run git without its configured environment.
+/// Commands that run git without the environment that agentd configured.
 const INVOCATIONS: [&str; 7] = [
     "git",
     "env -i PATH=/usr/bin:/bin git",
@@ -13,7 +13,7 @@ const INVOCATIONS: [&str; 7] = [
     "env -i $(git --exec-path)/git",
 ];
 
-/// Creates a project whose configuration names a program in all settings that are disabled.
+/// Creates a project whose configuration names a program in every setting that agentd disables.
 fn configure_programs(bench: &Bench) {
     let project = bench.real("/project");
     let (program, mark) = (project.join("evil"), bench.real("temp/ran"));
@@ -29,7 +29,7 @@ fn configure_programs(bench: &Bench) {
     for (key, value) in [("core.fsmonitor", named.as_str()), ("gpg.program", &named), ("log.showSignature", "true")] {
         git(&project, &["config", key, value]);
     }
-    // Plain files that look like a bare repository.
+    // Ordinary files that look like a bare repository.
     let bare = project.join("bare");
     git(&project, &["init", "-q", "--bare", "bare"]);
     git(&bare, &["config", "core.fsmonitor", &named]);

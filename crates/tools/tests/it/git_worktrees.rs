@@ -1,4 +1,4 @@
-//! Git in the user's worktrees and submodules, whose repository is outside the session's folder.
+//! Git in the user's worktrees and submodules, whose repository is outside the session's folders.
 
 use agentd_core::folder::Mounts;
 
@@ -16,7 +16,7 @@ fn repository(at: &Path, message: &str) {
     git(at, &["commit", "-qm", message]);
 }
 
-/// Ways to have the repository in another folder.
+/// Ways in which the repository can be in another folder.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Worktree,
@@ -29,7 +29,7 @@ enum Kind {
 const KINDS: [Kind; 5] =
     [Kind::Worktree, Kind::RelativeWorktree, Kind::WorktreeInBare, Kind::Submodule, Kind::NestedSubmodule];
 
-/// Creates a tree of this kind and returns its path and that of its repository.
+/// Creates a tree of this kind, and returns the path of the tree and the path of its repository.
 fn tree(at: &Path, kind: Kind) -> [std::path::PathBuf; 2] {
     let main = at.join("main");
     repository(&main, "first of main");
@@ -124,7 +124,7 @@ async fn forged_gitdir_file_mounts_nothing() {
         let [_, _] = tree(&at, Kind::Worktree);
         let project = at.join("project");
         let secret = at.join("docs");
-        // All paths that an archive could unpack into the user's folders: parts of a repository around existing files.
+        // All paths that an archive could create in the user's folders: parts of a repository around existing files.
         for folder in ["", "docs", "docs/.git", "docs/worktrees/x", "project/fake"] {
             let folder = at.join(folder);
             fs::create_dir_all(folder.join("objects")).unwrap();

@@ -1,4 +1,4 @@
-//! `AGENTS.md` files and skills on a real disk, some of them hostile.
+//! `AGENTS.md` files and skills on a real disk, including hostile ones.
 
 use agentd_core::guide::{GuideLimits, GuideOrigin, Guides};
 use agentd_extensions::skills::{SkillConfig, SkillStore};
@@ -13,7 +13,8 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        // Uses a disk, because a file system in memory does not cache missing names and cannot answer without blocking.
+        // Uses a folder on disk, because an in-memory file system does not cache missing names and cannot answer
+        // without blocking.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let config = folder.path().join(".config/agentd");
         let skill_config = SkillConfig { person: config.join("skills"), ..SkillConfig::default() };
@@ -61,7 +62,7 @@ impl Home {
 async fn guides_that_are_not_plain_files_are_skipped() {
     let home = Home::new();
     home.write("secret.txt", "hunter2");
-    // A link in a project can have any target.
+    // A link in a project can point anywhere.
     home.path("work/app/x");
     symlink(home.path("secret.txt"), home.path("work/app/AGENTS.md")).unwrap();
     fs::create_dir_all(home.path("work/AGENTS.md")).unwrap();
@@ -86,7 +87,7 @@ async fn long_or_invalid_guides_are_truncated_and_cleaned() {
     assert_eq!((found.files[0].text.as_str(), found.files[0].bytes), ("é".repeat(25).as_str(), 200));
     assert!(found.files[1].text.starts_with("café and [31mred[0m"), "{:?}", found.files[1].text);
 
-    // Only texts longer than the limit are truncated.
+    // Only texts that exceed the limit are truncated.
     let home = Home::new();
     let wide: Vec<u8> =
         [0xff, 0xfe].into_iter().chain("é\r\n".repeat(40).encode_utf16().flat_map(u16::to_le_bytes)).collect();
@@ -147,7 +148,7 @@ async fn project_folder_guides_are_read_safely() {
     assert_eq!(listed.collect::<Vec<_>>(), expected);
 }
 
-/// Returns the guides that are available without blocking. Other guides are still looked up and may be cached for the
+/// Returns the guides that are available without blocking. Other guides are still looked up, and may be cached for the
 /// next call.
 fn cached_guides(home: &Home, workspace: &Workspace) -> Option<Guides> {
     home.workspaces.guides(workspace, GuideLimits::default()).now_or_never()
@@ -170,7 +171,7 @@ async fn unchanged_guides_are_served_from_cache() {
         age(path);
     }
     let guides = async || home.workspaces.guides(&workspace, GuideLimits::default()).await;
-    // Other file system activity can prevent one non-blocking lookup, but not all of them.
+    // Other file system activity can prevent a single non-blocking lookup, but not all of them.
     let cached = async || {
         for _ in 0..1000 {
             guides().await;
@@ -185,7 +186,7 @@ async fn unchanged_guides_are_served_from_cache() {
     assert_eq!((first.files.len(), first.skills.len(), first.memories.len()), (1, 1, 1), "{first:?}");
     assert_eq!(cached().await, first);
 
-    // The file has the same size and time.
+    // The new file has the same size and time.
     write("two");
     assert_ne!(cached_guides(&home, &workspace), Some(first));
     let second = guides().await;

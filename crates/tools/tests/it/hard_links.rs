@@ -1,4 +1,4 @@
-//! Commands in a writable project whose files have hard links outside. The files outside must not change.
+//! Commands in a writable project whose files have hard links outside the project. The files outside must not change.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Creates a file outside and a hard link to it in the project.
+/// Creates a file outside the project and a hard link to it in the project. Returns both paths.
 fn linked(bench: &Bench, name: &str, content: &str) -> (PathBuf, PathBuf) {
     let outside = bench.outside.path().join("store").join(name);
     fs::create_dir_all(outside.parent().unwrap()).unwrap();
@@ -122,7 +122,7 @@ async fn too_many_outside_hard_links_reject_the_command() {
     fs::File::options().write(true).open(&outside).unwrap().set_len(1100 << 20).unwrap();
     let output = bench.call("run_bash_command", json!({ "command": "touch ran" })).await;
     if names(&outside) == 1 {
-        // The file system shares the data of copies, so nothing was too large.
+        // The file system shares the data of copies, so no file was too large.
         return;
     }
     assert_eq!(output.error, Some(ToolErrorCode::Tool));
@@ -149,14 +149,14 @@ async fn hard_link_setting_rejects_or_allows_commands() {
 
 /// Folders for links. The last two are outside the project.
 const FOLDERS: [&str; 8] = ["", "a", "a/b", ".git/objects", "node_modules/.pnpm", "c", "../store", "../store/a"];
-/// Number of linked files. The last two have links outside only if they were generated.
+/// Number of linked files. The last two only have links outside if the generated case contains such links.
 const FILES: usize = 6;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Checks that no project file has a link outside afterwards. Links within the project still share one file, and
-    /// files with links only in the project are unchanged.
+    /// No project file has a link outside after the command. Links within the project still share one file, and files
+    /// whose links are all in the project are unchanged.
     #[test]
     fn project_files_have_no_outside_links_afterwards(
         links in prop::collection::vec((0..FILES, 0..FOLDERS.len()), 0..40),

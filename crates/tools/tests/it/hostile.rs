@@ -1,4 +1,4 @@
-//! Paths that try to leave the workspace. Every tool rejects each of them, and nothing outside is read or changed.
+//! Paths that try to leave the workspace. Every tool rejects each path, and no file outside is read or changed.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
@@ -6,13 +6,13 @@ use agentd_testkit::hostile::{CANARY, Class, SECRET, Trap, state};
 
 use super::*;
 
-/// Trap for the folders of this bench.
+/// Creates a trap for the folders of this bench.
 fn trap(bench: &Bench) -> Trap {
     let (root, project) = (bench.workspace().root.clone(), bench.real("/project"));
     Trap { outside: bench.outside.path().to_owned(), root, project }
 }
 
-/// Paths of the corpus, and paths that are too long for its file.
+/// Returns the paths of the corpus, and paths that are too long for the corpus file.
 fn corpus(bench: &Bench) -> Vec<(Class, String)> {
     let mut paths = trap(bench).paths();
     let refused = [
@@ -41,7 +41,7 @@ fn corpus(bench: &Bench) -> Vec<(Class, String)> {
     paths
 }
 
-/// Paths of one class of the corpus.
+/// Returns the paths of one class of the corpus.
 fn paths_of(bench: &Bench, wanted: Class) -> Vec<String> {
     corpus(bench).into_iter().filter(|(class, _)| *class == wanted).map(|(_, path)| path).collect()
 }
@@ -52,7 +52,7 @@ fn quoted(mark: &str, path: &str) -> String {
     format!("\"{mark}{octal}\"")
 }
 
-/// Calls that change or create the file in all possible ways.
+/// Returns calls that change or create the file in all possible ways.
 fn changing(path: &str) -> Vec<(&'static str, Value)> {
     let mut calls = vec![
         ("write_file", json!({ "path": path, "content": "overwritten" })),
@@ -82,7 +82,7 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
     calls
 }
 
-/// Calls that read the path.
+/// Returns calls that read the path.
 fn reading(path: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("read_file", json!({ "path": path })),
@@ -92,7 +92,7 @@ fn reading(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Checks that an output contains no content from outside.
+/// Checks that an output contains no content from outside the workspace.
 fn check_output(text: &str, tool: &str, path: &str) {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let first = passwd.lines().next().unwrap_or("no such file");
@@ -126,7 +126,7 @@ async fn no_path_leaves_the_workspace() {
             assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: preview");
         }
     }
-    assert_eq!(state(bench.outside.path(), &[]), before, "nothing changed, inside or outside");
+    assert_eq!(state(bench.outside.path(), &[]), before, "no file changed, inside or outside");
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
 }
 
@@ -145,7 +145,7 @@ async fn unwritable_paths_are_not_written() {
             assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: preview");
         }
     }
-    assert_eq!(state(bench.outside.path(), &[]), before, "nothing changed, inside or outside");
+    assert_eq!(state(bench.outside.path(), &[]), before, "no file changed, inside or outside");
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn odd_names_stay_inside() {
     let before = outside();
     let mut succeeded = 0;
     for (_, path) in all.iter().filter(|(class, _)| *class == Class::Contained) {
-        // Restores the files that the calls for the last path moved.
+        // Restores the files that the calls for the previous path moved.
         bench.put("uploads/notes.txt", "code\n");
         let _ = fs::remove_file(bench.real("outputs/taken.txt"));
         for (tool, arguments) in changing(path).into_iter().chain(reading(path)) {
@@ -172,7 +172,7 @@ async fn odd_names_stay_inside() {
     for (tool, arguments) in reading(".").into_iter().chain(reading("uploads")).chain(reading("/project")) {
         check_output(&bench.call(tool, arguments).await.text, tool, "all of it");
     }
-    assert_eq!(outside(), before, "nothing outside changed");
+    assert_eq!(outside(), before, "no file outside changed");
     for place in [root, project] {
         for (path, entry) in state(&place, &[]) {
             let is_copy = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)

@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// Creates a typical home folder with secret and other files.
+/// Creates a typical home folder with secret and ordinary files.
 fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     let write = |path: &str, text: &str| {
@@ -131,7 +131,7 @@ async fn keys_in_default_listed_paths_are_hidden() {
         for path in [".config/git/ignore", ".local/share/uv/python/bin/python", ".cargo/bin/tool"] {
             bench.allowed(&format!("cat {shown}/{path}")).await;
         }
-        // Git works, and has the user's name if files can be replaced by a filtered copy.
+        // Git works, and uses the user's name if files can be replaced by a filtered copy.
         bench.allowed("git -C \"$PROJECT\" init -q && git -C \"$PROJECT\" status --short").await;
         if namespaces {
             let output = bench.allowed(&format!("git config user.name; cat {shown}/.cargo/config.toml")).await;
@@ -158,7 +158,8 @@ async fn new_and_linked_keys_are_hidden() {
         std::os::unix::fs::symlink(aside.path(), home.path().join("linked")).unwrap();
         let (shown, linked) = (home.path().display().to_string(), home.path().join("linked"));
         let bench = reading(home.path(), namespaces, &["notes"], |config| {
-            // The folder is listed through a link: the link's name is used, and the files of the target are hidden.
+            // The folder is listed through a link: commands use the link's name, and secret files in the target are
+            // hidden.
             config.read.push(linked);
             config.hidden = vec![aside.path().join("plain-name")];
         })
@@ -169,7 +170,7 @@ async fn new_and_linked_keys_are_hidden() {
         fs::write(aside.path().join(".env"), SECRET).unwrap();
         bench.denied(&format!("cat {shown}/notes/.netrc | grep launch")).await;
         bench.denied(&format!("cat {shown}/linked/.env | grep launch")).await;
-        // The session's own files are not scanned for keys.
+        // The session's own files are not searched for keys.
         bench.put("/project/.env", "COLOUR=red");
         assert!(bench.allowed("cat \"$PROJECT/.env\"").await.contains("red"));
     }
@@ -193,7 +194,7 @@ async fn shallow_keys_are_hidden_despite_the_scan_limit() {
     for namespaces in NAMESPACE_SETTINGS {
         let bench = reading(home.path(), namespaces, &["a", "b"], |_| {}).await;
         let shown = home.path().display();
-        // Too many files in one listed folder do not affect another listed folder.
+        // Too many files in one listed folder do not affect the search of another listed folder.
         for path in [shallow, other] {
             bench.denied(&format!("cat {shown}/{path} | grep launch")).await;
         }

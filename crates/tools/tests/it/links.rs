@@ -1,10 +1,10 @@
-//! Links within the tree: writes through them are rejected, and reads report the target before it is opened.
+//! Links within the tree: writes through links are rejected, and reads report the target before the target is opened.
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use super::*;
 
-/// Calls that would change or remove the file.
+/// Returns calls that would change or remove the file.
 fn changing(path: &str) -> Vec<(&'static str, Value)> {
     let patch = |inner: String| ("apply_patch", json!({"patch": format!("*** Begin Patch\n{inner}*** End Patch\n")}));
     vec![
@@ -64,7 +64,7 @@ async fn writes_through_links_are_rejected_naming_the_target() {
                 assert_eq!(bench.preview(tool, arguments).await.unwrap_err().text, refused, "preview");
             }
         }
-        // Real paths, as commands print them, give the same result.
+        // Real paths, as printed by commands, give the same result.
         let real = bench.real(&format!("{folder}/docs/a.md"));
         let args = json!({"path": real, "content": "changed"});
         let refused = bench.fails("write_file", args, ToolErrorCode::Path).await;
@@ -111,8 +111,8 @@ async fn link_target_is_reported_before_reading() {
             }
         }
     }
-    // Argument names from other systems are also accepted. Links are not followed for calls that change or run
-    // something.
+    // Argument names from other systems are also accepted. Links are not followed for calls that change files or run
+    // commands.
     let followed = bench.follow("read_file", json!({"file_path": "/project/docs/a.md"})).await.unwrap();
     assert_eq!(followed.to_string(), "/project/docs/a.md leads to /project/.envrc through a link");
     for (tool, arguments) in changing("/project/docs/a.md") {
@@ -141,12 +141,12 @@ async fn read_follows_a_link_under_its_target_name() {
     assert!(listed.contains("/project/docs/b.md") && !listed.contains("/project/folder"), "{listed}");
     let ran = bench.preview("run_bash_command", json!({"command": "pwd", "directory": "/project/folder"})).await;
     assert!(ran.unwrap().unwrap().contains("(in /project/docs,"));
-    // A link as an ignore file is respected.
+    // An ignore file that is a link is also applied.
     symlink("rules", bench.real("/project/docs/.ignore")).unwrap();
     bench.put("/project/docs/rules", "b.md\n");
     let found = bench.ok("find_files", json!({"pattern": "*.md", "path": "/project/docs"})).await;
     assert!(found.contains("No file matches"), "{found}");
-    // Without a resolved path nothing is read through a link.
+    // Without a resolved path, no tool reads through a link.
     for (tool, path) in [
         ("read_file", "/project/CLAUDE.md"),
         ("list_workspace_files", "/project/CLAUDE.md"),
@@ -159,7 +159,7 @@ async fn read_follows_a_link_under_its_target_name() {
     }
 }
 
-/// Makes calls while another thread exchanges two names continuously.
+/// Makes calls while another thread continuously exchanges two names.
 async fn while_exchanging(
     bench: &Bench,
     one: PathBuf,
@@ -189,7 +189,7 @@ async fn link_placed_during_a_write_is_not_followed() {
     bench.put("/project/.envrc", "the hook\n");
     bench.put("outputs/other", "other\n");
     let hooks = tree(&bench.real("/project/.git"));
-    // A file with a link to another, a folder with a link to another, and a folder further up.
+    // Creates a file with a link to another file, a folder with a link to another folder, and a folder further up.
     bench.put("/project/docs/a.md", "real\n");
     symlink("../.envrc", bench.real("/project/docs/swap")).unwrap();
     let swaps = [bench.real("/project/docs/a.md"), bench.real("/project/docs/swap")];
@@ -197,7 +197,7 @@ async fn link_placed_during_a_write_is_not_followed() {
     for path in ["/project/top/a.md", "/project/top/new/a.md", "/project/top/sub/a.md"] {
         let (top, swap) = (bench.real("/project/top"), bench.real("/project/swap"));
         for place in [&top, &swap] {
-            // Either path may be the link now.
+            // Either path may be a link at this time.
             let _ = if place.is_symlink() { fs::remove_file(place) } else { fs::remove_dir_all(place) };
         }
         bench.put("/project/top/sub/a.md", "real\n");
@@ -224,11 +224,11 @@ async fn link_placed_during_a_read_is_not_followed() {
     ];
     for (one, two) in [(file, "/project/docs/swap"), ("/project/docs", "/project/swap")] {
         let texts = while_exchanging(&bench, bench.real(one), bench.real(two), 150, &calls).await;
-        assert!(texts.iter().any(|text| text.contains("harmless")), "some come through");
+        assert!(texts.iter().any(|text| text.contains("harmless")), "some reads succeed");
         for text in texts {
             assert!(!text.contains("the secret"), "{text}");
         }
-        // Restored for the next pair.
+        // Restores the paths for the next pair.
         if bench.real(one).is_symlink() {
             renameat2(AT_FDCWD, &bench.real(one), AT_FDCWD, &bench.real(two), RenameFlags::RENAME_EXCHANGE).unwrap();
         }

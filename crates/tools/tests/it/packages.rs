@@ -1,4 +1,4 @@
-//! Skill packages: the result and source of an installation, and the access of an installer.
+//! Skill packages: the result and the source of an installation, and the access rights of an installer.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -37,7 +37,7 @@ with tarfile.open(folder + "/evilpkg-1.0.tar.gz", "w:gz") as archive:
     archive.addfile(about, io.BytesIO(setup))
 "#;
 
-/// Beginning of all test installers.
+/// Common beginning of all test installers.
 const INSTALLER: &str = r#"#!/bin/sh
 if [ "$1" = venv ]; then
     for place; do :; done
@@ -45,7 +45,7 @@ if [ "$1" = venv ]; then
 fi
 "#;
 
-/// Installer that reports its access.
+/// Installer that reports the paths and hosts it can access.
 const SPY: &str = r#"
 {
     cat "SECRET" && echo "it can read"
@@ -57,7 +57,7 @@ exit 0
 
 impl World {
     fn new() -> Self {
-        // Not in `/tmp`, which is fresh for each command.
+        // Not in `/tmp`, because `/tmp` is a fresh folder for each command.
         let world = Self(tempfile::tempdir_in("/var/tmp").unwrap());
         for folder in ["wheels", "bin", "home/.config/pip"] {
             fs::create_dir_all(world.path(folder)).unwrap();
@@ -164,16 +164,16 @@ async fn installer_sees_only_the_environment() {
     assert!(!report.contains("PIP_TARGET") && !report.contains("UV_CONFIG_FILE"), "{report}");
 }
 
-/// HTTP server for pages and files on loopback.
+/// HTTP server on the loopback interface, for pages and files.
 struct Server {
     url: String,
     address: String,
-    /// Number of connections so far.
+    /// Number of connections accepted so far.
     asked: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Starts a server with a response head and a body for each path. Requests for other paths get no answer.
+    /// Starts a server with a response head and a body for each path. Requests for other paths are not answered.
     fn start(pages: Vec<(String, String, Vec<u8>)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -194,7 +194,7 @@ impl Server {
     }
 }
 
-/// Answers one request. Returns the stream of an unknown path without an answer.
+/// Answers one request. Returns the stream if the path is unknown, without answering.
 fn answer(stream: TcpStream, pages: &[(String, String, Vec<u8>)]) -> Option<TcpStream> {
     let mut lines = BufReader::new(&stream).lines();
     let first = lines.next()?.ok()?;
@@ -209,7 +209,7 @@ fn answer(stream: TcpStream, pages: &[(String, String, Vec<u8>)]) -> Option<TcpS
 const WHEEL: &str = "goodpkg-1.0-py3-none-any.whl";
 const PAGE: &str = "200 OK\r\nContent-Type: text/html";
 
-/// Index page that links to the wheel.
+/// Returns the index page, which links to the wheel.
 fn page(address: &str) -> (String, String, Vec<u8>) {
     ("/simple/goodpkg/".to_owned(), PAGE.to_owned(), format!("<a href=\"{address}/{WHEEL}\">{WHEEL}</a>").into_bytes())
 }
@@ -220,7 +220,7 @@ impl World {
         (format!("/{WHEEL}"), "200 OK\r\nContent-Type: application/octet-stream".to_owned(), wheel)
     }
 
-    /// Variables for this index, without the offline settings.
+    /// Returns the variables for this index, without the offline settings.
     fn with_index(&self, index: &Server) -> BTreeMap<String, String> {
         let mut variables = self.variables(&[("PIP_INDEX_URL", format!("{}/simple", index.url))]);
         variables.retain(|name, _| !["PIP_FIND_LINKS", "PIP_NO_INDEX"].contains(&name.as_str()));
@@ -344,7 +344,7 @@ async fn installation_needs_network_confinement() {
     let variables = world.with_index(&index);
     let refused = world.install("goodpkg", Some(without.clone()), variables).await.unwrap_err();
     assert!(refused.to_string().contains("does not allow user namespaces") && index.asked() == 0, "{refused}");
-    // Installations without network use still work.
+    // Installations that do not use the network still work.
     assert!(has_package(&world.install("goodpkg", Some(without), world.variables(&[])).await.unwrap(), "goodpkg"));
 }
 
@@ -352,7 +352,7 @@ async fn installation_needs_network_confinement() {
 async fn cancel_closes_installer_connections() {
     for sandbox in sandboxes().await {
         let world = World::new();
-        // The server never answers and waits for the end of its connection.
+        // The server never answers, and waits until its connection is closed.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let index = Server { url: format!("http://{address}"), address, asked: Arc::default() };

@@ -1,4 +1,4 @@
-//! Documents with a password: the user is asked, and the answer stays confidential.
+//! Documents with a password: the user is asked, and the answer remains confidential.
 
 use std::{collections::VecDeque, io::Read as _, sync::Mutex};
 
@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 
 use super::*;
 
-/// Reader for documents whose password is their own content.
+/// Reader for documents whose content is their own password.
 #[derive(Debug)]
 struct Locked;
 
@@ -99,7 +99,7 @@ impl Knowledge for Locked {
 
 type Asked = Arc<Mutex<Vec<Ask>>>;
 
-/// Creates a bench with a user who gives these answers. The questions are recorded.
+/// Creates a bench with a user who gives these answers. Returns the bench and the recorded questions.
 async fn bench(answers: &[Option<&str>]) -> (Bench, Asked) {
     let mut bench = Bench::with(Project::None, |config| config.knowledge = Some(Arc::new(Locked))).await;
     let asked = Asked::default();
@@ -132,11 +132,11 @@ async fn password_is_asked_secretly_once_per_session() {
         let Ask::Question { question, context: Some(context), .. } = &asked[1] else { panic!() };
         assert!(question.contains("uploads/a.pdf") && context.contains("Wrong password (attempt 2 of 3)"), "{context}");
     }
-    // Other documents with the same password need no question, and neither do other tools.
+    // Other documents with the same password require no question, in this tool and in other tools.
     bench.ok("read_file", json!({"path": "uploads/b.pdf"})).await;
     bench.ok("search_file", json!({"path": "uploads/a.pdf", "query": "x"})).await;
     assert_eq!(asked.lock().unwrap().len(), 2);
-    // The password is dropped with the session.
+    // The password is dropped when the session ends.
     bench.toolbox.end_session(bench.context.session_id).await;
     let output = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
     assert!(output.contains("it is encrypted; ask the user"), "{output}");
@@ -164,7 +164,7 @@ async fn path_after_an_archive_names_its_entry() {
     std::os::unix::fs::symlink("all.zip", bench.real("uploads/link.zip")).unwrap();
     let followed = bench.follow("read_file", json!({"path": "uploads/link.zip!/y.pdf"})).await.unwrap();
     assert_eq!(followed.leads_to, "uploads/all.zip!/y.pdf");
-    // A real file with such a name takes precedence.
+    // An existing file with such a name takes precedence.
     bench.put("uploads/odd.zip!/real.txt", "plain text");
     assert!(bench.ok("read_file", json!({"path": "uploads/odd.zip!/real.txt"})).await.contains("plain text"));
     let output = bench.fails("read_file", json!({"path": "uploads/none.zip!/y.pdf"}), ToolErrorCode::Path).await;

@@ -1,4 +1,4 @@
-//! Tests of `apply_patch`: both forms, atomicity, and errors for patches that do not match.
+//! Tests of `apply_patch`: both formats, atomicity, and errors for patches that do not match.
 
 use proptest::prelude::*;
 use similar::TextDiff;
@@ -48,7 +48,7 @@ async fn unified_diff_of_several_files_is_applied() {
 #[tokio::test]
 async fn common_patch_mistakes_are_tolerated() {
     let bench = Bench::new().await;
-    // Other names for the tool and its argument, and a code fence.
+    // Uses other names for the tool and its argument, and a code fence.
     bench.put("outputs/n.txt", "one\n2\n");
     let text = "```\n*** Begin Patch\n*** Update File: outputs/n.txt\n-2\n+two\n*** End Patch\n```\n";
     bench.ok("applypatch", json!({ "input": text })).await;
@@ -56,34 +56,34 @@ async fn common_patch_mistakes_are_tolerated() {
     let diff = |hunks: &str| format!("--- a/outputs/f\n+++ b/outputs/f\n{hunks}");
     let numbers = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
     for (before, hunks, after) in [
-        // Wrong or missing line numbers and counts.
+        // Line numbers and counts are wrong or missing.
         (numbers, "@@ -77,9 +70,1 @@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@ -1,1 +1,1 @@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@ ... @@\n-5\n+five\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@ -2,3 +2,2 @@\n 2\n-3\n 4\n@@ -7,2 +6,3 @@\n 7\n+7½\n 8\n", "1\n2\n4\n5\n6\n7\n7½\n8\n9\n"),
-        // Context line that lost its space.
+        // A context line has lost its space.
         ("a\n\nb\nc\n", "@@ -1,4 +1,4 @@\n a\n\n-b\n+B\n c\n", "a\n\nB\nc\n"),
         ("a\n\nb\nc\n", "@@\n a\n\n-b\n+B\n c\n\n\n", "a\n\nB\nc\n"),
-        // White space at the end of lines. Unchanged lines keep their own.
+        // Trailing white space differs. Unchanged lines keep their own white space.
         ("a  \nb\t\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c  \n", "a  \nB\nc\n"),
-        // Different indentation, which added lines adopt.
+        // The indentation differs, and added lines adopt the file's indentation.
         (
             "\tif x:\n\t\ta\n\t\tb\n",
             "@@\n if x:\n     a\n-    b\n+    c\n+      d\n",
             "\tif x:\n\t\ta\n\t\tc\n\t\t  d\n",
         ),
         ("    a\n    b\n", "@@\n a\n-b\n+c\n+    d\n", "    a\n    c\n        d\n"),
-        // The nearest of several positions, by line number.
+        // The nearest of several positions is selected by line number.
         ("x\ny\nx\ny\nx\n", "@@ -3,1 +3,1 @@\n-x\n+z\n", "x\ny\nz\ny\nx\n"),
         ("x\ny\nx\ny\nx\n", "@@ -9,1 +9,1 @@\n-x\n+z\n", "x\ny\nx\ny\nz\n"),
-        // A patch with `\r\n` for a file with `\n`, and vice versa.
+        // A patch with `\r\n` is applied to a file with `\n`, and vice versa.
         ("a\nb\n", "@@ -1,2 +1,2 @@\r\n a\r\n-b\r\n+c\r\n", "a\nc\n"),
         ("a\r\nb\r\n", "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n", "a\r\nc\r\nd\r\n"),
         ("a\r\nb\nc\r\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\r\nB\nc\r\n"),
         ("a\rb\rc\r", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\rB\rc\r"),
         ("\u{feff}a\nb\n", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n", "\u{feff}A\nb\n"),
-        // Files without a line end at the end.
+        // The file has no line end at the end.
         ("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n", "a\nc"),
         ("a\nb", "@@ -1,2 +1,3 @@\n a\n b\n+c\n", "a\nb\nc"),
         ("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n", "a\nb\n"),
@@ -94,7 +94,7 @@ async fn common_patch_mistakes_are_tolerated() {
         ("", "@@ -0,0 +1,2 @@\n+a\n+b\n", "a\nb\n"),
         ("a\n", "@@ -1,0 +2,1 @@\n+b\n", "a\nb\n"),
         ("a\n", "@@ -0,0 +1,1 @@\n+b\n", "b\na\n"),
-        // Lines that look like a file header.
+        // Lines look like a file header.
         ("-- x\ny\n", "@@ -1,2 +1,2 @@\n--- x\n+++ z\n y\n", "++ z\ny\n"),
     ] {
         assert_patched(&bench, before, &diff(hunks), after).await;
@@ -249,7 +249,7 @@ async fn failed_write_rolls_back_the_others() {
     chmod(&real, 0o750);
     bench.put("outputs/gone", "x");
     let before = tree(bench.outside.path());
-    // The patch creates a file first and then needs a folder of that name.
+    // The patch creates a file first and then requires a folder with the same name.
     let text = "*** Begin Patch\n*** Update File: outputs/a\n-one\n+two\n*** Delete File: outputs/gone\n\
         *** Add File: outputs/deep/er/x\n+x\n*** Add File: outputs/y\n+y\n*** Add File: outputs/y/z\n+z\n*** End Patch";
     let refused = bench.fails("apply_patch", patch(text), ToolErrorCode::Path).await;
@@ -278,7 +278,7 @@ async fn patch_sizes_are_limited() {
 
 // --- Properties ---
 
-/// Texts with few distinct lines, so that they repeat. Some look like parts of a patch.
+/// Generates texts with few distinct lines, so that lines repeat. Some lines look like parts of a patch.
 fn text() -> impl Strategy<Value = String> {
     let plain = ["", " ", "a", "b", "  a", "\ta", "a ", "{", "}", "中文"];
     let of_patches = ["-- a/x", "++ b/x", "- x", "@@ -1 +1 @@", "*** End Patch", "\\ x"];
@@ -304,7 +304,7 @@ fn generated_diff_reproduces_the_new_text() {
             let diff = diff(&before, &after, radius);
             let output = runtime.block_on(bench.call("apply_patch", patch(&diff)));
             prop_assert_eq!(output.error, None, "{}\n{}", diff, output.text);
-            // A file without any line end does not determine a kind.
+            // A file without a line end does not determine the kind of line ends.
             let expected = if before.contains('\n') { ends(&after) } else { after.clone() };
             prop_assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), expected, "{}", diff);
             Ok(())

@@ -1,5 +1,5 @@
-//! After an unreviewed command, a planted file remains if and only if no other program runs or obeys it, regardless of
-//! its name, its depth, and links to it.
+//! After an unreviewed command, a planted file remains if and only if no other program runs or loads the file,
+//! regardless of its name, its depth, and links to it.
 
 use agentd_core::{folder::Mounts, guarded::GuardedNames, ids::CallId, ports::FilesBefore, undo::UndoOutcome};
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
@@ -7,7 +7,8 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::{races::exchange, sandbox::in_folder, *};
 
-/// Prefixes of written files, each with its real prefix. Guarded links lead to the last ones, from [`FIRST_TARGET`] on.
+/// Prefixes of written files, each with its real prefix. The prefixes from [`FIRST_TARGET`] on are targets of guarded
+/// links.
 const PLACES: [(&str, &str); 8] = [
     ("/project/", "/project/"),
     ("/project/ignored/", "/project/ignored/"),
@@ -20,10 +21,10 @@ const PLACES: [(&str, &str); 8] = [
 ];
 const FIRST_TARGET: usize = 4;
 
-/// Ignored folders: one that is searched, and caches.
+/// Ignored folders: one that the check searches, and caches.
 const IGNORED: &str = "ignored/\nnode_modules/\ntarget/\n.venv/\n";
 
-/// Files that other programs run or obey. `Tiltfile` is a name that the user added.
+/// Files that other programs run or load. `Tiltfile` is a name that the user configured.
 const GUARDED: &[&str] = &[
     "AGENTS.md",
     "agents.MD",
@@ -44,7 +45,7 @@ const GUARDED: &[&str] = &[
     ".claude/skills/target/SKILL.md",
 ];
 
-/// Files that no program runs or obeys by itself: harmless names, data of git, sample hooks, and caches.
+/// Files that no program runs or loads on its own initiative: harmless names, data of git, sample hooks, and caches.
 const UNGUARDED: &[&str] = &[
     ".editorconfig",
     ".gitattributes",
@@ -77,12 +78,12 @@ impl Planted {
         Self { place, below, is_link, is_guarded }
     }
 
-    /// Path in the script.
+    /// Returns the path as used in the script.
     fn written(&self) -> String {
         format!("{}{}", PLACES[self.place].0, self.below)
     }
 
-    /// Path in the report of the check.
+    /// Returns the path as reported by the check.
     fn reported(&self) -> String {
         format!("{}{}", PLACES[self.place].1, self.below)
     }
@@ -95,7 +96,8 @@ impl Planted {
     }
 }
 
-/// Names that the table does not list, with true for guarded ones. The table has no names that begin with `.q` or `.u`.
+/// Generates names that the table does not list, with true for guarded names. The table has no names that begin with
+/// `.q` or `.u`.
 fn unlisted_name() -> impl Strategy<Value = (String, bool)> {
     prop_oneof![
         2 => r"\.q[a-zA-Z0-9_-]{1,10}".prop_map(|name| (name, true)),
@@ -125,7 +127,7 @@ fn planted() -> impl Strategy<Value = Planted> {
     ]
 }
 
-/// Real path of a file in the project or the added folder.
+/// Returns the real path of a file in the project or the added folder.
 fn real(bench: &Bench, path: &str) -> PathBuf {
     match path.strip_prefix("/folders/lib/") {
         Some(below) => bench.workspace().folder("lib").unwrap().path.join(below),
@@ -135,7 +137,7 @@ fn real(bench: &Bench, path: &str) -> PathBuf {
 
 /// Creates a bench whose commands are not reviewed, with a project, an added folder and the links to the targets.
 async fn unreviewed() -> (Bench, FileSnapshots) {
-    // An added folder below a hidden one would be guarded as a whole.
+    // An added folder below a hidden folder would be guarded as a whole.
     let outside = tempfile::Builder::new().prefix("planting-").tempdir_in("/var/tmp").unwrap();
     let mut bench = in_folder(outside, Project::Writable, |_| {}).await;
     let lib = bench.outside.path().join("lib");
@@ -170,7 +172,7 @@ async fn call_of_new_session(bench: &Bench) -> ToolContext {
     ToolContext { session_id, workspace: Arc::new(workspace), ..next_call(bench) }
 }
 
-/// Runs `script` as a script of the project, as a turn would. Returns the paths of reverted files, and the output.
+/// Runs `script` as a script in the project, as a turn would. Returns the paths of reverted files, and the output.
 async fn run_script(bench: &mut Bench, snapshots: &FileSnapshots, script: &str) -> (Vec<String>, String) {
     bench.put("/project/run.sh", format!("{script}printf over > /project/over.txt\n"));
     let before = snapshots.before(&next_call(bench), None).await.unwrap();
@@ -184,7 +186,8 @@ async fn run_script(bench: &mut Bench, snapshots: &FileSnapshots, script: &str) 
     (reverted.map(|file| file.path).collect(), output)
 }
 
-/// Runs one script that writes all files. If the targets of the guarded links exist before, they are read-only.
+/// Runs one script that writes all files. With `targets_exist`, the targets of the guarded links exist before the
+/// command and are therefore read-only.
 async fn check_planted(files: &[Planted], targets_exist: bool) -> Result<(), TestCaseError> {
     let (mut bench, snapshots) = unreviewed().await;
     let targets = ["/project/t0", "/folders/lib/t1", "/folders/lib/t2"];
@@ -205,7 +208,7 @@ async fn check_planted(files: &[Planted], targets_exist: bool) -> Result<(), Tes
 }
 
 proptest! {
-    // Each case writes many files, because a command takes longer than its files.
+    // Each case writes many files, because starting a command takes longer than writing its files.
     #![proptest_config(ProptestConfig {
         cases: 10,
         max_shrink_iters: 60,
@@ -223,8 +226,8 @@ proptest! {
     }
 }
 
-/// Folders nested too deeply for the check are reported before the call, wherever they are. Caches are not checked,
-/// unless a guarded link leads there.
+/// Folders that are nested too deeply for the check are reported before the call, wherever they are. Caches are only
+/// checked if a guarded link points to them.
 #[tokio::test]
 async fn too_deep_folders_are_reported_before_the_call() {
     for (folder, link, levels, is_checked) in [
@@ -246,8 +249,8 @@ async fn too_deep_folders_are_reported_before_the_call() {
     }
 }
 
-/// Creates `/project/folder` and `/project/link`, which leads to a folder outside, and returns that folder. It contains
-/// the file that a script plants, which a check that follows the link would remove.
+/// Creates `/project/folder` and `/project/link`, which points to a folder outside the project. Returns the folder
+/// outside. It contains the same file that a script plants; a check that follows the link would remove this file.
 fn away_beside_folder(bench: &Bench) -> PathBuf {
     let away = bench.outside.path().join("away");
     fs::create_dir_all(away.join(".zed")).unwrap();
@@ -257,13 +260,13 @@ fn away_beside_folder(bench: &Bench) -> PathBuf {
     away
 }
 
-/// A process of the command swaps folder and link until the command has ended.
+/// A process of the command swaps the folder and the link until the command has ended.
 #[tokio::test]
 async fn command_that_swaps_a_folder_and_a_link_leaves_no_planted_file() {
     let (mut bench, snapshots) = unreviewed().await;
     let away = away_beside_folder(&bench);
     let before = tree(&away);
-    // The current folder stays the same one, whatever its name is.
+    // The current folder stays the same, regardless of its name.
     let script = "cd /project/folder; mkdir .zed
         (cd /project; while :; do
             mv -T folder spare; mv -T link folder; mv -T folder link; mv -T spare folder; touch swapped.txt
@@ -340,8 +343,8 @@ async fn files_planted_by_an_earlier_call_are_not_restored_by_the_checks_of_late
     }
 }
 
-/// Another program swaps folder and link while the calls of one session are checked. The check of a concurrent call
-/// finds the files that these checks have missed.
+/// Another program swaps the folder and the link while the calls of one session are checked. The check of a concurrent
+/// call finds the files that these checks missed.
 #[tokio::test]
 async fn swap_during_checks_leaves_no_planted_file_after_the_last_one() {
     let (bench, snapshots) = unreviewed().await;
@@ -354,14 +357,15 @@ async fn swap_during_checks_leaves_no_planted_file_after_the_last_one() {
         folder.create_dir_all(".zed").unwrap();
         folder.write(".zed/tasks.json", "planted").unwrap();
     };
-    // Twice, so that the folder has its own name in the end.
+    // Swaps twice, so that the folder has its original name at the end.
     let swap = move || {
         exchange(&path, &link);
         exchange(&path, &link);
     };
     while_swapping(swap, async {
         for _ in 0..30 {
-            // A scan may fail while names change. The call then asks, or its result has a warning.
+            // A scan may fail while names change. In that case, the call requires approval, or its result contains a
+            // warning.
             let Ok(of_call) = snapshots.before(&next_call(&bench), None).await else { continue };
             plant();
             let _ = of_call.after.await;

@@ -1,4 +1,4 @@
-//! Project configuration on a real disk, with other writers.
+//! Project configuration on a real disk, with concurrent writers.
 
 use agentd_core::{
     guide::{GuideLimits, GuideOrigin},
@@ -42,7 +42,7 @@ impl Home {
         Self { folder, projects, workspaces, skills }
     }
 
-    /// Opens the same folders as another daemon.
+    /// Opens the same folders as a new daemon would.
     fn restart(self) -> Self {
         Self::in_folder(self.folder)
     }
@@ -72,7 +72,7 @@ impl Home {
         self.projects.trust(self.project(), hash, "a test".to_owned()).await.unwrap()
     }
 
-    /// Instructions of the project for models.
+    /// Returns the project's instructions for models.
     async fn instructions(&self) -> Option<String> {
         let guides = self.workspaces.guides(&self.workspace().await, GuideLimits::default()).await;
         guides.files.into_iter().find(|file| file.origin == GuideOrigin::Trusted).map(|file| file.text)
@@ -99,15 +99,15 @@ async fn trust_survives_restart_until_content_changes() {
 
     let home = home.restart();
     assert!(home.instructions().await.is_some());
-    // The agents are one shared value while nothing changes.
+    // The agents are a single shared value while the configuration is unchanged.
     let agents = home.workspaces.project(&workspace).await.agents.unwrap();
     assert!(Arc::ptr_eq(&agents, &home.workspaces.project(&workspace).await.agents.unwrap()));
-    // The daemon's own copy may be lost and is recreated.
+    // The daemon's own copy may be lost, and is then recreated.
     fs::remove_dir_all(home.folder.path().join("projects").join(home.show().await.hash)).unwrap();
     let home = home.restart();
     assert!(home.instructions().await.is_some());
 
-    // The file has the same length and modification time.
+    // The new file has the same length and modification time.
     fs::write(&file, "Be cold.\u{1b}[31m\n").unwrap();
     age(&file);
     assert_eq!(home.instructions().await, None);
@@ -177,7 +177,7 @@ async fn oversized_project_is_truncated_deterministically() {
     assert_eq!(home.show().await, report);
 }
 
-/// The project is changed continuously by another thread.
+/// Another thread changes the project continuously.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn approved_content_cannot_be_swapped_before_use() {
     const EVIL: &str = "---\nname: deploy\ndescription: Evil\n---\n";

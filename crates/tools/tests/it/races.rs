@@ -1,4 +1,4 @@
-//! Links and folders are swapped while tools run. At no time is anything outside read or changed.
+//! Links and folders are swapped while tools run. No file outside is ever read or changed.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use super::*;
 
-/// Calls the tools while another thread swaps part of the path, and checks that nothing leaks.
+/// Calls the tools while another thread swaps part of the path, and checks that no content from outside is read.
 async fn call_while_swapping(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl Fn() + Send + 'static) {
     while_swapping(swap, async {
         for (tool, arguments) in calls.iter().cycle().take(rounds * calls.len()) {
@@ -17,12 +17,12 @@ async fn call_while_swapping(bench: &Bench, rounds: usize, calls: &[(&str, Value
     .await;
 }
 
-/// Exchanges two names atomically, so both always exist.
+/// Exchanges two names atomically, so that both always exist.
 pub(crate) fn exchange(one: &Path, two: &Path) {
     renameat2(AT_FDCWD, one, AT_FDCWD, two, RenameFlags::RENAME_EXCHANGE).unwrap();
 }
 
-/// Calls to every tool for a file in `folder`.
+/// Returns calls to every tool for a file in `folder`.
 fn all_tools(folder: &str) -> Vec<(&'static str, Value)> {
     let file = format!("{folder}/a.txt");
     let patch = |inner: String| json!({"patch": format!("*** Begin Patch\n{inner}*** End Patch\n")});
@@ -45,7 +45,7 @@ fn all_tools(folder: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Files that must not be read or changed, and must get no new neighbours. A link leads to their folder.
+/// Files that must not be read or changed, in a folder in which no file may be created. A link points to this folder.
 struct Away {
     folder: PathBuf,
     before: Vec<(OsString, String, SystemTime)>,
@@ -80,11 +80,11 @@ impl Away {
     }
 
     fn check(&self) {
-        assert_eq!(Self::snapshot(&self.folder), self.before, "nothing outside was changed, created or removed");
+        assert_eq!(Self::snapshot(&self.folder), self.before, "no file outside was changed, created or removed");
     }
 }
 
-/// Checks that no file in the workspace has content from outside.
+/// Checks that no file in the workspace contains content from outside.
 fn check_inside(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -103,7 +103,8 @@ fn check_inside(folder: &Path) {
 
 #[tokio::test]
 async fn folder_exchanged_with_a_link_is_not_followed() {
-    // The folder itself, and its parent folder: the link then leads to a folder with a subfolder of the same name.
+    // Exchanges the folder itself or its parent folder. In the second case, the link points to a folder that has a
+    // subfolder with the same name.
     for (exchanged, folder) in [
         ("outputs/folder", "outputs/folder"),
         ("/project/folder", "/project/folder"),
@@ -129,7 +130,7 @@ async fn file_exchanged_with_a_link_is_not_followed() {
     let away = Away::beside(&bench, &bench.real("outputs/elsewhere"));
     symlink(away.folder.join("a.txt"), &link).unwrap();
     let path = bench.real("outputs/folder/a.txt");
-    // A tool may have moved or removed one of the two.
+    // A tool may have moved or removed one of the two names.
     let swap = move || {
         let _ = renameat2(AT_FDCWD, &path, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
     };
@@ -143,7 +144,7 @@ async fn file_replaced_by_a_link_is_not_followed() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     let path = bench.real("outputs/a.txt");
-    // The link count never drops to one, because only the count identifies a hard link.
+    // The link count must never drop to one, because a hard link is only recognised by its count.
     fs::hard_link(&secret, bench.outside.path().join("other-name.txt")).unwrap();
     let calls = [
         ("read_file", json!({"path": "outputs/a.txt"})),

@@ -1,4 +1,4 @@
-//! Commands in read-only confinement cannot change anything, so a gate that misjudges a command does no harm.
+//! Commands in read-only confinement cannot change anything, so that misjudging a command causes no harm.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// Creates a bench with everything open that a user can configure.
+/// Creates a bench with all access that a user can configure.
 async fn confined(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
     let listed = listed.to_owned();
     let mut bench = locked(Project::Writable, |config| {
@@ -89,7 +89,7 @@ async fn read_only_sandbox_has_no_network() {
 
 #[tokio::test]
 async fn read_only_sandbox_has_private_temporary_files() {
-    // The session is in `/tmp`, which is fresh for each command.
+    // A session in `/tmp` is also tested, because `/tmp` is a fresh folder for each command.
     for base in ["/tmp", "/var/tmp"] {
         let mut bench = locked_in(base, Project::Writable, |_| {}).await;
         bench.context.confinement = Confinement::ReadOnly;
@@ -107,7 +107,7 @@ async fn read_only_sandbox_has_private_temporary_files() {
 async fn read_only_command_needs_a_sandbox() {
     for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-        // Without a helper no confinement is possible.
+        // Without a helper, commands cannot be confined.
         let bench = confined(true, folder.path(), |config| {
             config.mode = mode;
             config.helper = "/bin/true".into();
@@ -137,7 +137,7 @@ async fn extended_attributes_are_inaccessible_by_path() {
     let program = |body: &str| format!("/usr/bin/python3 -c 'import os\n{body}'");
     let outside =
         |body: String| std::process::Command::new("bash").args(["-c", &program(&body)]).status().unwrap().success();
-    // File systems without extended attributes cannot leak them.
+    // A file system without extended attributes cannot leak them.
     let has_attributes = outside(format!("os.setxattr(\"{path}\", \"user.secret\", b\"{SECRET}\")"));
     for namespaces in NAMESPACE_SETTINGS {
         for confinement in [Confinement::Usual, Confinement::ReadOnly] {

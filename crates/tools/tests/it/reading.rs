@@ -167,7 +167,7 @@ async fn unknown_tools_and_arguments_are_error_outputs() {
         let output = bench.call_raw(tool, arguments).await;
         assert_eq!(output.error, Some(ToolErrorCode::InvalidArgs), "{tool} {arguments}: {}", output.text);
         let previewed = bench.toolbox.preview(&bench.context, &written(tool, arguments)).await;
-        assert_eq!(previewed, Err(output), "a preview foresees it");
+        assert_eq!(previewed, Err(output), "the preview fails, too");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Commands in the sandbox with real processes: blocked access, allowed access, and cleanup.
+//! Tests of the sandbox with real processes: blocked access, allowed access, and cleanup.
 
 use std::{
     net::{TcpListener, UdpSocket},
@@ -10,21 +10,21 @@ use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 
 use super::*;
 
-/// Path of the example that serves as the helper. It is built with the tests.
+/// Returns the path of the example that serves as the helper, which is built together with the tests.
 pub(crate) fn helper() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().unwrap().parent().unwrap().join("examples/sandbox_helper")
 }
 
 pub(crate) async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
-    // Not in `/tmp`, which is fresh for each command: files outside must be protected without that.
+    // Not in `/tmp`, which is a fresh folder for each command: files outside must also be protected without that.
     locked_in("/var/tmp", project, adapt).await
 }
 
-/// Values of `namespaces`: all kernel protections, and those left if users cannot create namespaces.
+/// Values of `namespaces`: all kernel protections, and the protections that remain if users cannot create namespaces.
 pub(crate) const NAMESPACE_SETTINGS: [bool; 2] = [true, false];
 
-/// Creates a bench for each strength.
+/// Creates one bench with namespaces and one without.
 pub(crate) async fn with_and_without_namespaces(project: Project) -> Vec<Bench> {
     let mut benches = Vec::new();
     for namespaces in NAMESPACE_SETTINGS {
@@ -77,7 +77,7 @@ impl Bench {
     }
 }
 
-/// Counts processes with this argument in their command line, as seen from outside.
+/// Returns the number of processes on the host whose command line contains this argument.
 pub(crate) fn named(argument: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
@@ -91,7 +91,7 @@ pub(crate) fn python() -> bool {
     Path::new("/usr/bin/python3").exists()
 }
 
-/// Environment variables sent by a client.
+/// Returns environment variables as sent by a client.
 fn sent(variables: &[(&str, &str)]) -> Arc<ClientEnvironment> {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Arc::new(ClientEnvironment::unchecked(variables))
@@ -132,7 +132,7 @@ async fn tools_and_commands_use_the_same_paths() {
         let written = bench.run("echo made > /project/made.txt; echo more >> src/greet.py; cat made.txt").await;
         assert_eq!(written.contains("stdout:\nmade"), writable, "{written}");
         assert_eq!(bench.real("/project/made.txt").exists(), writable);
-        // The folder's real path leads to the same folder, with the same permissions.
+        // The folder's real path points to the same folder, with the same permissions.
         let real = bench.real("/project").display().to_string();
         assert!(bench.run(&format!("ls {real}; echo x > {real}/real.txt")).await.contains("src"));
         assert_eq!(bench.real("/project/real.txt").exists(), writable);
@@ -181,7 +181,7 @@ async fn command_using_a_skill_starts_in_the_workspace() {
     }
     let shown = bench.preview("run_bash_command", json!({"command": "python3 skills/pdf/scripts/info.py x"})).await;
     assert!(shown.unwrap().unwrap().contains("(in the workspace,"));
-    // A file of the same name in the project takes precedence.
+    // A file with the same name in the project takes precedence.
     bench.put("/project/skills/pdf/scripts/info.py", "print('of the project')\n");
     assert!(bench.run("python3 skills/pdf/scripts/info.py x").await.contains("of the project"));
 }
@@ -199,7 +199,7 @@ async fn start_folder_is_known_for_each_path_to_it() {
             let named = named.iter().filter(|_| namespaces).map(PathBuf::from);
             assert_eq!(start.name, name, "{arguments}");
             assert_eq!(start.paths, [real].into_iter().chain(named).collect::<Vec<_>>(), "{arguments}");
-            // Each path is the folder in which the command starts.
+            // Each path names the folder in which the command starts.
             for path in &start.paths {
                 let command = format!("{}; test . -ef '{}'", arguments["command"].as_str().unwrap(), path.display());
                 let mut arguments = arguments.clone();
@@ -452,7 +452,7 @@ async fn locale_is_fixed_and_path_excludes_session_programs() {
         for folder in ["/project/bin", "temp/bin"] {
             program(&bench.real(&format!("{folder}/ls")), "echo planted");
         }
-        // A link to a session folder is excluded as well.
+        // A link to a session folder is excluded too.
         let link = bench.outside.path().join("link");
         symlink(bench.real("/project/bin"), &link).unwrap();
         let path = format!(
@@ -467,7 +467,7 @@ async fn locale_is_fixed_and_path_excludes_session_programs() {
         assert!(text.contains("LANG=C.UTF-8") && !text.contains("GBK") && !text.contains("Big5"), "{text}");
         assert!(text.contains("LC_CTYPE=en_US.UTF-8") && text.contains("PATH=/usr/bin:/bin\n"), "{text}");
         assert!(!text.contains("planted"), "{text}");
-        // In GBK the last byte of this character would absorb the backslash.
+        // In GBK, the last byte of this character would combine with the backslash.
         let text = bench.allowed("echo \u{3042}\\; echo two").await;
         assert!(text.contains("\u{3042}; echo two"), "{text}");
     }
@@ -491,7 +491,7 @@ async fn path_skips_inaccessible_folders() {
         bench.context.environment = sent(&[("PATH", &path)]);
         let text = bench.allowed("agentd-test-program; env").await;
         assert!(text.contains("this is listed") && text.contains("/nowhere:/usr/bin"), "{text}");
-        // If all folders are closed, programs must not come from the working directory.
+        // If all folders in the search path are closed, programs must not be run from the working directory.
         bench.context.environment = sent(&[("PATH", &closed)]);
         let command = "cd $WORKSPACE/temp; printf 'echo mine' > ls; chmod +x ls; ls; env";
         let text = bench.allowed(command).await;
@@ -597,7 +597,7 @@ async fn limit_cancel_and_drop_kill_all_processes() {
 
 #[tokio::test]
 async fn killing_the_daemon_kills_its_commands() {
-    // The test runs itself as another process, which is killed like a daemon.
+    // The test starts itself as another process, which is killed like a daemon.
     const MARK: &str = "AGENTD_TEST_KILLED_DAEMON";
     if let Ok(number) = std::env::var(MARK) {
         let namespaces = number.ends_with('1');

@@ -47,7 +47,7 @@ async fn listings_and_searches_are_bounded_in_size_and_time() {
         assert!(text.contains("is not complete: there are too many files"), "{text}");
     }
 
-    // Searches also have a time limit.
+    // Searches have a time limit, too.
     let bench = Bench::with(Project::None, limits(|limits| limits.search_time = Duration::ZERO)).await;
     bench.put("uploads/a.txt", "needle\n");
     for (tool, arguments) in [("grep", json!({"pattern": "x"})), ("find_files", json!({"pattern": "*"}))] {
@@ -179,12 +179,12 @@ async fn grep_output_is_bounded_and_long_lines_are_cut() {
     assert!(found.ends_with("[the first 5 matches are shown; narrow the pattern, the path or include]"), "{found}");
     let found = bench.ok("grep", json!({"pattern": "needle", "path": "uploads/b.txt"})).await;
     assert!(found.len() < 600, "{}", found.len());
-    // A line longer than the memory limit is skipped, not stored.
+    // A line longer than the memory limit is skipped and not stored.
     bench.put("uploads/huge.txt", vec![b'x'; 20 * 1024 * 1024]);
     let found = bench.ok("grep", json!({"pattern": "needle", "path": "uploads/huge.txt"})).await;
     assert!(found.contains("1 file (up to a line that is too long)"), "{found}");
 
-    // A long line is shown only around the match.
+    // Of a long line, only the part around the match is shown.
     let bench = Bench::new().await;
     let (before, after) = ("ä".repeat(500_000), "z".repeat(500_000));
     bench.put("uploads/one.json", format!("{before}NEEDLE{after}NEEDLE{after}\n"));
@@ -232,7 +232,7 @@ async fn odd_names_are_escaped_and_non_utf8_names_counted() {
     assert_eq!(
         listed,
         "uploads/back\\u{5c}slash (6 bytes)\nuploads/esc\\u{1b}[2J.txt (6 bytes)\nuploads/line\\u{a}break.txt (6 bytes)\n\
-         [1 skipped: unreadable, or names are not text]"
+         [1 skipped: unreadable, or not named in UTF-8]"
     );
     let found = bench.ok("grep", json!({"pattern": "needle"})).await;
     assert!(found.ends_with("[3 matches in 3 files]\n[not fully searched: 1 file (unreadable)]"), "{found}");

@@ -1,11 +1,11 @@
-//! Tests of `/state` through the tools: the same calls, for files that are not on disk.
+//! Tests of `/state` through the tools: the same calls as for other files, but the files are not on disk.
 
 use agentd_core::state_files::{StateFileChange, StateFiles};
 
 use super::*;
 
 impl Bench {
-    /// Calls a tool like the engine, which applies the changes for the next call.
+    /// Calls a tool like the engine, and applies the state changes for the next call.
     async fn step(&mut self, tool: &str, arguments: Value) -> ToolOutput {
         let output = self.call(tool, arguments).await;
         let mut files: StateFiles = self.context.state_files.as_ref().clone();
@@ -75,7 +75,7 @@ async fn failed_call_changes_no_state_file() {
         (json!({"path": "/state", "content": "x"}), "folder"),
         (json!({"path": "/state/b", "content": "x".repeat(256 * 1024 + 1)}), "outputs/"),
         (json!({"path": "/state/../b", "content": "x"}), "`..`"),
-        // The call may mean the project's folder of that name.
+        // The call may refer to the project's folder with that name.
         (json!({"path": "state/b", "content": "x"}), "/state"),
     ] {
         let output = bench.step("write_file", arguments).await;

@@ -1,5 +1,5 @@
-//! Files that the daemon stores in a session's tree: tools can read them, and models cannot change them. Also
-//! `/memories`, a folder shared by all sessions with the same protection as session files.
+//! Files that the daemon stores in a session's tree, which tools can read and models cannot change. Also `/memories`, a
+//! folder shared by all sessions with the same protection as session files.
 
 use agentd_core::{ports::ArtifactDir, undo::UndoOutcome};
 use agentd_testkit::{memory_workspaces::MemoryWorkspaces, workspace_contract::check_kept_texts};
@@ -74,7 +74,7 @@ async fn links_cannot_redirect_spilled_texts() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     let before = fs::read(&secret).unwrap();
-    // State left by a command without a sandbox.
+    // Recreates the state left by a command without a sandbox.
     for area in ["large_tool_results", "conversation_history"] {
         fs::remove_dir(bench.real(area)).unwrap();
         symlink(bench.outside.path(), bench.real(area)).unwrap();
@@ -84,7 +84,8 @@ async fn links_cannot_redirect_spilled_texts() {
     assert_eq!(bench.content("large_tool_results/secret.txt"), b"x");
     assert_eq!(bench.content("conversation_history/secret.txt"), b"x");
 
-    // A link in place of the file is replaced for results and rejected for history, which is appended to.
+    // A link in place of the file is replaced in the results folder, and rejected in the history folder, whose files
+    // are appended to.
     symlink(&secret, bench.real("large_tool_results/l")).unwrap();
     symlink(&secret, bench.real("conversation_history/l")).unwrap();
     fs::hard_link(&secret, bench.real("conversation_history/hard")).unwrap();
@@ -146,7 +147,7 @@ async fn memory_writes_can_be_undone() {
     bench.ok("write_file", json!({"path": "/memories/a.md", "content": "new\n"})).await;
     let changes = before.after.await.unwrap().files;
     assert!(changes.iter().map(|change| &*change.path).eq(["/memories/a.md"]), "{changes:?}");
-    // Another session has changed the file since then.
+    // Another session has changed the file in the meantime.
     bench.put("/memories/a.md", "newer\n");
     let undo = || snapshots.undo(bench.context.session_id, bench.workspace(), changes.clone(), false);
     assert_eq!(undo().await.unwrap().files[0].outcome, UndoOutcome::Conflict);
@@ -154,7 +155,7 @@ async fn memory_writes_can_be_undone() {
     assert_eq!(undo().await.unwrap().files[0].outcome, UndoOutcome::Done);
     assert_eq!(bench.content("/memories/a.md"), b"old\n");
 
-    // Memories that other sessions write during a command are not among the command's changes.
+    // Files that other sessions write to `/memories` during a command are not among the command's changes.
     let before = snapshots.before(&bench.context, None).await.unwrap();
     bench.put("/memories/a.md", "new\n");
     bench.put("/memories/b.md", "new\n");

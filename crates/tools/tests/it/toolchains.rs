@@ -1,4 +1,4 @@
-//! Compilers and interpreters outside the listed folders, named by the client's variables.
+//! Compilers and interpreters outside the listed folders that the client's variables name.
 
 use agentd_core::environment::ClientEnvironment;
 
@@ -14,7 +14,7 @@ fn write(folder: &Path, path: &str, text: &str) {
     chmod(&path, 0o755);
 }
 
-/// Installs a fake Rust, like rustup, and a fake Java in an unlisted folder.
+/// Installs a fake Rust toolchain, like rustup, and a fake Java in an unlisted folder.
 fn installed() -> tempfile::TempDir {
     let at = tempfile::tempdir_in("/var/tmp").unwrap();
     let write = |path: &str, text: &str| write(at.path(), path, text);
@@ -61,7 +61,7 @@ async fn client_toolchain_is_usable_with_its_keys_hidden() {
         if namespaces {
             assert!(bench.allowed("cat $CARGO_HOME/config.toml").await.contains("offline = true"));
         }
-        // Without programs the folder is a cache.
+        // Without programs, the folder is a cache.
         fs::remove_dir_all(cargo.join("bin")).unwrap();
         assert!(bench.allowed("cat $CARGO_HOME/registry/index").await.contains("plain"));
         bench.denied("cat $CARGO_HOME/credentials.toml | grep launch").await;

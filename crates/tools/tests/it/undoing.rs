@@ -1,4 +1,4 @@
-//! File changes by calls are recorded and undone, byte for byte.
+//! File changes by calls are recorded and can be undone, byte for byte.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ impl Recorder {
         recorder
     }
 
-    /// Reopens the snapshots like a new daemon, with only the data on disk.
+    /// Reopens the snapshots as a new daemon would, with only the data on disk.
     fn restart(&mut self) {
         self.snapshots = FileSnapshots::new(self.bench.outside.path().join("undo"), SnapshotConfig::default());
     }
@@ -74,7 +74,7 @@ impl Recorder {
         self.of(&self.call(), change).await
     }
 
-    /// Records the changes of a tool that can change only these paths.
+    /// Records the changes of a tool that can only change these paths.
     async fn record_paths(&self, paths: &[&str], change: impl FnOnce(&Bench)) -> Changes {
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
         let before = self.snapshots.before(&self.call(), Some(&paths)).await.unwrap();
@@ -82,7 +82,7 @@ impl Recorder {
         before.after.await.unwrap()
     }
 
-    /// Returns the changes of a killed call.
+    /// Returns the changes of a call that was killed.
     async fn unfinished(&self, call: &ToolContext) -> Changes {
         self.snapshots.unfinished(call.session_id, &call.workspace, &call.call_id).await.unwrap()
     }
@@ -99,7 +99,7 @@ impl Recorder {
         self.snapshots.undo(call.session_id, &call.workspace, folded(changes), preview).await.unwrap()
     }
 
-    /// Creates a project file with a hard link outside. Returns both paths.
+    /// Creates a project file with a hard link outside the project. Returns both paths.
     fn linked(&self) -> (PathBuf, PathBuf) {
         let (file, outside) = (self.bench.put("/project/a", "old"), self.bench.outside.path().join("cache"));
         fs::hard_link(&file, &outside).unwrap();
@@ -116,7 +116,7 @@ impl Recorder {
     }
 }
 
-/// Content of a path, to compare two scans.
+/// Content at a path, used to compare two scans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathState {
     File(u32, Vec<u8>),
@@ -196,7 +196,7 @@ async fn later_changed_files_are_conflicts_and_kept() {
         assert_eq!(other.reason.as_deref(), Some("it has been changed since"));
         assert!(other.diff.as_deref().unwrap().contains("+and the user's"), "{other:?}");
         assert_eq!(undone.files[2].reason.as_deref(), Some("its permissions have been changed since"));
-        assert_eq!(undone.files[4].reason.as_deref(), Some("something else is there now"));
+        assert_eq!(undone.files[4].reason.as_deref(), Some("another file or folder exists there now"));
     }
     assert_eq!(bench.content("outputs/mine.txt"), b"old\n");
     assert_eq!(bench.content("outputs/other.txt"), b"new\nand the user's\n");
@@ -205,7 +205,7 @@ async fn later_changed_files_are_conflicts_and_kept() {
     assert!(!bench.real("outputs/made/a.txt").exists());
 }
 
-/// Size and times of a file can be equal even if its content has changed.
+/// The size and times of a file can be equal even if its content has changed.
 #[tokio::test]
 async fn change_within_a_clock_tick_is_detected() {
     let recorder = Recorder::new(Project::None).await;
@@ -271,7 +271,7 @@ async fn changes_after_a_kill_are_kept() {
     assert_eq!(recorder.bench.content("/project/aside/y.txt"), b"old");
 }
 
-/// Unchanged entries are not read again, and the smallest change is still detected.
+/// Unchanged entries are not read again, but the smallest change is still detected.
 #[tokio::test]
 async fn change_after_unchanged_scans_is_detected() {
     let mut recorder = Recorder::new(Project::Writable).await;
@@ -302,7 +302,7 @@ async fn change_after_unchanged_scans_is_detected() {
     assert_eq!(recorder.tree(), before);
 }
 
-/// Several threads scan a large tree, with the same result as one.
+/// Several threads scan a large tree with the same result as one thread.
 #[tokio::test]
 async fn large_tree_is_scanned_whole() {
     let mut recorder = Recorder::new(Project::Writable).await;
@@ -357,7 +357,7 @@ async fn tool_with_known_paths_is_scanned_there_only() {
             bench.put("outputs/unseen.txt", "by another program");
         })
         .await;
-    // An ignored folder is recorded if a tool names it.
+    // An ignored folder is recorded if a tool's arguments name it.
     let expected =
         [("/project/target/new/", Created), ("/project/target/new/y", Created), ("/project/target/x", Modified)];
     assert_eq!(kinds(&changes), expected);
@@ -408,7 +408,7 @@ async fn unrecordable_files_are_reported() {
 async fn newly_ignored_files_are_still_undone() {
     let mut recorder = Recorder::new(Project::Writable).await;
     recorder.bench.put("/project/src/deep/main.c", "int main;");
-    // One command ignores the sources, and another command changes the sources, perhaps after a restart.
+    // One command ignores the sources, and another command changes the sources, possibly after a restart.
     let first = recorder.record(|bench| drop(bench.put("/project/.gitignore", "src/\ndeep/\n"))).await;
     recorder.restart();
     let second = recorder
@@ -424,8 +424,8 @@ async fn newly_ignored_files_are_still_undone() {
     assert!(!recorder.bench.real("/project/.gitignore").exists() && !recorder.bench.real("/project/build").exists());
 }
 
-/// Files ignored by git are not recorded. Files that are no longer ignored are not new: an undo would delete them for
-/// good.
+/// Files ignored by git are not recorded. Files that are no longer ignored do not count as new, because an undo would
+/// then delete them permanently.
 #[tokio::test]
 async fn formerly_ignored_files_are_not_new() {
     for is_killed in [false, true] {
@@ -447,7 +447,7 @@ async fn formerly_ignored_files_are_not_new() {
         } else {
             recording.after.await.unwrap()
         };
-        // After a kill the earlier content of the folder is unknown.
+        // After a kill, the earlier content of the folder is unknown.
         let new = ["/project/.gitignore", "/project/data/made/", "/project/data/made/new.csv", "/project/data/new.csv"];
         let expected = if is_killed { &new[..1] } else { &new[..] };
         assert_eq!(paths(&changes.files), expected);
@@ -460,7 +460,7 @@ async fn formerly_ignored_files_are_not_new() {
     }
 }
 
-/// A link with a guarded name to a user's folder is removed, but no file in that folder.
+/// A link with a guarded name that points to a user's folder is removed, but no file in that folder.
 #[tokio::test]
 async fn planted_link_is_removed_without_its_target() {
     let recorder = Recorder::guarded(SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
@@ -480,7 +480,7 @@ async fn planted_link_is_removed_without_its_target() {
     assert_eq!(recorder.bench.content("/project/data/old.csv"), b"old");
     assert_eq!(recorder.bench.content("/project/data/large.csv"), b"larger than the size limit");
 
-    // A link with an ordinary name leads to a cache, which the check does not scan.
+    // A link with an ordinary name points to a cache, which the check does not scan.
     let changes = recorder
         .record(|bench| {
             fs::rename(bench.real("/project/src"), bench.real("/project/target/src")).unwrap();
@@ -493,7 +493,7 @@ async fn planted_link_is_removed_without_its_target() {
     assert!(!recorder.bench.real("/project/src").is_symlink());
     assert!(recorder.bench.real("/project/app").is_symlink(), "a link to a build output stays");
 
-    // A cache in a folder whose files are all guarded.
+    // The file is in a cache inside a folder whose files are all guarded.
     let rule = "/project/.claude/rules/a/target/x.md";
     let changes = recorder.record(|bench| drop(bench.put(rule, "planted"))).await;
     assert!(changes.set_aside.files.iter().any(|file| file.path == rule), "{changes:?}");
@@ -514,7 +514,7 @@ async fn oldest_snapshots_are_dropped_over_the_limit() {
     let undone = recorder.undo(&all[7]).await;
     assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Done)]);
     assert_eq!(recorder.bench.content("outputs/a"), vec![6; 30_000]);
-    // Old contents were evicted, which is reported for each file.
+    // Old contents were evicted, which is reported for each affected file.
     recorder.bench.put("outputs/a", vec![1; 30_000]);
     let undone = recorder.undo(&all[1]).await;
     assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Failed)]);
@@ -542,7 +542,7 @@ async fn lost_content_fails_only_its_file() {
     assert_eq!(recorder.bench.content("outputs/b"), b"second");
 }
 
-/// A link in place of a folder must not lead an undo out of the workspace.
+/// A link in place of a folder must not redirect an undo to a path outside the workspace.
 #[tokio::test]
 async fn undo_follows_no_links() {
     let recorder = Recorder::new(Project::None).await;
@@ -556,7 +556,7 @@ async fn undo_follows_no_links() {
     let undone = recorder.undo(&changes.files).await;
     assert_eq!(outcomes(&undone), [("outputs/folder/a.txt", UndoOutcome::Failed)], "{undone:?}");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    // Forged paths do not lead outside either.
+    // Forged paths must not redirect an undo either.
     for path in ["../elsewhere/x", "/etc/x", "outputs/../../elsewhere/x"] {
         let forged = FileChange { path: path.to_owned(), ..changes.files[0].clone() };
         assert_eq!(outcomes(&recorder.undo(&[forged]).await), [(path, UndoOutcome::Failed)]);
@@ -605,7 +605,7 @@ async fn hard_linked_file_is_restored_in_place_with_its_mode() {
         assert_eq!(fs::read(path).unwrap(), b"old", "{}", path.display());
         assert_eq!(fs::metadata(path).unwrap().nlink(), 3);
     }
-    // The undo itself can be undone.
+    // An undo can itself be undone.
     let redone = recorder.undo(&undone.changes).await;
     assert!(redone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{redone:?}");
     assert_eq!(fs::read(&outside).unwrap(), b"longer than before");
@@ -628,7 +628,7 @@ async fn undo_does_not_write_into_replaced_or_foreign_files() {
     let recorder = Recorder::new(Project::Writable).await;
     let (first, outside) = recorder.linked();
     let changes = recorder.record(|bench| fs::write(bench.real("/project/a"), "new").unwrap()).await;
-    // An editor writes a new file with the same content. The other link keeps its content.
+    // An editor writes a new file with the same content. The other link to the file keeps its content.
     fs::remove_file(&first).unwrap();
     recorder.bench.put("/project/a", "new");
     let undone = recorder.undo(&changes.files).await;
@@ -636,7 +636,7 @@ async fn undo_does_not_write_into_replaced_or_foreign_files() {
     assert!(undone.files[0].reason.as_deref().is_some_and(|reason| reason.contains("keep the change")), "{undone:?}");
     assert_eq!((recorder.bench.content("/project/a"), fs::read(&outside).unwrap()), (b"old".to_vec(), b"new".to_vec()));
 
-    // A hard link from a command must not lead an undo into another file.
+    // A hard link created by a command must not redirect an undo to another file.
     let recorder = Recorder::new(Project::Writable).await;
     recorder.bench.put("/project/a", "mine");
     let other = recorder.bench.outside.path().join("other");
@@ -671,14 +671,14 @@ async fn hard_link_writes_are_undone_and_stay_inside() {
     }
 }
 
-/// Lists all files below a folder.
+/// Returns all files below a folder.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
 impl Recorder {
-    /// Context of another session with the same project.
+    /// Returns the context of another session with the same project.
     async fn second(&self) -> ToolContext {
         let session_id = SessionId::generate();
         let project = self.bench.workspace().project.clone();
@@ -703,7 +703,7 @@ impl Recorder {
         self.contents().into_iter().filter(|(path, _)| path.extension().is_some()).collect()
     }
 
-    /// Names and sizes of packs and separate contents. Files that are collected concurrently are omitted.
+    /// Returns the names and sizes of packs and separate contents. Files that are collected concurrently are omitted.
     fn contents(&self) -> BTreeMap<PathBuf, u64> {
         let folder = self.bench.outside.path().join("undo/contents");
         let size = |path: PathBuf| fs::metadata(&path).ok().map(|metadata| (path, metadata.len()));
@@ -732,14 +732,14 @@ async fn project_content_is_shared_and_a_full_store_evicts() {
         let own: u64 = files_below(&own).iter().map(|path| path.metadata().unwrap().len()).sum();
         assert!(own < 4096, "the second session stores {own} bytes");
     }
-    // Changes made by the second session are undone with contents stored by the first.
+    // Changes made by the second session are undone with contents that the first session stored.
     let second = recorder.second().await;
     let changes = recorder.of(&second, |bench| drop(bench.put("/project/d1/f1", "changed"))).await;
     let undone = recorder.undo_of(&second, &changes.files, false).await;
     assert_eq!(outcomes(&undone), [("/project/d1/f1", UndoOutcome::Done)]);
     assert_eq!(recorder.bench.content("/project/d1/f1"), vec![1; 4097]);
 
-    // A full store evicts old contents and continues.
+    // A full store evicts old contents and continues to record.
     let config = SnapshotConfig { max_total_bytes: 1_000_000, ..SnapshotConfig::default() };
     let recorder = Recorder::with(Project::Writable, config).await;
     recorder.fill(100);
@@ -781,7 +781,7 @@ async fn shared_content_survives_a_removed_session() {
     let undo = recorder.bench.outside.path().join("undo");
     eventually("nothing is left", || files_below(&undo).is_empty()).await;
     recorder.snapshots.remove(second.session_id).await.unwrap();
-    // The removal counts the session's files at its end, and the next collection waits for the count.
+    // Removing a session counts its files at the end, and the next collection waits for this count.
     recorder.snapshots.collect().await.unwrap();
     assert_eq!(recorder.snapshots.bytes_on_disk().await.unwrap(), 0);
 }
@@ -799,7 +799,7 @@ async fn guarded_and_kept_files_are_known_after_a_kill() {
     recorder.restart();
     assert_eq!(paths(&recorder.unfinished(&call).await.files), ["/project/a.txt"]);
 
-    // A checked call without its last step, which renames the call's scans.
+    // A checked call that was killed before its last step, in which the call's scans are renamed.
     recorder.bench.context.confinement = Confinement::Guarded;
     let call = recorder.call();
     let recording = recorder.snapshots.before(&call, None).await.unwrap();
@@ -851,8 +851,8 @@ async fn removed_planted_files_are_not_restored_by_other_calls() {
     }
 }
 
-/// Hooks in the project that a configuration elsewhere names, partial repositories, and files nested too deeply for a
-/// scan.
+/// Hooks in the project that a configuration elsewhere names, incomplete repositories, and files nested too deeply for
+/// a scan.
 #[tokio::test]
 async fn hooks_and_repositories_are_found_wherever_git_looks() {
     let config = "[core]\n\thooksPath = tools/hooks ; of all\n";
@@ -874,7 +874,7 @@ async fn hooks_and_repositories_are_found_wherever_git_looks() {
             assert_eq!(recorder.bench.content(&format!("/project/{hook}")), b"old", "{at}");
         };
         plants().await;
-        // The same holds for an included file. A pipe in place of another included file does not block the scan.
+        // The same applies to an included file. A named pipe in place of another included file does not block the scan.
         let included = project.join(at).with_file_name("hooks.inc");
         fs::rename(project.join(at), included).unwrap();
         fs::write(project.join(at), "[include]\n\tpath = hooks.inc\n").unwrap();
@@ -892,7 +892,7 @@ async fn hooks_and_repositories_are_found_wherever_git_looks() {
         .await;
     assert!(!recorder.bench.real("/project/src/commondir").exists());
 
-    // A link may lead to the session's own files.
+    // A link may point to the session's own files.
     let recorder = Recorder::new(Project::Writable).await;
     let own = recorder.bench.real("outputs/conf");
     symlink(&own, recorder.bench.real("/project/.vscode")).unwrap();
@@ -922,7 +922,7 @@ async fn content_of_a_running_call_is_not_collected() {
     let call = recorder.call();
     let before = recorder.snapshots.before(&call, None).await.unwrap();
     recorder.bench.put("/project/d3/f3", "changed");
-    // Meanwhile other sessions begin and end, and the shared scan is updated.
+    // In the meantime, other sessions begin and end, and the shared scan is updated.
     for number in 0..40 {
         let other = recorder.second().await;
         recorder.of(&other, |_| {}).await;
@@ -942,7 +942,7 @@ async fn content_of_a_running_call_is_not_collected() {
     assert_eq!(recorder.bench.content("/project/d4/f4"), vec![4; 4100]);
 }
 
-/// Action of a command on a tree. Names collide often.
+/// Action of a command on a tree. The generated names often collide.
 #[derive(Debug, Clone)]
 enum Action {
     Write(usize, Vec<u8>),
@@ -979,7 +979,7 @@ fn act(folder: &Path, actions: &[Action]) {
             Action::Remove(path) => fs::remove_file(at(*path)).or_else(|_| fs::remove_dir_all(at(*path))),
             Action::Folder(path) => fs::create_dir(at(*path)),
             Action::Link(path, to) => symlink(OsStr::from_bytes(PATHS[*to]), at(*path)),
-            // For a link, `set_permissions` would change the permissions of the target.
+            // `set_permissions` on a link would change the permissions of the target.
             Action::Mode(path, mode) if !at(*path).is_symlink() => {
                 fs::set_permissions(at(*path), fs::Permissions::from_mode(*mode))
             }
@@ -1038,7 +1038,7 @@ async fn concurrent_changes_are_attributed_and_undone() {
     assert_eq!(summary(&of_first), [change("both", Created, true), change("first", Created, true)]);
     assert_eq!(summary(&of_other), [change("both", Modified, false), change("other", Created, false)]);
 
-    // Neither session undoes the work of the other.
+    // Neither session undoes the work of the other session.
     let undone = recorder.try_undo(&of_first, true).await;
     let first = undone.files.iter().find(|file| file.path == "outputs/first.txt").unwrap();
     assert_eq!(first.outcome, Conflict, "{undone:#?}");
@@ -1046,7 +1046,7 @@ async fn concurrent_changes_are_attributed_and_undone() {
     let undone = recorder.undo_of(&other, &of_other, true).await;
     assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
 
-    // The parent session of both undoes all changes.
+    // The parent session of both sessions undoes all changes.
     let parent = SessionId::generate();
     let mut all = Vec::new();
     for (session, changes) in [(context.session_id, of_first), (other.session_id, of_other)] {

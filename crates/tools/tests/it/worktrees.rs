@@ -1,5 +1,5 @@
-//! Worktrees of sessions with the host's git. No program in the repository runs, no work is lost, and user files are
-//! not touched.
+//! Worktrees of sessions with the host's git. No program in the repository runs, no work is lost, and the user's files
+//! are not changed.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// Opens the worktrees like a new daemon.
+/// Opens the worktrees as a new daemon would.
 fn reopen(root: &Path) -> WorktreeFolders {
     let environment = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
     WorktreeFolders::new(root.join("data/worktrees"), None, &environment, None)
@@ -142,7 +142,7 @@ async fn changes_in_a_nested_repository_count() {
     let report = world.report("one").await;
     assert_eq!((report.changed, report.is_merged, &report.problem), (1, false, &None));
     world.assert_refused(world.remove("one", false).await, &["unmerged changes"]);
-    // A commit that exists only in the worktree would be lost with it.
+    // A commit that only exists in the worktree would be lost together with it.
     git(&folder.join("lib"), &["add", "--all"]);
     git(&folder.join("lib"), &["commit", "--quiet", "--message=work"]);
     world.assert_refused(world.apply("one").await, &["lib", "submodules"]);
@@ -171,11 +171,11 @@ async fn merge_is_rejected_mid_operation_and_ignores_settings() {
     fs::create_dir(&state).unwrap();
     world.assert_refused(world.apply("one").await, &["git rebase", "--abort"]);
     fs::remove_dir(&state).unwrap();
-    // Left by a killed command.
+    // Recreates a lock file left by a killed command.
     fs::write(world.project.join(".git/worktrees/one/index.lock"), "").unwrap();
     world.apply("one").await.unwrap();
 
-    // Must be a merge even if the settings ask for a squash.
+    // The merge must not be a squash, even if the settings request it.
     let world = World::new();
     git(&world.project, &["config", "branch.main.mergeOptions", "--squash"]);
     world.worktree_with("b.txt", "new\n").await;
@@ -256,7 +256,7 @@ async fn interrupted_merge_resumes_with_any_files() {
     let at = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() - 1;
     record["stage"] = serde_json::json!({ "applying": { "from": from, "to": to, "at": at } });
     fs::write(&file, record.to_string()).unwrap();
-    // A merge that this daemon did not begin may be the work of someone else.
+    // A merge that this daemon did not start may be someone else's work.
     reopen(&world.root).clean_up().await.unwrap();
     assert_eq!((world.head(), git(&world.project, &["status", "--porcelain"])), (to, String::new()));
     assert_eq!(fs::read(world.project.join("begun.bin")).unwrap(), picture(253));

@@ -1,4 +1,4 @@
-//! Tests of `write_file` and `edit_file` and their previews.
+//! Tests of `write_file` and `edit_file`, and of their previews.
 
 use super::*;
 
@@ -36,7 +36,7 @@ async fn write_keeps_mode_without_setuid() {
     chmod(&real, 0o755);
     let text = "*** Begin Patch\n*** Update File: outputs/run.sh\n*** Move to: outputs/bin/go.sh\n*** End Patch";
     bench.ok("apply_patch", json!({ "patch": text })).await;
-    assert_eq!(mode(&bench.real("outputs/bin/go.sh")), 0o755, "a moved file keeps it too");
+    assert_eq!(mode(&bench.real("outputs/bin/go.sh")), 0o755, "a moved file keeps its mode, too");
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn oversized_content_is_rejected_before_writing() {
     bench.ok("write_file", write(100)).await;
     let grow = json!({"path": "outputs/a", "old_string": "x", "new_string": "xy", "replace_all": true});
     bench.fails("edit_file", grow, ToolErrorCode::Tool).await;
-    // A larger file can be replaced as a whole. The preview shows its size.
+    // A larger file can be replaced as a whole. The preview only shows its size.
     bench.put("outputs/a", "y".repeat(5000));
     let shown = bench.preview("write_file", write(10)).await.unwrap().unwrap();
     let (before, after) = shown.split_once(" (last changed ").expect("the preview names the replaced version");
@@ -92,7 +92,7 @@ async fn oversized_content_is_rejected_before_writing() {
     bench.ok("write_file", write(10)).await;
 }
 
-/// An approval never applies to content after a truncated preview.
+/// An approval never applies to content that a truncated preview omits.
 #[tokio::test]
 async fn preview_contains_all_written_content() {
     let bench = Bench::new().await;

@@ -71,8 +71,8 @@ impl TurnBuilder<'_> {
         self.arena.span(number).is_open = status == ItemStatus::Unknown;
     }
 
-    /// Completes a message or reasoning. The item completes after the usage event of its call, but belongs to that
-    /// call.
+    /// Completes a message or reasoning. The item completes after the usage event of its model call, but belongs to
+    /// that call.
     fn complete_text(&mut self, event: &Event, item: &Item) -> usize {
         let known = self.items.get(&item.id).copied();
         let number = known.unwrap_or_else(|| {
@@ -84,7 +84,7 @@ impl TurnBuilder<'_> {
         number
     }
 
-    /// Records a call's server. The origin of the answer names the server; the usage event does not.
+    /// Records the server of a model call. The server is in the origin of the answer, not in the usage event.
     fn note_server(&mut self, item: &Item) {
         let Some((_, address)) = item.origin.as_ref().and_then(|origin| origin.model.rsplit_once('@')) else { return };
         let host = address.split('/').next().unwrap_or_default();
@@ -116,7 +116,8 @@ impl TurnBuilder<'_> {
         number
     }
 
-    /// Returns the span of a result's call. A result without a call means a damaged journal, and is shown anyway.
+    /// Returns the span of a result's call. A result without a call means that the journal is damaged, but is shown
+    /// anyway.
     fn tool(&mut self, event: &Event, result: &ToolResult) -> usize {
         let known = self.tools.get(&result.call_id).copied();
         known.unwrap_or_else(|| self.new_tool(event, &result.call_id, &result.name, ""))
@@ -135,7 +136,7 @@ impl TurnBuilder<'_> {
         number
     }
 
-    /// Adds a question below the call that asks it, even if a subagent of the call asks.
+    /// Adds a question below the tool call that asks it, even if a subagent of that call asks.
     pub(super) fn interrupt_raised(&mut self, event: &Event, interrupt: &Interrupt) {
         let parent = if interrupt.session_id == event.session_id {
             interrupt.call_id.as_ref().and_then(|call| self.tools.get(call)).copied()
@@ -165,7 +166,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Moves the start of a call to its first activity, because calls in one answer wait for each other.
+    /// Moves the start of a tool call to its first activity, because calls in one answer may wait for each other.
     fn start_tool(&mut self, tool: usize, at: Timestamp) {
         let has_not_started = self.arena.tool(tool).is_some_and(|tool| !tool.ran) && !self.arena.has_children(tool);
         if has_not_started {

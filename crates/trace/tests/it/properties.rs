@@ -1,4 +1,4 @@
-//! Properties that hold for any events.
+//! Properties that hold for any sequence of events.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use proptest::prelude::*;
 
 use crate::script::{Script, message, result, tokens};
 
-/// A generated event: its kind, two indices from 0 to 2, a number, a flag, and two optional numbers. Each kind uses
-/// some of these values.
+/// A generated event: its kind, two indices from 0 to 2, a number, a flag, and two optional numbers. Each kind only
+/// uses some of these values.
 type Step = (u32, usize, usize, u64, bool, Option<u64>, Option<u64>);
 
 fn step() -> impl Strategy<Value = Step> {
@@ -101,7 +101,7 @@ proptest! {
         let mut script = Script::new();
         steps.into_iter().for_each(|step| write(&mut script, &names, step));
         let mut trees = turns(&script.events);
-        // The subagent sessions have the same events: a cycle, which must not hang.
+        // The subagent sessions contain the same events. This is a cycle, which must not cause an endless loop.
         let known: BTreeMap<_, _> = names.sessions.iter().map(|session| (*session, trees.clone())).collect();
         let mut spent: BTreeMap<_, Usage> = BTreeMap::new();
         for event in &script.events {

@@ -14,13 +14,13 @@ use agentd_core::{
 };
 use serde_json::{Value, json};
 
-/// Writes the events of successive turns, stamped with the script's clock.
+/// Writer for the events of successive turns, which are stamped with the script's clock.
 pub(crate) struct Script {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
     pub(crate) events: Vec<Event>,
     pub(crate) usage: Usage,
-    /// Milliseconds since the start.
+    /// Number of milliseconds since the start.
     pub(crate) clock: i64,
 }
 
@@ -126,7 +126,7 @@ impl Script {
     }
 }
 
-/// Parses an event kind as stored in a journal.
+/// Parses an event kind in its journal form.
 fn fact(fact: Value) -> EventKind {
     serde_json::from_value(fact).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Trees of realistic turns.
+//! Trees of turns with realistic events.
 
 use std::collections::BTreeMap;
 
@@ -106,7 +106,7 @@ fn time_after_a_crash_is_excluded_from_the_turn() {
     let mut script = Script::new();
     script.start().after(100).used(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command").after(50);
     script.item_started(running, result(&call, "run_bash_command", ""));
-    // The next start of the daemon, one day later.
+    // The daemon is only started again one day later.
     script.after(86_400_000);
     let agentd_core::item::ItemBody::ToolResult(mut unknown) = result(&call, "run_bash_command", "?") else { panic!() };
     unknown.error = Some(ToolErrorCode::UnknownOutcome);
@@ -130,7 +130,7 @@ fn subagent_turns_nest_below_their_call_and_count_once() {
 
     let mut work = Script::new();
     (work.session, work.clock) = (child, -500);
-    // Earlier work that does not belong to this call.
+    // This earlier work does not belong to the call.
     work.start().input("before").end(StopReason::Completed);
     work.clock = 110;
     work.start().input("look").after(30).used(1, tokens(7, 2), timing(5, 20), false);
@@ -178,7 +178,7 @@ fn later_subagent_turns_are_excluded_from_earlier_turns() {
     let known = BTreeMap::from([(child, turns(&work.events))]);
     let both = turns(&parent.events);
     for (at, expected) in [(0, 1), (1, 2)] {
-        // A single turn does not show that there is another turn.
+        // A single turn does not show that a second turn exists.
         let mut trees = [both[at].clone()];
         nest(&mut trees, &known);
         let SpanKind::Subagent(nested) = &trees[0].spans[1].children[0].kind else { panic!("{trees:?}") };

@@ -1,7 +1,7 @@
-//! Search engines: the requests and response formats of each dialect, and the search itself.
+//! Search engines: the requests and response formats of each dialect, and the search.
 //!
-//! The user named the engine, so it may be at any address, and requests use the client for named hosts. Redirects are
-//! never followed, because the key would be sent along.
+//! The user configured the engine, so it may have any address, and requests use the client for hosts named by the user.
+//! Redirects are never followed, because the key would be sent to the target.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Default URL, if all engines of this dialect share one.
+    /// Returns the default URL, if all engines of this dialect share one.
     pub const fn default_base_url(&self) -> Option<&'static str> {
         match self {
             Self::Searxng | Self::Json(_) => None,
@@ -82,7 +82,7 @@ impl fmt::Display for Dialect {
 /// Location of the fields in a JSON response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonFields {
-    /// JSON pointer to the list of results, such as `/results`; empty if the whole response is the list.
+    /// JSON pointer to the list of results, such as `/results`. Empty if the whole response is the list.
     pub results: String,
     /// Field with the title of a result.
     pub title: String,
@@ -90,14 +90,14 @@ pub struct JsonFields {
     pub url: String,
     /// Field with a description of a result.
     pub snippet: String,
-    /// Header for the key; `None` for `Authorization: Bearer …`.
+    /// Header that contains the key. `None` for `Authorization: Bearer …`.
     pub key_header: Option<String>,
 }
 
 /// Maximum number of results in one response.
 const MAX_RESULTS: usize = 20;
 
-/// Error if no engine is configured.
+/// Returns the error for a search without a configured engine.
 pub(crate) fn not_configured() -> WebError {
     WebError::new(ErrorKind::Configuration, "no search engine is configured, so web search is unavailable").with_hint(
         "ask the user to set `search.provider` in web.yaml (searxng, brave, tavily or json); for a known address, \
@@ -188,7 +188,7 @@ fn invalid_config(problem: &str) -> WebError {
     WebError::new(ErrorKind::Configuration, format!("invalid web.yaml: {problem}"))
 }
 
-/// Percent-encodes text as part of a URL.
+/// Percent-encodes text for use in a URL.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -229,7 +229,7 @@ fn without_markup(text: &str) -> String {
     for mark in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {
         plain = plain.replace(mark, "");
     }
-    // `&amp;` comes last, so that its result is not decoded again.
+    // `&amp;` is decoded last, so that its result is not decoded again.
     for (entity, letter) in
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&amp;", "&")]
     {
@@ -238,7 +238,7 @@ fn without_markup(text: &str) -> String {
     plain
 }
 
-/// Header value with the key, marked as sensitive so that it is never printed.
+/// Returns a header value with the key, marked as sensitive so that it is never printed.
 fn secret(text: &str) -> Result<HeaderValue, WebError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
         WebError::new(ErrorKind::Configuration, "the key of the search engine has characters invalid in a header")
@@ -252,7 +252,8 @@ fn key(config: &SearchConfig) -> &str {
     config.api_key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default()
 }
 
-/// Error for a rejected search. The engine's own message is left out, because some engines repeat the key in it.
+/// Returns the error for a rejected search. The engine's own message is left out, because some engines repeat the key
+/// in it.
 fn rejected_search(engine: &Dialect, status: StatusCode) -> WebError {
     let message = format!("{engine} refused the search: {status}");
     match status {

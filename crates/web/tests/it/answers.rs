@@ -1,4 +1,4 @@
-//! Responses of well-behaved and of broken servers: bounded in size and time, and decoded from any encoding.
+//! Responses of well-behaved and of faulty servers are limited in size and time, and decoded from any encoding.
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 
@@ -67,7 +67,7 @@ async fn decompressed_answer_is_bounded() {
         Some("/head") => {
             Reply::Sent(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 99\r\n\r\n".to_vec())
         }
-        // No content length, and an endless body.
+        // The response has no content length and an endless body.
         _ => Reply::Dripped([b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'a'; 200_000]].concat()),
     })
     .await;
@@ -147,7 +147,7 @@ async fn malformed_answers_are_reported() {
     }
     let address = server.address;
     drop(server);
-    // The port is closed once the server's task has ended.
+    // The port is closed as soon as the server's task has ended.
     let error = loop {
         match fetch(&web, &format!("http://{address}/")).await {
             Err(error) if error.kind() == ErrorKind::Unreachable => break error,

@@ -24,7 +24,7 @@ use agentd_core::{
 use agentd_web::{Fetcher, Lookup, WebConfig};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-/// Addresses by name, one list per lookup. The last list is repeated.
+/// Scripted name server: the addresses of each name, one list per lookup. The last list is repeated.
 #[derive(Debug, Default)]
 struct Names(Mutex<HashMap<String, Vec<Vec<IpAddr>>>>);
 

@@ -1,4 +1,4 @@
-//! Private networks stay inaccessible, whatever a page or a name server returns.
+//! Private networks stay inaccessible, regardless of the redirects of a page or the addresses of a name server.
 
 use agentd_core::{
     error::ErrorKind,
@@ -68,7 +68,7 @@ async fn redirects_obey_the_same_address_rules() {
         assert!(error.to_string().contains(part), "{path}: {error}");
     }
     assert!(inside.requests().is_empty(), "{:?}", inside.requests());
-    // One request for each of the other pages, and six for the loop: the first, and five redirects.
+    // One request for each of the other pages, and six for the redirect loop: the first request and five redirects.
     assert_eq!(outside.requests().len(), 4 + 6);
 }
 
@@ -77,7 +77,7 @@ async fn rebound_name_is_checked_again() {
     let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
     let port = inside.address.port();
     let outside = Server::at(&format!("127.0.0.1:{port}"), |_| answer("200 OK", "public")).await;
-    // The addresses from the first lookup are both checked and connected to. There is no second lookup in between.
+    // The addresses from the first lookup are both checked and used. There is no second lookup in between.
     let web = Fetcher::with_lookup(config(), Names::of(&[("page.test", &[&["127.0.0.1"], &["127.0.0.2"]])]));
     let url = format!("http://page.test:{port}/");
     assert_eq!(fetch(&web, &url).await.unwrap().text.as_deref(), Some("public"));

@@ -1,4 +1,4 @@
-//! Search engines get their key, and their responses are not trusted.
+//! Search engines receive their API keys, and their responses are not trusted.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const KEY: &str = "k-0123456789";
 
-/// Allows no addresses: the engine is contacted because the user named it.
+/// Creates a fetcher that allows no private addresses. The engine is contacted anyway, because the user configured it.
 fn with_engine(dialect: Dialect, base_url: &str) -> Fetcher {
     let search = SearchConfig {
         dialect,

@@ -1,4 +1,4 @@
-//! A server with scripted replies, valid or broken.
+//! Test server with scripted replies, valid or malformed.
 
 use std::{
     net::SocketAddr,
@@ -12,29 +12,29 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Reply to a request.
+/// Scripted reply to a request.
 pub(crate) enum Reply {
     /// Sends these bytes and closes the connection.
     Sent(Vec<u8>),
-    /// Sends these bytes, and then single bytes without end.
+    /// Sends these bytes, followed by an endless stream of single bytes.
     Dripped(Vec<u8>),
-    /// Sends nothing, and keeps the connection open.
+    /// Sends nothing and leaves the connection open.
     Nothing,
 }
 
-/// A response with a body.
+/// Creates a response with a body.
 pub(crate) fn answer(head: &str, body: impl AsRef<[u8]>) -> Reply {
     let body = body.as_ref();
     let head = format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
     Reply::Sent([head.as_bytes(), body].concat())
 }
 
-/// A redirect to `location`.
+/// Creates a redirect to `location`.
 pub(crate) fn redirect(status: u16, location: &str) -> Reply {
     answer(&format!("{status} Elsewhere\r\nlocation: {location}"), "")
 }
 
-/// A server that is stopped when dropped.
+/// Loopback server that stops when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -83,7 +83,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// All requests so far, unmodified.
+    /// Returns all requests received so far, unmodified.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }

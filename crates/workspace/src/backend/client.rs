@@ -1,11 +1,11 @@
 //! Project files that are open in a client of the turn, such as an editor, with unsaved text.
 //!
-//! The disk decides which files the client is asked about: a path is first opened through the jail, and only a text
-//! file, or a file that could be created, qualifies. The client opens the file by its name, like any program. The name
-//! must therefore mean the same file for daemon and client, so the folders above the file must be unchanged during the
-//! request and for a while before.
+//! The disk decides which files are requested from the client: a path is first opened through the jail, and only a text
+//! file, or a file that could be created, qualifies. The client opens the file by name. The name must refer to the same
+//! file for the daemon and the client, so the folders above the file must be unchanged during the request and for a
+//! short time before it.
 //!
-//! A client that has disconnected is ignored. If a client refuses or is late, reads use the disk, but writes are
+//! A client that has disconnected is ignored. If a client refuses or times out, reads use the disk, but writes are
 //! rejected, because the disk may lack the text that the user sees.
 
 use std::{
@@ -37,13 +37,13 @@ use crate::{
     text,
 };
 
-/// Bytes of a file that are checked to detect text.
+/// Number of bytes at the start of a file that are checked to detect text.
 const SAMPLE: u64 = 64 * 1024;
-/// Maximum number of characters shown of a client's reason for refusing.
+/// Maximum number of characters shown of a client's reason for a refusal.
 const MAX_REASON: usize = 300;
 /// Upper bound on the tick of the file system's clock. Two changes within one tick have the same time.
 const TICK: Duration = Duration::from_millis(25);
-/// Maximum number of attempts at a consistent read of folders that keep changing.
+/// Maximum number of attempts to read folders that keep changing.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Client of a turn, for use on a blocking thread.
@@ -55,23 +55,23 @@ pub(crate) struct FileClient {
     notes: Arc<Mutex<Vec<String>>>,
 }
 
-/// Current text of a file, according to the client.
+/// Current text of a file, as reported by the client.
 enum ClientText {
     Text(String),
-    /// The disk is up to date.
+    /// The client has no unsaved text; the content on disk is current.
     OnDisk,
-    /// The client gave no usable answer, for this reason.
+    /// The client returned no usable text, for this reason.
     Unknown(String),
 }
 
 impl FileClient {
-    /// Creates the client for a call. `None` if only the disk applies.
+    /// Creates the client for a call, or returns `None` if only the disk applies.
     pub(crate) fn of(context: &ToolContext, cancel: CancellationToken) -> Option<Self> {
         let files = context.client_files.clone().filter(|files| files.access().is_some())?;
         Some(Self { files, runtime: Handle::try_current().ok()?, cancel, notes: Arc::default() })
     }
 
-    /// Notes for the model about written files.
+    /// Returns notes for the model about written files.
     pub(crate) fn notes(&self) -> Vec<String> {
         lock(&self.notes).clone()
     }
@@ -90,8 +90,8 @@ impl FileClient {
         })
     }
 
-    /// Asks for the current text of a file. The answer is only used if the folders above the file did not change
-    /// meanwhile.
+    /// Requests the current text of a file from the client. The response is used only if the folders above the file did
+    /// not change in the meantime.
     fn client_text(&self, jail: &Jail, path: &ToolPath) -> Result<ClientText, Failure> {
         for _ in 0..MAX_ATTEMPTS {
             let before = settled_times(jail, path)?;
@@ -129,7 +129,7 @@ impl FileClient {
         }
     }
 
-    /// Opens a file that exists only in the client. `None` if the disk has an entry or the client has no text.
+    /// Opens a file that exists only in the client. Returns `None` if the disk has an entry or the client has no text.
     pub(super) fn open_unsaved(&self, jail: &Jail, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
         if !jail.is_missing(path) {
             return Ok(None);
@@ -140,7 +140,7 @@ impl FileClient {
         })
     }
 
-    /// Unsaved text of a file that differs from the disk, in the encoding of the file on disk.
+    /// Returns the unsaved text of a file if it differs from the disk, in the encoding of the file on disk.
     pub(crate) fn unsaved(&self, jail: &Jail, path: &ToolPath) -> Option<Vec<u8>> {
         let mut on_disk = jail.open_file(path).ok().filter(|opened| opened.size <= MAX_CLIENT_FILE as u64)?;
         let mut content = Vec::new();
@@ -159,7 +159,7 @@ impl FileClient {
         Some([&content[..document.charset().bom], &encoded].concat())
     }
 
-    /// Target of a file to be written. The write goes through the client if it has the file open.
+    /// Returns the target for writing a file. The write goes through the client if the client has the file open.
     pub(super) fn target(&self, jail: &Jail, path: &ToolPath, on_disk: Target) -> Result<Target, Failure> {
         let content = match &on_disk.existing {
             Some(ExistingFile { content: Some(content), .. }) if Document::read(content.clone()).is_ok() => {
@@ -206,21 +206,21 @@ impl FileClient {
     }
 }
 
-/// Cleans and shortens a client's reason for refusing, for a model.
+/// Sanitises and shortens a client's reason for a refusal, for a model.
 fn refusal(text: &str) -> String {
     let (text, _) = text::first_chars(text.lines().next().unwrap_or_default().trim(), MAX_REASON);
     let text = untrusted::plain(text);
     if text.is_empty() { "it refused".to_owned() } else { format!("it refused ({text})") }
 }
 
-/// Returns true if the disk has this text, ignoring encoding, byte order mark and line ends.
+/// Returns true if the file on disk has this text, ignoring encoding, byte order mark and line ends.
 fn is_same(content: &[u8], text: &str) -> bool {
     let Ok(document) = Document::read(content.to_vec()) else { return false };
     let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n");
     plain(document.text()) == plain(text)
 }
 
-/// Inodes of the folders above a file, and the times of their last changes.
+/// Inode and last change time of each folder above a file.
 type FolderTimes = Vec<(u64, i64, i64)>;
 
 fn folder_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
@@ -236,7 +236,7 @@ fn folder_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
     Ok(times)
 }
 
-/// Returns the folder times, once the last change is old enough that another change would be visible.
+/// Returns the folder times once the last change is old enough that another change would get a different time.
 fn settled_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
     for _ in 0..MAX_ATTEMPTS {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -259,7 +259,7 @@ struct ClientSlot {
     client: FileClient,
     jail: Jail,
     path: ToolPath,
-    /// True if the client's text was the same as on disk.
+    /// True if the client's text was equal to the content on disk.
     is_saved: bool,
     on_disk: Target,
 }

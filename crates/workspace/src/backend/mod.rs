@@ -1,4 +1,4 @@
-//! Storage of files, and the storage interface for the file tools.
+//! Storage backends for files, and the common interface for the file tools.
 //!
 //! - [`Backend`]: checks, opens and lists files, and opens targets for writing. Every file tool is built from these
 //!   operations: a search walks, lists and opens; an edit reads and replaces a [`Target`]; an upload replaces a
@@ -35,19 +35,19 @@ use crate::{
     target::{self, Target},
 };
 
-/// Single tree that models see: `/state` is in the journal, everything else on disk.
+/// The single tree that models see: `/state` is in the journal, everything else on disk.
 #[derive(Debug, Clone)]
 pub struct Files {
     /// Access to real folders, such as the working directory of a command.
     pub jail: Jail,
     state: Arc<StateBackend>,
-    /// Client that has project files open. The client is only asked about single text files that are read or written;
+    /// Client that has project files open. Requests to it are only made for single text files that are read or written;
     /// searches, listings and documents use the disk.
     client: Option<FileClient>,
 }
 
 impl Files {
-    /// Creates the tree of a session, with the state files as of now.
+    /// Creates the tree of a session, with the state files at time `now`.
     pub fn new(workspace: Arc<Workspace>, state: &StateFiles, now: Timestamp) -> Self {
         Self { jail: Jail::new(workspace), state: Arc::new(StateBackend::new(state.clone(), now)), client: None }
     }
@@ -74,12 +74,12 @@ impl Files {
         self.client(path).map_or(Ok(None), |client| client.open_unsaved(&self.jail, path))
     }
 
-    /// Notes for the model about text written through a client.
+    /// Returns notes for the model about text written through a client.
     pub fn notes(&self) -> Vec<String> {
         self.client.as_ref().map(FileClient::notes).unwrap_or_default()
     }
 
-    /// Changes to the session's state files, in order.
+    /// Returns the changes to the session's state files, in order.
     pub fn state_changes(&self) -> Vec<StateFileChange> {
         self.state.changes()
     }
@@ -94,7 +94,7 @@ impl Files {
         self.jail.resolve_path(written, OpenPurpose::Read)
     }
 
-    /// Start of a search or listing; the root of the tree if none is given.
+    /// Returns the start of a search or listing: the root of the tree if `written` is `None`.
     pub fn start(&self, written: Option<&str>) -> Result<ToolPath, Failure> {
         written.map_or_else(|| Ok(ToolPath::root(PathPlace::Own)), |written| self.resolve_path(written))
     }
@@ -104,7 +104,7 @@ impl Files {
         self.jail.resolve_path(written, OpenPurpose::Write)
     }
 
-    /// Roots of a search from `start`.
+    /// Returns the roots of a search from `start`.
     pub fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
         self.jail.places(start)
     }
@@ -114,7 +114,7 @@ impl Files {
         if path.place() == PathPlace::State { Ok(path.clone()) } else { self.jail.follow(path) }
     }
 
-    /// Roots other than the session's own tree and the user's folders. Empty ones are omitted.
+    /// Returns the non-empty roots other than the session's own tree and the user's folders.
     pub fn beside(&self) -> Vec<ToolPath> {
         let holds = |place: &ToolPath| {
             self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, ListedEntry::Entry(_))))

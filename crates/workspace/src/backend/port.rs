@@ -53,7 +53,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The file on disk, if the content is not in memory.
+    /// Returns the file on disk, or `None` if the content is in memory.
     pub fn into_file(self) -> Option<File> {
         match self {
             Self::Disk(file) => Some(file),
@@ -106,7 +106,7 @@ pub(crate) type Entries = Box<dyn Iterator<Item = ListedEntry> + Send>;
 pub enum ListedEntry {
     /// Entry that may be shown.
     Entry(Entry),
-    /// Name that begins with a dot.
+    /// Entry whose name begins with a dot.
     Hidden(String),
     /// Entry whose name is not UTF-8, or whose metadata cannot be read.
     Unreadable,

@@ -41,7 +41,7 @@ impl StateBackend {
         Self { draft: Arc::new(Mutex::new(Draft { files, changes: Vec::new() })), now }
     }
 
-    /// Changes made by this call, in order.
+    /// Returns the changes made by this call, in order.
     pub(crate) fn changes(&self) -> Vec<StateFileChange> {
         lock(&self.draft).changes.clone()
     }

@@ -1,4 +1,4 @@
-//! Common tests of all backends, run against the disk and the state, and a test of the combined tree.
+//! Tests shared by all backends, run against the disk and the state files, and a test of the combined tree.
 
 use std::{collections::BTreeSet, io::Read as _};
 
@@ -45,7 +45,7 @@ fn refused<T>(outcome: Result<T, Failure>, part: &str) {
     assert!(failure.text.contains(part), "{failure}");
 }
 
-/// Runs the common tests. `top` is an empty folder of the backend.
+/// Runs the shared tests. `top` is an empty folder of the backend.
 fn check(backend: &dyn Backend, top: &ToolPath) {
     let at = |path: &str| path.split('/').fold(top.clone(), |folder, name| folder.entry(name));
     assert!(backend.is_folder(top).unwrap() && names(backend, top).is_empty());
@@ -89,7 +89,7 @@ fn check(backend: &dyn Backend, top: &ToolPath) {
     assert_eq!(below_a_file.unwrap_err().code, ToolErrorCode::Path);
     assert_eq!(read(backend, &at("a.txt")), b"twelve bytes");
 
-    // Both targets are the same file, which is removed once.
+    // Both targets refer to the same file.
     let (one, two) = (backend.target(&at("b/e.txt"), 10).unwrap(), backend.target(&at("b/e.txt"), 10).unwrap());
     assert!(one.is_file_of(&two) && !one.is_file_of(&large));
     one.remove().unwrap();

@@ -1,4 +1,4 @@
-//! Initial state of a call: the trees before it, and the paths that it names.
+//! Initial state of a call: the trees before the call, and the paths that the call names.
 //!
 //! Concurrent calls in several sessions may change the same files, as a session and its subagents do. A scan of a whole
 //! tree sees the changes made by all calls. A change that one call reported when it ended is not attributed to any
@@ -60,8 +60,8 @@ impl BaseState {
         Self { call, scoped, trees, names, ..Self::default() }
     }
 
-    /// Changes to a tree since the call began. A path that only became visible, for example because its folder is no
-    /// longer ignored, is not new.
+    /// Returns the changes to a tree since the call began. A path that only became visible, for example because its
+    /// folder is no longer ignored, is not new.
     pub(super) fn differences(&self, tree: &Tree, now: &Tree) -> Vec<Difference> {
         let mut found = tree.differences(now);
         found.retain(|found| found.was.is_some() || self.is_new(tree, &found.below));
@@ -99,15 +99,15 @@ impl BaseState {
         changes
     }
 
-    /// Sorted paths whose contents are not stored.
+    /// Returns the sorted paths whose contents are not stored.
     pub(super) fn unstored(&self) -> Vec<String> {
         let mut paths: Vec<String> = self.ignored.shown().chain(self.unstored_files().map(|(_, path)| path)).collect();
-        // Sorted, because a question is compared with a later version of itself.
+        // Sorted, because an approval request is compared with a later version of itself.
         paths.sort();
         paths
     }
 
-    /// Files whose contents are not stored, with the reasons.
+    /// Returns the files whose contents are not stored, with the reasons.
     pub(super) fn unstored_files(&self) -> impl Iterator<Item = (SkipReason, String)> {
         let entries = self.trees.iter().flat_map(|tree| tree.entries.iter().map(|entry| (tree.place, entry)));
         entries.filter_map(|(place, (below, entry))| match entry.content {
@@ -146,8 +146,8 @@ pub(super) fn safe_paths_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
     tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
 }
 
-/// Resolves the paths for a scoped scan. `None` if a path is a link, is below a link, or cannot be read: the changes
-/// may then be elsewhere, and everything is scanned.
+/// Resolves the paths for a scoped scan. Returns `None` if a path is a link, is below a link, or cannot be read: the
+/// call may then change other paths, so everything is scanned.
 pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
     let safe_paths: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
     let is_link = |safe_path: &SafePath| {
@@ -164,7 +164,7 @@ pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
 /// Stored contents of unsaved texts, by file path.
 pub(super) type UnsavedContents = HashMap<String, (Hash, u64)>;
 
-/// Unsaved texts of these files, in the encoding of the disk.
+/// Returns the unsaved texts of these files, in the encoding of the files on disk.
 pub(super) async fn texts(
     client: FileClient,
     workspace: Arc<Workspace>,
@@ -181,7 +181,7 @@ pub(super) async fn texts(
     asked.await.unwrap_or_default()
 }
 
-/// Stores the texts. Texts that exceed the storage limit are missing in the result.
+/// Stores the texts. The result omits texts that exceed the storage limit.
 pub(super) fn store_texts(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io::Result<UnsavedContents> {
     let mut blob_writer = blobs.blob_writer(false);
     let mut stored = HashMap::new();
@@ -194,11 +194,11 @@ pub(super) fn store_texts(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io:
     Ok(stored)
 }
 
-/// Maximum size of all changes made by one call, in bytes. The changes are one journal entry, and one message to
-/// clients. Clients read messages of at most 16 MiB.
+/// Maximum size of all changes made by one call, in bytes. The changes are sent as one journal entry and one message to
+/// clients, which read messages of at most 16 MiB.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Estimated size of a change in addition to its path, in bytes: its states and their hashes.
+/// Estimated size of a change without its path, in bytes: its states and their hashes.
 const BESIDE_PATH: usize = 256;
 
 /// Reduces the changes to `limit`, and returns a note about the omitted ones.
@@ -240,7 +240,7 @@ struct RunningCalls {
     call: CallId,
     /// Tree that the call works on.
     root: PathBuf,
-    /// True if the call may change anything, rather than only the paths that it names.
+    /// True if the call may change any file, rather than only the paths that it names.
     anywhere: bool,
     /// Changes recorded by other calls meanwhile, in order.
     of_others: Vec<FileChange>,
@@ -264,7 +264,7 @@ pub(super) struct OwnChanges {
 }
 
 impl Overlaps {
-    /// Registers a call. A session has one at a time.
+    /// Registers a call. A session has at most one at a time.
     pub(super) fn begin(&mut self, session: SessionId, call: CallId, root: PathBuf, anywhere: bool) {
         self.calls.retain(|running| running.session != session);
         self.calls.push(RunningCalls {
@@ -351,7 +351,7 @@ impl Overlaps {
     }
 }
 
-/// Removes changes made by other calls. Where such a change led to the current state, nothing remains.
+/// Removes changes made by other calls. If such a change led to the current state, no change remains.
 fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> OwnChanges {
     let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
     for change in of_others.into_iter().filter(FileChange::is_recorded) {
@@ -377,8 +377,8 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> OwnChanges {
     own_changes
 }
 
-/// Makes changes start at the states that users and checks of other calls created meanwhile, and drops changes without
-/// an effect.
+/// Makes changes start at the states that users and checks of other calls created in the meantime, and drops changes
+/// without an effect.
 pub(super) fn from_external(changes: Vec<FileChange>, external: &ExternalStates) -> Vec<FileChange> {
     let begin = |mut change: FileChange| {
         if let Some(state) = real_path(&change).and_then(|path| external.get(&path)) {

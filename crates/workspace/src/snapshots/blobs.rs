@@ -1,13 +1,13 @@
-//! Content-addressed storage, shared by all sessions.
+//! Content-addressed storage of blobs (the contents of files), shared by all sessions.
 //!
 //! ```text
-//! contents/{hash}     one content
-//! contents/*.pack     many small contents; *.index has their offsets
+//! contents/{hash}     one blob
+//! contents/*.pack     many small blobs; *.index has their offsets
 //! ```
 //!
-//! A content is renamed to its hash when it is complete, and verified against its hash when it is read, so a file left
-//! incomplete by a crash is detected and never restored. This module does not track which contents are needed: users of
-//! contents declare them, and meanwhile hold the [gate](Blobs::gate), which blocks removal.
+//! A blob is renamed to its hash when it is complete, and verified against its hash when it is read, so a file left
+//! incomplete by a crash is detected and never restored. This module does not track which blobs are needed: callers
+//! list the blobs that they need, and meanwhile hold the [gate](Blobs::gate), which blocks removal.
 
 use std::{
     fs::{self, File},
@@ -27,19 +27,19 @@ use super::packs::{self, PackDraft, Packs};
 use crate::failure::if_there;
 pub(super) use crate::text::hex as text;
 
-/// Hash of a content.
+/// Hash of a blob.
 pub(super) type Hash = [u8; 32];
 
 /// Name prefix of incomplete files.
 const DRAFT: &str = "draft-";
 
-/// Size from which sharing the blocks of the original is cheaper than copying, in bytes.
+/// Minimum size from which sharing the blocks of the original is cheaper than copying, in bytes.
 const SHARE_FROM: u64 = 64 * 1024;
 
-/// Number of new contents above which the whole file system is synced at once.
+/// Number of new blobs above which the whole file system is synced at once.
 const SYNC_AT_ONCE: usize = 16;
 
-/// Contents of all sessions.
+/// Blobs of all sessions.
 #[derive(Debug)]
 pub(super) struct Blobs {
     folder: PathBuf,
@@ -49,11 +49,11 @@ pub(super) struct Blobs {
     /// True while the file system seems able to share blocks between files.
     can_share: AtomicBool,
     packs: Mutex<Packs>,
-    /// Contents that were added and may not be synced yet.
+    /// Blobs that were added and may not be synced yet.
     unsynced: Mutex<Vec<String>>,
-    /// Locked for reading while contents are needed that nothing on disk refers to yet.
+    /// Read-locked while blobs are in use to which nothing on disk refers yet.
     gate: RwLock<()>,
-    /// Number of removals. A change to it invalidates cached results about stored contents.
+    /// Number of removals. When it changes, cached results about stored blobs are invalid.
     removals: AtomicU64,
 }
 
@@ -88,17 +88,17 @@ impl Blobs {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until unreferenced contents are no longer needed.
+    /// Waits until no caller holds the gate. Blocks new callers while the guard is held.
     pub(super) fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of removals so far.
+    /// Returns the number of removals so far.
     pub(super) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)
     }
 
-    /// Total size in bytes.
+    /// Returns the total size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
@@ -107,13 +107,13 @@ impl Blobs {
         lock(&self.packs)
     }
 
-    /// Starts adding contents. With `many`, small contents are written into one file.
+    /// Starts adding blobs. With `many`, small blobs are written into one file.
     pub(super) fn blob_writer(&self, many: bool) -> BlobWriter<'_> {
         BlobWriter { blobs: self, many, pack: None }
     }
 
-    /// Stores a file by sharing its blocks, if there is space. The returned hash is that of the stored copy, because
-    /// the original may change meanwhile.
+    /// Stores a file by sharing its blocks, if there is space. Returns the hash of the stored copy, because the
+    /// original may change in the meantime.
     fn share(&self, source: &File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         if !self.has_capacity(size) {
             return Ok(None);
@@ -153,7 +153,7 @@ impl Blobs {
         self.folder.join(format!("{DRAFT}{}", uuid::Uuid::new_v4().simple()))
     }
 
-    /// Returns true if a content of that size is stored.
+    /// Returns true if a blob with this hash and size is stored.
     pub(super) fn has(&self, hash: &Hash, size: u64) -> bool {
         self.packs().piece(hash).is_some_and(|piece| piece.size == size)
             || fs::symlink_metadata(self.folder.join(text(hash))).is_ok_and(|metadata| metadata.len() == size)
@@ -163,9 +163,9 @@ impl Blobs {
         self.bytes().saturating_add(size) <= self.limit
     }
 
-    /// Syncs all added contents to the disk.
+    /// Syncs all added blobs to the disk.
     pub(super) fn sync_contents(&self) -> io::Result<()> {
-        // Locked until the sync is done, because other calls may build on added contents.
+        // Locked until the sync is done, because other calls may build on added blobs.
         let mut unsynced = lock(&self.unsynced);
         if unsynced.is_empty() {
             return Ok(());
@@ -175,7 +175,7 @@ impl Blobs {
             rustix::fs::syncfs(&folder)?;
         } else {
             for name in unsynced.iter().filter(|name| !name.is_empty()) {
-                // Missing contents were removed to free space.
+                // Missing blobs were removed to free space.
                 if let Some(file) = if_there(File::open(self.folder.join(name)))? {
                     file.sync_data()?;
                 }
@@ -186,9 +186,9 @@ impl Blobs {
         Ok(())
     }
 
-    /// Reads a content. `None` if it is missing or damaged.
+    /// Reads a blob. Returns `None` if it is missing or damaged.
     pub(super) fn read(&self, hash: &str) -> io::Result<Option<Vec<u8>>> {
-        // The name comes from the journal; only a hash may become a path.
+        // The name comes from the journal; only a valid hash may become a path.
         let Some(wanted) = read_hash(hash) else { return Ok(None) };
         let packed = {
             let packs = self.packs();
@@ -204,13 +204,13 @@ impl Blobs {
         }
     }
 
-    /// Size of a content, if it is stored.
+    /// Returns the size of a blob, if it is stored.
     pub(super) fn size(&self, hash: &Hash) -> Option<u64> {
         let packed = self.packs().piece(hash).map(|piece| piece.size);
         packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
     }
 
-    /// Removes unwanted contents; in a pack, only if they make up at least `percent` percent of the pack. The caller
+    /// Removes unwanted blobs; in a pack, only if they make up at least `percent` percent of the pack. The caller
     /// holds [`exclusive`](Self::exclusive). Returns the number of freed bytes.
     pub(super) fn remove_unwanted(&self, is_wanted: impl Fn(&Hash) -> bool, percent: u64) -> io::Result<u64> {
         // Incremented first, so that a partial failure leaves no stale cached results.
@@ -232,7 +232,7 @@ impl Blobs {
     }
 }
 
-/// Adds contents one by one.
+/// Adds blobs one by one.
 #[derive(Debug)]
 pub(super) struct BlobWriter<'a> {
     blobs: &'a Blobs,
@@ -241,14 +241,15 @@ pub(super) struct BlobWriter<'a> {
 }
 
 impl BlobWriter<'_> {
-    /// Stores an open file of the given size, or a little more if the file grows: the returned size then differs.
+    /// Stores an open file of the given size. The returned size differs if the file grows while it is read. Returns
     /// `None` if there is no space left.
     pub(super) fn store_file(&mut self, source: &mut File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         let blobs = self.blobs;
         if size >= SHARE_FROM && blobs.can_share.load(Ordering::Relaxed) {
             match blobs.share(source, size) {
                 Ok(shared) => return Ok(shared),
-                // Another file system, or a file system without sharing: files are copied from now on.
+                // The files are on different file systems, or the file system cannot share blocks: files are copied
+                // from now on.
                 Err(_) => blobs.can_share.store(false, Ordering::Relaxed),
             }
         }
@@ -257,7 +258,7 @@ impl BlobWriter<'_> {
         Ok(self.store(&content)?.map(|hash| (hash, content.len() as u64)))
     }
 
-    /// Stores a content. `None` if there is no space left.
+    /// Stores a blob. Returns `None` if there is no space left.
     pub(super) fn store(&mut self, content: &[u8]) -> io::Result<Option<Hash>> {
         let (hash, size) = (hash(content), content.len() as u64);
         if self.pack.as_ref().is_some_and(|pack| pack.hashes.contains(&hash)) || self.blobs.has(&hash, size) {
@@ -272,7 +273,7 @@ impl BlobWriter<'_> {
                 none => none.insert(PackDraft::new(&self.blobs.folder)?),
             };
             pack.append(hash, content)?;
-            // Added at once, so that concurrent additions include it.
+            // Added immediately, so that concurrent additions take it into account.
             self.blobs.total.fetch_add(size, Ordering::Relaxed);
             if pack.length >= packs::MAX_BYTES {
                 self.finish()?;
@@ -309,7 +310,7 @@ pub(super) fn new_file(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Hash and size of a file.
+/// Returns the hash and size of a file.
 pub(super) fn hash_of(mut file: File) -> io::Result<(Hash, u64)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
@@ -325,7 +326,7 @@ pub(super) fn hash_of(mut file: File) -> io::Result<(Hash, u64)> {
     }
 }
 
-/// Hash of a content.
+/// Returns the hash of a blob.
 pub(super) fn hash(content: &[u8]) -> Hash {
     Sha256::digest(content).into()
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub struct SnapshotConfig {
     /// Maximum size of a recorded file, in bytes.
     pub max_file_bytes: u64,
-    /// Maximum total size of the contents for all sessions, in bytes. Above it, contents from old turns are removed
+    /// Maximum total size of the blobs for all sessions, in bytes. Above it, blobs from old turns are removed
     /// first.
     pub max_total_bytes: u64,
     /// Maximum number of files in a recorded tree.
@@ -16,7 +16,7 @@ pub struct SnapshotConfig {
     pub max_changes: usize,
     /// The user's home folder, for `~/` in git configurations.
     pub home: Option<PathBuf>,
-    /// Folder with the user's settings.
+    /// Folder with the user's settings files.
     pub settings: Option<PathBuf>,
     /// Git configurations of the user and the host, which apply to every repository.
     pub git_configs: Vec<PathBuf>,

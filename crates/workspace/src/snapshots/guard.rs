@@ -1,8 +1,8 @@
-//! Finds files that other programs run or obey, by any name.
+//! Finds files that other programs run or obey, under any name.
 //!
-//! A guarded link leads to a file, and a file `.git` to a repository. The targets are guarded like the names that lead
+//! A guarded link leads to a file, and a `.git` file to a repository. The targets are guarded like the names that lead
 //! to them, and so is every link on the way. The guard for a call is written to disk before the call starts, so that
-//! the next start of the daemon can do the check that a crash prevented.
+//! the check can be made at the next start of the daemon if a crash prevented it.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -31,7 +31,7 @@ use super::{
 use crate::{failure::if_there, path::PathPlace};
 
 const TOO_MANY: &str = "the project has too many or too deep folders that git ignores";
-/// Maximum number of guarded paths that are closed before a command. Further paths are only checked when the command
+/// Maximum number of guarded paths that are protected before a command. Further paths are only checked when the command
 /// ends.
 const MAX_CLOSED: usize = 2000;
 
@@ -61,7 +61,7 @@ pub(super) struct CallGuard {
     pub(super) set_aside: Vec<FileChange>,
 }
 
-/// Guarded files of the user's folders in the last scan.
+/// Guarded files in the user's folders at the last scan.
 #[derive(Debug, Default)]
 pub(super) struct GuardedPaths {
     leads: Vec<Lead>,
@@ -91,8 +91,8 @@ impl CallGuard {
         }
     }
 
-    /// Returns true if the call must be checked. A call that was checked before is skipped, because the user may have
-    /// kept some of its changes since then.
+    /// Returns true if the call must be checked. A call that was already checked is skipped, because the user may have
+    /// accepted some of its changes since then.
     pub(super) fn is_due(&self) -> bool {
         !self.only_names && self.set_aside.is_empty()
     }
@@ -119,7 +119,7 @@ impl CallGuard {
         } else {
             names.covers_outside_caches(below)
         };
-        // An added folder can be a repository, or part of a repository.
+        // An added folder can be a repository, or part of one.
         let is_of_repository = || {
             let mut parts = tree.path.components();
             let is_part = parts.any(|part| guarded::is_git(part.as_os_str().as_bytes()));
@@ -149,12 +149,12 @@ impl CallGuard {
         leads.iter().any(|lead| lead.covers(&path, self.of_git))
     }
 
-    /// Folder that the call made unreadable, so that its contents could be anything.
+    /// Returns the folder that the call made unreadable, so that its contents are unknown.
     pub(super) fn closed_by_call<'a>(&self, now: &'a GuardedPaths) -> Option<&'a Path> {
         now.unopened.iter().find(|path| !self.unopened.contains(path)).map(PathBuf::as_path)
     }
 
-    /// Stores the guard next to the scan before the call, unless no scan after a crash needs it.
+    /// Stores the guard next to the scan before the call, unless it is not needed for a scan after a crash.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
         if self.only_names && self.names.is_empty() && self.left_out.is_empty() {
             return Ok(());
@@ -177,7 +177,7 @@ pub(super) fn is_hidden(path: &Path) -> bool {
 }
 
 impl GuardedPaths {
-    /// Finds the targets of guarded names in the user's trees. Also includes links in the folders `around`.
+    /// Finds the targets of guarded names in the user's trees, and the links in the folders `around`.
     pub(super) fn add_scan(
         &mut self,
         roots: &[Root],
@@ -250,9 +250,9 @@ impl GuardedPaths {
         Ok(())
     }
 
-    /// Guarded paths to close before a command, and the reason why more may exist.
+    /// Returns the guarded paths to close before a command, and the reason why more may exist.
     pub(super) fn found(&self) -> (Vec<PathBuf>, Option<String>) {
-        // Topmost paths first; for links, the targets.
+        // Topmost paths first; for links, their targets.
         let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
         let leads = self.leads.iter().map(|lead| &lead.path);
         let mut closed: Vec<PathBuf> = self.closed.iter().chain(leads).filter(is_there).cloned().collect();

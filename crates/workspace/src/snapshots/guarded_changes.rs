@@ -27,8 +27,8 @@ use crate::exact::{is_missing, split};
 const MAX_ROUNDS: usize = 4;
 
 impl SessionRecord {
-    /// Changes since the scan before a call, after changes to guarded files were reverted. Each round scans again to
-    /// find more changes to guarded files.
+    /// Returns the changes since the scan before a call, after reverting changes to guarded files. Each round scans
+    /// again to find more changes to guarded files.
     pub(super) fn changes_checked(
         &mut self,
         before: &BaseState,
@@ -44,7 +44,7 @@ impl SessionRecord {
                 changes.files.append(&mut due);
                 break;
             }
-            // Late changes are also reverted, because no one has reviewed them.
+            // Late changes are also reverted, because the user has not reviewed them.
             due.iter_mut().for_each(|change| change.late = false);
             let (recorded, blind): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
             let back = {
@@ -64,12 +64,12 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// Removes new guarded files without storing them, once nothing can be stored any more: a full disk must not let a
-    /// guarded file stay.
+    /// Removes new guarded files without storing them, if nothing can be stored any more: a full disk must not prevent
+    /// the removal of a guarded file.
     pub(super) fn remove_planted(&self, before: &BaseState, workspace: &Workspace) -> io::Result<()> {
         // If the first scan was incomplete, an unknown file is not necessarily new.
         let Some(guard) = before.guard.as_ref().filter(|_| before.unchecked.is_none()) else { return Ok(()) };
-        // The call itself may have made the tree too large.
+        // The call itself may have made the tree exceed the limit.
         let max_files = self.config.max_files.saturating_mul(10);
         let (config, mut removed) = (SnapshotConfig { max_files, ..self.config.clone() }, Ok(()));
         let (mut roots, mut now) = (Root::of_commands(Root::all(workspace)?), GuardedPaths::default());
@@ -93,13 +93,13 @@ impl SessionRecord {
         removed
     }
 
-    /// Returns true if a change to a guarded file causes nothing more to run.
+    /// Returns true if a change to a guarded file does not cause any additional program to run.
     fn may_stay(&self, roots: &[Root], change: &FileChange) -> bool {
         self.is_harmless(change) || self.is_gone_with_its_folder(roots, change)
     }
 
-    /// Returns true for a guarded file that was deleted together with the folder that contained its guarded name.
-    /// Nothing obeys files there any more, and undo can restore them.
+    /// Returns true for a guarded file that was deleted together with the folder that contained its guarded name. No
+    /// program obeys files there any more, and undo can restore them.
     fn is_gone_with_its_folder(&self, roots: &[Root], change: &FileChange) -> bool {
         let Some(safe_path) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
             return false;

@@ -1,7 +1,8 @@
 //! The user's folders that git ignores, and `.git`. Their contents are not stored, so deletions in them are only
 //! counted.
 //!
-//! Only names are read, level by level and up to a limit, so that a large `node_modules` costs a call little.
+//! Only names are read, level by level and up to a limit, so that a large `node_modules` adds little to the cost of a
+//! call.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -36,7 +37,7 @@ const MAX_LISTED: usize = 20;
 #[derive(Debug, Default)]
 pub(super) struct IgnoredFolders {
     tops: Vec<SafePath>,
-    /// Names in the folders, with true for folders. Includes the ignored folders themselves.
+    /// Names in the folders; the value is true for folders. Includes the ignored folders themselves.
     names: HashMap<SafePath, bool>,
     /// Folders that were read.
     read: HashSet<SafePath>,
@@ -66,7 +67,7 @@ impl IgnoredFolders {
         Self { tops, names, read }
     }
 
-    /// Creates the value from the shown paths of the folders. The names in them are unknown.
+    /// Creates the value from the shown paths of the folders. The names in these folders are unknown.
     pub(super) fn unread(tops: &[String]) -> Self {
         let tops: Vec<SafePath> = tops.iter().filter_map(|top| SafePath::read(top)).collect();
         Self { names: tops.iter().map(|top| (top.clone(), true)).collect(), read: HashSet::new(), tops }
@@ -87,13 +88,13 @@ impl IgnoredFolders {
         true
     }
 
-    /// Shown paths of the ignored folders.
+    /// Returns the shown paths of the ignored folders.
     pub(super) fn shown(&self) -> impl Iterator<Item = String> {
         self.tops.iter().map(|top| top.shown(true))
     }
 
-    /// Deletions since the names were read, except of entries in the `recorded` trees. Ignored folders and their direct
-    /// entries are returned as changes, and everything is counted in the note.
+    /// Returns the deletions since the names were read, except those in the `recorded` trees. Deleted ignored folders
+    /// and their direct entries are returned as changes; all deletions are counted in the note.
     pub(super) fn deletions(&self, roots: &[Root], recorded: &[Arc<Tree>]) -> (Vec<FileChange>, Option<String>) {
         let now = Self::of(roots, self.tops.clone(), |folder, _| self.read.contains(folder));
         let (mut changes, mut counts) = (Vec::new(), BTreeMap::<usize, (usize, bool)>::new());
@@ -106,11 +107,11 @@ impl IgnoredFolders {
             let (is_top, parent_stays) = (*path == self.tops[top], now.names.contains_key(&parent));
             if !is_top && recorded.iter().any(|tree| tree.place == path.place && tree.entries.contains_key(&path.below))
             {
-                // Not counted: the recorded trees also contain guarded files, which can be restored.
+                // Not counted: the recorded trees contain these guarded files, which can be restored.
                 continue;
             }
             if !is_top && parent_stays && !now.read.contains(&parent) {
-                // The parent is unreadable now, which is not a deletion.
+                // The parent is unreadable now, so the entry may still exist.
                 continue;
             }
             let (files, is_more) = counts.entry(top).or_default();
@@ -135,7 +136,7 @@ impl IgnoredFolders {
     }
 }
 
-/// Paths in a folder, with true for folders.
+/// Lists the paths in a folder, with true for folders.
 fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> {
     let mut found = Vec::new();
     for entry in root::entries(&root.folder(&folder.below)?)? {
@@ -186,7 +187,7 @@ pub(super) fn read_ignores(folder: &OwnedFd, path: &[u8]) -> Option<Gitignore> {
     builder.build().ok()
 }
 
-/// Harmless keys in a new configuration, and for branches.
+/// Keys that are harmless in a new configuration, and keys that are harmless for branches.
 const OF_CORE: &str =
     "autocrlf bare filemode ignorecase logallrefupdates precomposeunicode repositoryformatversion symlinks";
 const OF_BRANCH: [&str; 3] = ["remote", "merge", "rebase"];
@@ -208,7 +209,7 @@ pub(super) fn runs_no_more(before: Option<&[u8]>, after: &[u8]) -> bool {
     }
 }
 
-/// Lines with their sections. `None` if a line may continue, or a section and a key share a line.
+/// Returns the lines with their sections, or `None` if a line may continue, or a section and a key share a line.
 fn config_entries(content: &[u8]) -> Option<Vec<(String, String)>> {
     let text = std::str::from_utf8(content).ok()?;
     let (mut section, mut entries) = (String::new(), Vec::new());

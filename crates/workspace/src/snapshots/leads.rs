@@ -67,7 +67,7 @@ pub(super) fn has_head(folder: &OwnedFd) -> bool {
 }
 
 /// Returns true if a `HEAD` at this path turns its folder into a repository, because the folder has a configuration or
-/// hooks, or gets them in the same call.
+/// hooks, or because the same call creates them.
 pub(super) fn makes_repository(path: &Path, written: &[PathBuf]) -> bool {
     let is_there = |name: &str| {
         let part = path.with_file_name(name);
@@ -92,15 +92,15 @@ pub(super) fn decides_what_runs(below: &Path) -> bool {
     false
 }
 
-/// Returns true if a link leads to a folder in a cache of its tree. Through such a link, editors and git find files
-/// that no check has scanned.
+/// Returns true if a link leads to a folder in a cache of its tree. Through such a link, editors and git can reach
+/// files that no check has scanned.
 pub(super) fn leads_to_cache(root: &Root, below: &[u8], names: &GuardedNames) -> bool {
     let end = real_path(&root.path.join(OsStr::from_bytes(below)));
     let inner = end.strip_prefix(&root.path).map(|end| end.join(".git"));
     end.is_dir() && inner.is_ok_and(|inner| !names.covers_outside_caches(inner.as_os_str().as_bytes()))
 }
 
-/// Paths in these trees to which a guarded link leads, including intermediate links.
+/// Returns the paths in these trees to which a guarded link leads, including intermediate links.
 pub(super) fn leads_of(roots: &[Root], root: &Root, below: &[u8], by_git: bool) -> Vec<Lead> {
     if root.link(below).is_err() {
         return Vec::new();
@@ -117,7 +117,7 @@ fn is_in(roots: &[Root], path: &Path) -> bool {
     roots.iter().any(|root| path.starts_with(&root.path))
 }
 
-/// Final target of a path, and the links on the way.
+/// Returns the final target of a path, and the links on the way.
 fn leads_to(start: &Path, is_git: bool, by_git: bool) -> Vec<Lead> {
     let mut links = Vec::new();
     let end = follow(start, &mut { MAX_LINKS }, &mut links);
@@ -161,7 +161,7 @@ impl GitConfigs {
         Self { everywhere, ..configs }
     }
 
-    /// Hook folders that a user's configuration names for every present or future repository.
+    /// Returns the hook folders that a user's configuration names for every existing or future repository.
     pub(super) fn hooks_anywhere(&self) -> Vec<PathBuf> {
         let is_plain = |hooks: &PathBuf| hooks.components().all(|part| matches!(part, Component::Normal(_)));
         let hooks =
@@ -210,7 +210,7 @@ impl GitConfigs {
         }
     }
 
-    /// Adds the repository that has this top folder, or that is this folder.
+    /// Adds the repository whose top folder is `top`, or that is `top` itself.
     pub(super) fn add_repository(&mut self, top: &Path) {
         if self.repositories.contains_key(top) {
             return;
@@ -275,13 +275,13 @@ impl GitConfigs {
         }
     }
 
-    /// Path named by a configuration, relative to a folder or to the user's home.
+    /// Returns the path named by a configuration, relative to a folder or to the user's home.
     fn path_of(&self, path_of: &str, folder: &Path) -> PathBuf {
         let of_home = self.home.as_ref().zip(path_of.strip_prefix("~/"));
         of_home.map_or_else(|| folder.join(path_of), |(home, below)| home.join(below))
     }
 
-    /// Named files and folders that are in these trees.
+    /// Returns the named files and folders that are in these trees.
     pub(super) fn leads(&self, roots: &[Root]) -> Vec<Lead> {
         // A link to a whole tree, or to a parent of it, would guard the whole tree.
         let is_around = |lead: &&Lead| roots.iter().any(|root| root.path.starts_with(&lead.path));
@@ -309,7 +309,7 @@ fn read_small(path: &Path) -> Option<Vec<u8>> {
     small_in(&folder, path.file_name()?.as_bytes(), MAX_POINTER)
 }
 
-/// Path with all links resolved.
+/// Returns the path with all links resolved.
 fn real_path(path: &Path) -> PathBuf {
     follow(path, &mut { MAX_LINKS }, &mut Vec::new())
 }

@@ -1,7 +1,7 @@
 //! Snapshots of the changes that calls make to a session's files, so that they can be undone.
 //!
 //! Before and after a call, the trees that a session may change are scanned by metadata. Unchanged files are not
-//! opened, and new contents are stored by hash. The cause of a change does not matter: it may be a tool, a command, or
+//! opened, and new contents are stored by hash. The origin of a change does not matter: it may be a tool, a command, or
 //! a program started by a command.
 //!
 //! - [`FileSnapshots`] is the port that the engine calls. `session` is the state of one session, `store` the state
@@ -13,18 +13,18 @@
 //! - `root`: access to a tree without following links, and the encoding of paths.
 //! - `tree_scan`, `scan`: scans of metadata and contents. `tree`: a scanned tree, and the differences between two
 //!   trees.
-//! - `blobs`, `packs`, `record`: contents and trees on disk. `record` also lists the contents that a session's changes
+//! - `blobs`, `packs`, `record`: blobs and trees on disk. `record` also lists the blobs that a session's changes
 //!   need, and recognises later changes after a crash. `store` has the last scan of each project.
 //! - `guard`: files that other programs run or obey, by any name. `guarded_changes`: reverts changes that unreviewed
 //!   commands make to guarded files. `leads`: targets of guarded names.
 //! - `config`: limits. `restore`: reverts changes.
 //!
 //! Guarantees and limits: contents of files, links, permissions and folders are restored byte for byte. Owners, times,
-//! access lists and extended attributes are not, nor are pipes, sockets and devices. A change that another program
-//! makes during a call cannot be distinguished from the call's own changes. Files above a size, trees above a number of
-//! files and, in a project, folders that git ignores are not recorded. Gaps that can be found before a call are part of
-//! its approval. Other gaps are reported with the call's result, including the number of files deleted in ignored
-//! folders.
+//! access lists and extended attributes are not restored, nor are pipes, sockets and devices. A change that another
+//! program makes during a call cannot be distinguished from the call's own changes. Files above a size, trees above a
+//! number of files and, in a project, folders that git ignores are not recorded. Gaps that can be found before a call
+//! are included in its approval. Other gaps are reported with the call's result, including the number of files deleted
+//! in ignored folders.
 
 mod base;
 mod blobs;
@@ -72,18 +72,18 @@ use self::{
 };
 use crate::{backend::client::FileClient, remove::ignore_missing};
 
-/// Number of sessions whose last scans are cached in memory. Other scans are read from disk again. A running call has
-/// its own scan, which is not counted.
+/// Number of sessions whose last scans are cached in memory. Other scans are read from disk again. The scan of a
+/// running call is not counted, because the call owns it.
 const IN_MEMORY: usize = 16;
 
-/// Snapshots of all sessions: shared contents, and `{base}/{session}/` for each session. Tools cannot access them.
+/// Snapshots of all sessions: shared blobs, and `{base}/{session}/` for each session. Tools cannot access them.
 #[derive(Clone)]
 pub struct FileSnapshots {
     base: PathBuf,
     config: SnapshotConfig,
     /// Opened on first use.
     store: Arc<Mutex<Option<Arc<Store>>>>,
-    /// True while a removal of unneeded contents is pending.
+    /// True while a removal of unneeded blobs is pending.
     collecting: Arc<AtomicBool>,
     /// Sessions in memory, least recently used first.
     sessions: Arc<Mutex<Vec<(SessionId, SharedRecord)>>>,
@@ -102,15 +102,15 @@ impl FileSnapshots {
         Self { base, config, store, collecting, sessions, overlaps, checks }
     }
 
-    /// Removes contents that no session needs any more. Returns the number of freed bytes.
+    /// Removes blobs that no session needs any more. Returns the number of freed bytes.
     ///
     /// # Errors
-    /// If the folder cannot be read or changed. Needed contents are never removed.
+    /// If the folder cannot be read or changed. Needed blobs are never removed.
     pub async fn collect(&self) -> Result<u64, WorkspaceError> {
         self.with_store("remove old undo data", |store| store.collect()).await
     }
 
-    /// Total size of the contents of all sessions, in bytes. Each session's other records are small.
+    /// Returns the total size of the blobs of all sessions, in bytes. Each session's other records are small.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -138,7 +138,7 @@ impl FileSnapshots {
         Ok(opened)
     }
 
-    /// Schedules a removal of unneeded contents. Requests made before it starts share the same removal.
+    /// Schedules a removal of unneeded blobs. Requests made before it starts share the same removal.
     fn collect_soon(&self) {
         if !self.base.is_dir() || self.collecting.swap(true, Ordering::AcqRel) {
             return;
@@ -152,7 +152,7 @@ impl FileSnapshots {
         });
     }
 
-    /// Runs work on a session's record, on a blocking thread.
+    /// Runs `work` on a session's record, on a blocking thread.
     fn work<T: Send + 'static>(
         &self,
         session: SessionId,
@@ -187,7 +187,7 @@ impl FileSnapshots {
             let Changes { files, notes, set_aside } = record.after(&workspace, before)?;
             lock(&running.overlaps).note(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);
-            // Only other sessions saw the initial state of these changes.
+            // Only other sessions have recorded the initial state of these changes.
             record.adopt(own.continued_from)?;
             Ok(Changes { files: own.changes, notes, set_aside })
         });
@@ -202,7 +202,7 @@ impl FileSnapshots {
         };
         sessions.push((session, Arc::clone(&shared)));
         while sessions.len() > IN_MEMORY {
-            // A busy session must stay: two records would write to one folder without coordination.
+            // A record in use must stay cached: two records would write to one folder without coordination.
             let Some(idle) = sessions.iter().position(|(_, shared)| Arc::strong_count(shared) == 1) else { break };
             sessions.remove(idle);
         }
@@ -219,7 +219,7 @@ struct CallInProgress {
 
 impl Drop for CallInProgress {
     fn drop(&mut self) {
-        // Does nothing if the call has ended with its second scan.
+        // Does nothing if the second scan has already ended the call.
         lock(&self.overlaps).end(self.session, &self.call, Vec::new());
     }
 }
@@ -236,7 +236,7 @@ impl Snapshots for FileSnapshots {
         let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
         let client = FileClient::of(call, call.cancel.clone());
         async move {
-            // Asked outside `work`, so that a slow client blocks no other session.
+            // Requested outside `work`, so that a slow client does not block other sessions.
             let unsaved = match (client, paths.clone()) {
                 (Some(client), Some(paths)) => base::texts(client, Arc::clone(&workspace), paths).await,
                 _ => HashMap::new(),

@@ -1,5 +1,5 @@
-//! Stores many small contents in one file. For a project of twenty thousand files, this is seconds faster than one file
-//! per content.
+//! Stores many small blobs in one file. For a project of twenty thousand files, this saves seconds compared to one
+//! file per blob.
 //!
 //! A pack is written sequentially, and valid only once its index is complete and synced. An index ends with the hash of
 //! all preceding bytes. Packs without an index, left by a crash, are removed.
@@ -20,10 +20,10 @@ const INDEX: &str = "index";
 
 /// Maximum size of a pack before a new one is started, in bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// Size of an index record: hash, offset and size of a content.
+/// Size of an index record: hash, offset and size of a blob.
 const RECORD: usize = 48;
 
-/// Location of a content.
+/// Location of a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     pack: usize,
@@ -78,7 +78,7 @@ impl Packs {
         }
     }
 
-    /// Total size of all packs, in bytes.
+    /// Returns the total size of all packs, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.names.iter().flatten().map(|(_, bytes)| bytes).sum()
     }
@@ -87,13 +87,13 @@ impl Packs {
         self.pieces.get(hash).copied()
     }
 
-    /// Opens the pack that has a content.
+    /// Opens the pack that contains a blob.
     pub(super) fn file(&self, piece: Piece) -> io::Result<File> {
         let name = self.names.get(piece.pack).and_then(Option::as_ref).ok_or(io::ErrorKind::NotFound)?;
         File::open(self.path(&name.0, PACK))
     }
 
-    /// Drops unwanted contents from each pack in which they make up at least `percent` percent of the bytes. Returns
+    /// Drops unwanted blobs from each pack in which they make up at least `percent` percent of the bytes. Returns
     /// the number of freed bytes.
     pub(super) fn remove_unwanted(&mut self, is_wanted: impl Fn(&Hash) -> bool, percent: u64) -> io::Result<u64> {
         let before = self.bytes();
@@ -127,7 +127,7 @@ impl Packs {
         draft.finish()
     }
 
-    /// Removes the index first, because a pack without an index is invalid.
+    /// Removes the files of a pack: the index first, because a pack without an index is invalid.
     fn remove_files(&self, name: &str) -> io::Result<()> {
         for ending in [INDEX, PACK] {
             if_there(fs::remove_file(self.path(name, ending)))?;
@@ -136,14 +136,14 @@ impl Packs {
     }
 }
 
-/// Reads a content from its pack.
+/// Reads a blob from its pack.
 pub(super) fn read(file: &File, piece: Piece) -> io::Result<Vec<u8>> {
     let mut content = vec![0; usize::try_from(piece.size).map_err(io::Error::other)?];
     file.read_exact_at(&mut content, piece.offset)?;
     Ok(content)
 }
 
-/// Records of an index, or `None` if it is missing or damaged.
+/// Reads the records of an index. Returns `None` if the index is missing or damaged.
 fn read_index(path: &Path) -> io::Result<Option<Vec<(Hash, u64, u64)>>> {
     let Some(body) = read_whole(path)?.filter(|body| body.len() % RECORD == 0) else { return Ok(None) };
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
@@ -154,7 +154,7 @@ fn read_index(path: &Path) -> io::Result<Option<Vec<(Hash, u64, u64)>>> {
     Ok(Some(body.chunks_exact(RECORD).map(record).collect()))
 }
 
-/// Content of a file without the hash at its end. `None` if the file is missing or damaged.
+/// Reads a file without the hash at its end. Returns `None` if the file is missing or damaged.
 pub(super) fn read_whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let Some(mut bytes) = if_there(fs::read(path))? else { return Ok(None) };
     let Some((body, sum)) = bytes.split_last_chunk::<32>() else { return Ok(None) };
@@ -163,7 +163,7 @@ pub(super) fn read_whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(is_whole.then_some(bytes))
 }
 
-/// Pack that is being written. Removed if dropped before it is finished.
+/// Pack that is being written. Its files are removed if it is dropped before it is finished.
 #[derive(Debug)]
 pub(super) struct PackDraft {
     path: PathBuf,
@@ -175,7 +175,7 @@ pub(super) struct PackDraft {
     finished: bool,
 }
 
-/// Complete pack on the disk, to be added.
+/// Complete pack on disk that is not yet registered.
 #[derive(Debug)]
 pub(super) struct NewPack {
     name: String,
@@ -199,7 +199,7 @@ impl PackDraft {
         Ok(())
     }
 
-    /// Syncs the contents, then writes the index.
+    /// Syncs the blobs, then writes the index.
     pub(super) fn finish(mut self) -> io::Result<NewPack> {
         self.file.flush()?;
         self.file.get_ref().sync_data()?;

@@ -4,8 +4,8 @@
 //! A heartbeat during each call helps to recognise later changes after a crash. A call's processes end with the daemon,
 //! so a change after the last beat was made by something else, most likely by the user before the daemon was restarted.
 //! The heartbeat is the timestamp of a file and is compared with timestamps of other files: the kernel sets both from
-//! one clock, which no program can change for a single file. The heartbeat is not synced, because after a host failure
-//! an older beat only makes more changes doubtful.
+//! one clock, which no program can change for a single file. The heartbeat is not synced: if it is too old after a host
+//! failure, more changes are classified as doubtful, but none is misattributed.
 
 use std::{
     collections::HashMap,
@@ -46,7 +46,7 @@ pub(super) struct Record {
     pub(super) trees: Vec<Tree>,
 }
 
-/// Writes a record atomically. It is durable once this returns.
+/// Writes a record atomically. The record is durable once this function returns.
 pub(super) fn write<'t>(path: &Path, scoped: bool, trees: impl IntoIterator<Item = &'t Tree>) -> io::Result<()> {
     let mut bytes = MAGIC.to_vec();
     bytes.push(u8::from(scoped));
@@ -57,10 +57,10 @@ pub(super) fn write<'t>(path: &Path, scoped: bool, trees: impl IntoIterator<Item
     replace(path, &bytes)
 }
 
-/// Writes a file atomically. It is durable once this returns.
+/// Writes a file atomically. The file is durable once this function returns.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("draft");
-    // A draft left by a crash is useless.
+    // A draft left by a crash is never completed.
     let _ = fs::remove_file(&draft);
     let mut file = blobs::new_file(&draft)?;
     file.write_all(content)?;
@@ -76,7 +76,7 @@ pub(super) fn link<'t>(file: &Path, name: &Path, trees: impl IntoIterator<Item =
     }
 }
 
-/// Reads a record. `None` if it is missing or damaged.
+/// Reads a record. Returns `None` if the record is missing or damaged.
 pub(super) fn read(path: &Path) -> io::Result<Option<Record>> {
     let body = read_whole(path)?;
     Ok(body.and_then(|body| Reader { rest: body.strip_prefix(MAGIC)? }.record()))
@@ -87,7 +87,7 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
         PathPlace::Own => 0,
         PathPlace::Project => 1,
         PathPlace::Memories => 2,
-        // Never written: the state is not on disk, so it has no tree.
+        // Never written: the state is not on disk, so it is not scanned.
         PathPlace::State => 3,
         PathPlace::Folder(_) => 4,
     });
@@ -207,7 +207,7 @@ impl Reader<'_> {
 const NAME: &str = "kept";
 const RECORD: usize = 40;
 
-/// Appends contents to the manifest. The manifest is durable once this function returns.
+/// Appends blobs to the manifest. The manifest is durable once this function returns.
 pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::Result<()> {
     if contents.is_empty() {
         return Ok(());
@@ -227,7 +227,7 @@ pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::R
     file.sync_data()
 }
 
-/// All contents in the manifest, oldest first.
+/// Returns all blobs in the manifest, oldest first.
 pub(super) fn read_manifest(session: &Path) -> io::Result<Vec<(Hash, u64)>> {
     let bytes = if_there(fs::read(session.join(NAME)))?.unwrap_or_default();
     let record = |record: &[u8]| {
@@ -237,12 +237,12 @@ pub(super) fn read_manifest(session: &Path) -> io::Result<Vec<(Hash, u64)>> {
     Ok(bytes.chunks_exact(RECORD).map(record).collect())
 }
 
-/// Time of the last addition in Unix seconds, or `i64::MIN` without additions.
+/// Returns the time of the last addition in Unix seconds, or `i64::MIN` if nothing was added.
 pub(super) fn age(session: &Path) -> i64 {
     fs::metadata(session.join(NAME)).map_or(i64::MIN, |metadata| metadata.mtime())
 }
 
-/// Contents before and after these changes.
+/// Returns the blobs of the states before and after these changes.
 pub(super) fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
     let states = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
     states.filter_map(|state| Some((blobs::read_hash(&state.hash)?, state.size))).collect()
@@ -258,12 +258,12 @@ const COARSE_SECONDS: i64 = 2;
 /// Heartbeat that beats until it is dropped.
 pub(super) struct Heartbeat {
     file: Arc<File>,
-    /// Ends the thread when dropped.
+    /// Channel end whose drop stops the thread.
     _ends: mpsc::SyncSender<()>,
 }
 
 impl Heartbeat {
-    /// Beats once, and regularly from now on.
+    /// Beats once immediately, then at regular intervals.
     pub(super) fn start(path: &Path) -> io::Result<Self> {
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let file = Arc::new(file);
@@ -271,7 +271,7 @@ impl Heartbeat {
         let (ends, ended) = mpsc::sync_channel(0);
         let beating = Arc::clone(&file);
         thread::Builder::new().name("undo-pulse".to_owned()).spawn(move || {
-            // A missing beat makes more changes doubtful, but none wrong.
+            // A missing beat makes more changes doubtful, but causes no wrong attribution.
             while ended.recv_timeout(BEAT_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) && beat(&beating).is_ok() {}
         })?;
         Ok(Self { file, _ends: ends })
@@ -306,7 +306,7 @@ impl LastSign {
         if !own.is_ok_and(|changed| self.is_after(changed)) {
             return true;
         }
-        // A moved folder may have brought a different file, whose own times are older.
+        // A moved folder may have replaced the file by a different one, whose own times are older.
         let is_same = |was: &Stamp| (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
         if now.kind != Kind::Folder && difference.was.as_ref().is_some_and(is_same) {
             return false;

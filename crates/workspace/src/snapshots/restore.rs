@@ -1,9 +1,9 @@
 //! Reverts changes.
 //!
 //! First, every path is checked. A path whose state differs from the state after the change is a conflict, and the
-//! wanted contents must be stored completely. Then the steps are carried out, each file atomically: removals from the
-//! inside out, restorations from the outside in, and finally the permissions of folders, which might block the other
-//! steps. Each path is checked again immediately before it is changed.
+//! contents to restore must be stored completely. Then the steps are carried out, each file atomically: removals from
+//! the innermost folder outwards, restorations from the outermost folder inwards, and finally the permissions of
+//! folders, which might block the other steps. Each path is checked again immediately before it is changed.
 
 mod act;
 
@@ -45,16 +45,16 @@ pub(super) fn undo(
     plan.into_report(preview)
 }
 
-/// Verdict on one step.
+/// Result of checking or carrying out one step.
 enum Verdict {
-    /// The step can be done, or was done.
+    /// The step can be carried out, or was carried out.
     Do,
-    /// The step was done under this name. The file had other names, which may not be restored.
+    /// The step was carried out under this name. The file had other names, which may not be restored.
     DoHere,
     Already,
     Conflict(String),
     Failed(String),
-    /// Other processes use the folder that the change created. Nothing is done or reported.
+    /// Other processes use the folder that the change created. The folder is left in place and not reported.
     Leave,
 }
 
@@ -84,7 +84,7 @@ impl Plan<'_> {
         let goes = |step: &Step<'_>| matches!(step.verdict, Verdict::Do) && step.goal().is_none();
         let mut going: BTreeSet<SafePath> =
             self.steps.iter().filter(|step| goes(step)).map(|step| step.safe_path.clone()).collect();
-        // Goes from the inside out, because a remaining inner folder keeps the folders around it.
+        // Iterates from the inside out, because a remaining inner folder keeps the folders around it.
         for step in self.steps.iter_mut().rev() {
             let is_made_folder = step.expected().is_some_and(|state| state.kind == FileKind::Folder)
                 && step.goal().is_none_or(|goal| goal.kind != FileKind::Folder);
@@ -109,12 +109,12 @@ impl Plan<'_> {
 }
 
 impl Step<'_> {
-    /// State to restore. `None` if the path must not exist.
+    /// Returns the state to restore, or `None` if the path must not exist afterwards.
     fn goal(&self) -> Option<&FileState> {
         self.change.before.as_ref()
     }
 
-    /// State that the path must have now.
+    /// Returns the state that the path must have before the step.
     fn expected(&self) -> Option<&FileState> {
         self.change.after.as_ref()
     }
@@ -167,7 +167,7 @@ impl<'a> Plan<'a> {
         step
     }
 
-    /// Tree that contains the changed path, or the reason why the path must not be changed.
+    /// Returns the tree that contains the changed path, or the reason why the path must not be changed.
     fn root_of(&self, step: &Step<'_>) -> Result<&'a Root, String> {
         if !step.change.is_recorded() {
             return Err("its earlier content was not recorded, or something else changed it in between".to_owned());
@@ -213,7 +213,7 @@ impl<'a> Plan<'a> {
         if step.change.late {
             let was = self.stored_content(goal.as_ref());
             step.diff = self.diff(&step.change.path, was.as_deref(), now.as_deref());
-            let reason = "it may have been changed by something else: while agentd was not running, or by a command of \
+            let reason = "it may have been changed by another program while agentd was not running, or by a command of \
                           another subagent";
             return Ok(Verdict::Conflict(reason.to_owned()));
         }
@@ -250,7 +250,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Diff between two contents, as long as the size limit allows.
+    /// Returns the diff between two versions of a file, as long as the size limit allows.
     fn diff(&mut self, path: &str, from: Option<&[u8]>, to: Option<&[u8]>) -> Option<String> {
         let shown = match (from, to) {
             (None, None) => return None,
@@ -260,7 +260,7 @@ impl<'a> Plan<'a> {
             (Some([]), None) => {
                 format!("--- a/{}\n+++ /dev/null\n(an empty file goes)\n", path.trim_start_matches('/'))
             }
-            // A diff to nothing gets `/dev/null` as its new file.
+            // A diff to an empty file gets `/dev/null` as its new file.
             (Some(from), None) => match diff::unified(path, Some(from), b"").splitn(3, '\n').collect::<Vec<_>>()[..] {
                 [old, new, rest] if new.starts_with("+++ ") => format!("{old}\n+++ /dev/null\n{rest}"),
                 ref lines => lines.join("\n"),
@@ -272,7 +272,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Current state of a path. A file is read only to compute its hash.
+/// Determines the current state of a path. Reads a file only to compute its hash.
 fn current_state(root: &Root, safe_path: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
     let Some(stamp) = root.stamp_of(&safe_path.below)? else { return Ok((None, None)) };
     let (kind, hash, size) = match stamp.kind {
@@ -294,7 +294,7 @@ fn current_state(root: &Root, safe_path: &SafePath) -> io::Result<(Option<FileSt
 fn conflict(expected: Option<&FileState>, now: Option<&FileState>) -> String {
     match (expected, now) {
         (Some(_), None) => "it has been removed since",
-        (None, Some(_)) => "something else is there now",
+        (None, Some(_)) => "another file or folder exists there now",
         (Some(expected), Some(now)) if expected.hash == now.hash && expected.kind == now.kind => {
             "its permissions have been changed since"
         }

@@ -1,4 +1,4 @@
-//! Root of one tree, and access to the tree, folder by folder and without following links, so that a concurrent swap
+//! Root of one tree, and access to its files, folder by folder and without following links, so that concurrent renames
 //! cannot redirect the access.
 
 use std::{
@@ -22,7 +22,7 @@ use crate::{
     path::{FolderName, PathPlace},
 };
 
-/// Maximum length of a path in bytes: longer than programs use, and small enough for every list.
+/// Maximum length of a path in bytes: longer than programs use, and short enough for every list.
 const MAX_PATH: usize = 4000;
 
 /// Open root of one tree.
@@ -115,15 +115,15 @@ impl Root {
         Ok(roots)
     }
 
-    /// Trees that a command may change. Excludes the shared memories: changes there during a command belong to other
-    /// sessions or the user, and must not be reverted with the command.
+    /// Returns the trees that a command may change. Excludes the shared memories: changes there during a command belong
+    /// to other sessions or the user, and must not be reverted with the command.
     pub(super) fn of_commands(roots: Vec<Self>) -> Vec<Self> {
         roots.into_iter().filter(|root| root.place != PathPlace::Memories).collect()
     }
 
     fn open(place: PathPlace, path: &Path) -> io::Result<Self> {
         let fd = match exact::open_folder(path) {
-            // A command that removed the permissions cannot hide its changes.
+            // A command that removed the permissions must not hide its changes.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && place == PathPlace::Own => {
                 exact::restore_access(path)?;
                 exact::open_folder(path)?
@@ -142,7 +142,7 @@ impl Root {
         Ok(folder)
     }
 
-    /// Stamp of a path, if it exists. A path through a link or a file is treated as missing.
+    /// Returns the stamp of a path, if the path exists. A path through a link or a file is treated as missing.
     pub(super) fn stamp_of(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
         if below.len() > MAX_PATH {
             return Err(io::ErrorKind::InvalidFilename.into());
@@ -155,7 +155,7 @@ impl Root {
         }
     }
 
-    /// Time of the last change, in seconds and nanoseconds; for a folder, including changes to its entries.
+    /// Returns the time of the last change, in seconds and nanoseconds; for a folder, including changes to its entries.
     #[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
     pub(super) fn changed(&self, below: &[u8]) -> io::Result<(i64, i64)> {
         let (folder, name) = split(below);
@@ -169,7 +169,7 @@ impl Root {
         file_in(&self.folder(folder)?, name)
     }
 
-    /// Target of a link.
+    /// Returns the target of a link.
     pub(super) fn link(&self, below: &[u8]) -> io::Result<Vec<u8>> {
         let (folder, name) = split(below);
         link_in(&self.folder(folder)?, name)
@@ -178,7 +178,7 @@ impl Root {
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Stamp of an entry in a folder.
+/// Returns the stamp of an entry in a folder.
 pub(super) fn stamp_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {
     Ok(Stamp::of(&statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
 }
@@ -191,12 +191,12 @@ pub(super) fn file_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(File, Stamp)
     if stamp.kind == Kind::File { Ok((file.into(), stamp)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Target of a link in a folder.
+/// Returns the target of a link in a folder.
 pub(super) fn link_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(readlinkat(folder, OsStr::from_bytes(name), Vec::new())?.into_bytes())
 }
 
-/// First `limit` bytes of a regular file in a folder, if it exists.
+/// Reads the first `limit` bytes of a regular file in a folder, if the file exists.
 pub(super) fn small_in(folder: &OwnedFd, name: &[u8], limit: u64) -> Option<Vec<u8>> {
     let (file, _) = file_in(folder, name).ok()?;
     let mut content = Vec::new();
@@ -214,7 +214,7 @@ pub(super) fn entries(folder: &OwnedFd) -> io::Result<Dir> {
     Ok(Dir::read_from(folder.as_fd())?)
 }
 
-/// Path as its tree and its bytes below the root of that tree.
+/// Path, as its tree and its bytes below the root of that tree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SafePath {
     pub(super) place: PathPlace,
@@ -222,7 +222,8 @@ pub(super) struct SafePath {
 }
 
 impl SafePath {
-    /// Path as written in changes: the tool path, with invalid UTF-8 bytes as `\xff` and a slash after folders.
+    /// Returns the path as written in changes: the tool path, with invalid UTF-8 bytes as `\xff` and a slash after
+    /// folders.
     pub(super) fn shown(&self, is_folder: bool) -> String {
         let mut shown = if self.place == PathPlace::Own { String::new() } else { format!("{}/", self.place) };
         for chunk in self.below.utf8_chunks() {
@@ -238,7 +239,7 @@ impl SafePath {
         shown
     }
 
-    /// Parses a path written by [`Self::shown`]. `None` for anything else, such as a path that climbs.
+    /// Parses a path written by [`Self::shown`]. Returns `None` for anything else, such as a path with `..`.
     pub(super) fn read(shown: &str) -> Option<Self> {
         let within = |place: PathPlace| Some((place, shown.strip_prefix(&format!("{place}/"))?));
         let in_folder = || {
@@ -252,7 +253,7 @@ impl SafePath {
         below.split(|byte| *byte == b'/').all(sound).then_some(Self { place, below })
     }
 
-    /// Folders above the path, outermost first, without the root.
+    /// Returns the folders above the path, outermost first, without the root.
     pub(super) fn folders(&self) -> impl Iterator<Item = Self> {
         let ends = self.below.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         ends.map(|end| Self { place: self.place, below: self.below[..end].to_vec() })

@@ -1,8 +1,8 @@
-//! Scans the metadata of every path in a tree, not the contents.
+//! Scans the metadata of every path in a tree, without reading the contents.
 //!
 //! In a user's folder, folders that git ignores as a whole (`target/`, `node_modules/`) and git's data are left out:
-//! they can be recreated, and are larger than everything else together. They are nevertheless searched for files that
-//! [other programs run or obey](agentd_core::guarded). Single ignored files, such as `.env`, are included. In a
+//! they can be recreated, and are usually larger than everything else together. However, they are searched for files
+//! that [other programs run or obey](agentd_core::guarded). Single ignored files, such as `.env`, are included. In a
 //! session's own tree, the daemon's areas are left out.
 
 use std::{
@@ -44,9 +44,9 @@ const WRITTEN: usize = 16 * 1024;
 /// Number of known paths above which several threads scan a tree.
 const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
-/// Maximum number of folders searched only for guarded files. Above it, the result is partial.
+/// Maximum number of folders searched only for guarded files. Above this limit, the result is partial.
 const MAX_SEARCHED: usize = 50_000;
-/// List of refs for plain web servers. Git writes the list together with its data.
+/// List of refs for plain web servers. Git writes this file together with its data.
 const LIST_OF_REFS: &[u8] = b"info/refs";
 
 /// Result of a scan.
@@ -66,7 +66,7 @@ pub(super) struct ScanResult {
     pub(super) leads: Vec<Vec<u8>>,
     /// Git repositories in folders with other names than `.git`.
     pub(super) bare: Vec<Vec<u8>>,
-    /// True if there were too many folders to search all of them for guarded files.
+    /// True if there were too many folders to search for guarded files.
     pub(super) is_partial: bool,
     /// Folders that could not be opened or searched.
     pub(super) unopened: Vec<Vec<u8>>,
@@ -85,8 +85,8 @@ pub(super) enum Scope {
     Repository,
     /// All entries of a folder that decides what git runs.
     OfGit,
-    /// No entries, because git stores its data here, in a repository with a name other than `.git`. Undo would revert
-    /// what the user committed since the call.
+    /// No entries, because git stores its data here, in a repository with a name other than `.git`. Undoing changes
+    /// here would revert the user's commits since the call.
     Store,
 }
 
@@ -109,7 +109,7 @@ impl ScanResult {
         Self { entries: Vec::with_capacity(capacity), tree, ..Self::default() }
     }
 
-    /// Digest of all entries, in order.
+    /// Returns a digest of all entries, in order.
     pub(super) fn digest(&self) -> Hash {
         let mut hasher = Sha256::new();
         let mut written = Vec::with_capacity(WRITTEN);
@@ -158,7 +158,7 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
     Ok(scan.seen)
 }
 
-/// Scans one more path, with everything in it, unless it is already included: a guarded link leads to the path. With
+/// Scans a path to which a guarded link leads, with all of its entries, unless the path is already included. With
 /// `is_git` the path is a repository, and only the files that decide what git runs are included.
 pub(super) fn scan_more(
     root: &Root,
@@ -283,7 +283,7 @@ impl Scan<'_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
-            // In an ignored folder, only guarded files and folders that may contain some are relevant.
+            // In an ignored folder, only guarded files are relevant, and folders that may contain guarded files.
             let is_relevant = || {
                 matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
                     || self.names.kind(path) == NameKind::Guarded
@@ -328,7 +328,7 @@ impl Scan<'_> {
             self.seen.guarded.push(path.clone());
         }
         let is_lead = match inner {
-            // A new link may lead into a cache, and no check scans caches.
+            // A new link may lead into a cache, which no check scans.
             Scope::All => {
                 stamp.kind == Kind::Link && self.known.entries.get(path).is_none_or(|known| known.stamp != stamp)
             }
@@ -358,8 +358,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Scope of an entry; for a folder, scope of its contents. `None` if the entry is left out. Folders that are only
-    /// searched, and most folders in a repository, are not recorded themselves.
+    /// Returns the scope of an entry; for a folder, the scope of its contents. `None` if the entry is left out. Folders
+    /// that are only searched, and most folders in a repository, are not recorded themselves.
     fn scope_of(
         &mut self,
         name: &[u8],
@@ -375,7 +375,7 @@ impl Scan<'_> {
         match scope {
             Scope::Repository => match guarded::git_entry(name, is_folder) {
                 GitEntry::Guarded => Some(Scope::OfGit),
-                // A link may be in place of a folder.
+                // The folder may have been replaced by a link.
                 _ if kind == Kind::Link && guarded::git_entry(name, true) == GitEntry::Guarded => Some(Scope::OfGit),
                 GitEntry::Repositories => Some(Scope::Repository),
                 GitEntry::Store => None,
@@ -413,7 +413,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Counts a searched folder. Returns false above the limit.
+    /// Counts a searched folder. Returns false once the limit is exceeded.
     fn may_search(&mut self) -> bool {
         let is_within = self.searched.fetch_add(1, Ordering::Relaxed) < MAX_SEARCHED;
         self.seen.is_partial |= !is_within;
@@ -439,7 +439,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Retains the known state of ignored folders that were not searched, so that it does not look deleted.
+    /// Retains the known state of ignored folders that were not searched, so that they do not appear as deleted.
     fn keep_known_of_ignored(&mut self) {
         let is_ignored = |folder: &&Vec<u8>| !guarded::is_git(split(folder).1);
         let ignored: Vec<Vec<u8>> = self.seen.left_out.iter().filter(is_ignored).cloned().collect();
@@ -452,7 +452,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Retains the known state below an unreadable folder, so that it does not look deleted.
+    /// Retains the known state below an unreadable folder, so that its entries do not appear as deleted.
     fn retain_unreadable(&mut self, path: &[u8]) {
         let below = [path, b"/"].concat();
         let known = self.known;
@@ -471,7 +471,7 @@ impl Scan<'_> {
         matches.find(|matches| !matches.is_none()).is_some_and(|matches| matches.is_ignore())
     }
 
-    /// Ignore files that apply in this folder, including its own if it has one.
+    /// Returns the ignore files that apply in this folder, including its own, if any.
     fn ignores(&mut self, folder: &OwnedFd, path: &[u8], above: &[Arc<Gitignore>]) -> Option<Vec<Arc<Gitignore>>> {
         if !self.seen.tree.place.is_mounted() {
             return None;

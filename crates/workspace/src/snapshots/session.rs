@@ -1,5 +1,5 @@
-//! State of one session: the last scan of its trees, and the state of the trees before the running call. Contents, and
-//! the last scan of each project, are shared by all sessions.
+//! State of one session: the last scan of its trees, and the state of the trees before the running call. Blobs and
+//! the last scan of each project are shared by all sessions.
 //!
 //! ```text
 //! {session}/look                     last scan before a call; for the user's folders, only their paths
@@ -7,7 +7,7 @@
 //! {session}/calls/{call}.project     scan of the first folder of the user, usually the project
 //! {session}/calls/{call}.project-2   scan of the second one, and so on; all are renamed when the call has ended
 //! {session}/calls/{call}.guard       guard of a call that is checked when it ends
-//! {session}/kept                     contents before and after the session's changes
+//! {session}/kept                     blobs before and after the session's changes
 //! {session}/alive                    timestamp of the last heartbeat during a call
 //! ```
 //!
@@ -50,7 +50,7 @@ const LOOK: &str = "look";
 const OF_PROJECT: &str = "project";
 /// Extension of a call's guard file.
 const GUARD: &str = "guard";
-/// Extension for a user's folder, by its position among them.
+/// Returns the extension for a user's folder, by its position among these folders.
 fn extension_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{}", at + 1) }
 }
@@ -60,21 +60,21 @@ pub(super) struct SessionRecord {
     folder: PathBuf,
     pub(super) config: SnapshotConfig,
     pub(super) store: Arc<Store>,
-    /// Trees of the last scan.
+    /// Trees as of the last scan.
     pub(super) trees: Vec<Arc<Tree>>,
     /// True if the file `look` describes these trees, including the paths of the user's folders.
     pub(super) saved: bool,
     named: Vec<PathBuf>,
-    /// Number of removals at the time when all contents of the trees were known to be stored.
+    /// Number of removals at the time when all blobs of the trees were known to be stored.
     pub(super) removals: Option<u64>,
-    /// True if the last scan found no space for a content, although the scan before it did.
+    /// True if the last scan found no space for a blob, although the scan before it did.
     pub(super) lacks_space: bool,
     /// Folders that git ignores, in the last scan.
     pub(super) left_out: Vec<SafePath>,
     /// Names that other programs run or obey, and the guarded files of the last scan.
     pub(super) names: GuardedNames,
     pub(super) guarded: GuardedPaths,
-    /// The user's read-only folders. Links in them may lead to files that the session may change.
+    /// The user's read-only folders. Links in these folders may lead to files that the session may change.
     pub(super) around: Vec<PathBuf>,
 }
 
@@ -162,7 +162,7 @@ impl SessionRecord {
             .then(|| format!("{} cannot be recorded: the limit of {limit} is reached", text::count(files, "file")))
     }
 
-    /// Adopts the last scans that any session made of the user's folders.
+    /// Adopts the last scans of the user's folders, made by any session.
     fn adopt_project_scans(&mut self, roots: &[Root]) -> io::Result<()> {
         for root in roots.iter().filter(|root| root.place.is_mounted()) {
             if self.known(root).is_some_and(|known| known.skip_reason.is_some()) {
@@ -221,7 +221,7 @@ impl SessionRecord {
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (extension_of(OF_PROJECT, at), extension_of(ENDED_OF_PROJECT, at)));
         for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
-            // If a file cannot be renamed, only more contents than necessary are retained.
+            // If a file cannot be renamed, the only effect is that blobs are retained longer than necessary.
             let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
         }
         Ok(changes)
@@ -263,7 +263,7 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// All changes, and separately those to guarded files. `sign` is the last heartbeat after a crash.
+    /// Determines all changes, and separately the changes to guarded files. `sign` is the last heartbeat after a crash.
     pub(super) fn changes_since(
         &mut self,
         before: &BaseState,
@@ -272,7 +272,7 @@ impl SessionRecord {
     ) -> io::Result<(Changes, Vec<FileChange>)> {
         let store = Arc::clone(&self.store);
         let mut roots = Root::all(workspace)?;
-        // For single paths, the notes from before the call no longer apply.
+        // The notes from before the call do not apply if only single paths are scanned.
         let mut notes = if before.scoped { Vec::new() } else { before.notes.clone() };
         let _gate;
         let now = if before.scoped {
@@ -350,7 +350,7 @@ impl SessionRecord {
         Ok((Changes { files, notes, ..Changes::default() }, guarded))
     }
 
-    /// Records that the contents in another session's changes are needed.
+    /// Records that the blobs in changes of other sessions are needed.
     pub(super) fn adopt(&self, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
         let _gate = self.store.blobs.gate();
         let adopt = |change: FileChange| {
@@ -385,7 +385,7 @@ impl SessionRecord {
         self.folder.join("alive")
     }
 
-    /// Removes matching scans before calls. A leftover is harmless, because its call has a result.
+    /// Removes matching scans before calls. A leftover is harmless, because the result of its call is in the journal.
     fn forget_markers(&self, goes: impl Fn(&Path) -> bool) {
         let Ok(markers) = fs::read_dir(self.folder.join("calls")) else { return };
         for marker in markers.flatten().filter(|marker| goes(&marker.path())) {

@@ -1,9 +1,9 @@
-//! Storage shared by all sessions: contents, and the last scan of each project. Determines which contents are needed,
-//! and removes the others.
+//! Storage shared by all sessions: blobs, and the last scan of each project. Determines which blobs are needed, and
+//! removes the others.
 //!
-//! Contents are needed, in this order, by running calls, by the changes of sessions, and by the last scans, which would
-//! otherwise have to read them again. There are no reference counts: each user of contents has a file that lists them,
-//! and all of these files are read before anything is removed. Leftovers of a crash are therefore unneeded, and removed
+//! Blobs are needed, in this order, by running calls, by the changes of sessions, and by the last scans, which would
+//! otherwise have to read the files again. There are no reference counts: each user of blobs has a file that lists
+//! them, and all of these files are read before any blob is removed. Blobs left over from a crash are therefore removed
 //! by the next collection.
 
 use std::{
@@ -33,29 +33,29 @@ use crate::failure::if_there;
 pub(super) const ENDED: &str = "ended";
 pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 
-/// Name of the folder with contents.
+/// Name of the folder with blobs.
 const CONTENTS: &str = "contents";
 /// Folder for project scans.
 const PROJECTS: &str = "projects";
 
-/// Share of unneeded contents above which a pack is rewritten, in percent.
+/// Share of unneeded blobs above which a pack is rewritten, in percent.
 const MIN_UNNEEDED_PERCENT: u64 = 25;
 
-/// Time during which the result of an ended call may turn out to be lost, in seconds.
+/// Time after which the result of an ended call is assumed to be in the journal, in seconds.
 const LOST_AFTER: i64 = 7 * 24 * 60 * 60;
 
-/// Needed contents, by purpose.
+/// Needed blobs, by purpose.
 #[derive(Debug, Default)]
 struct Needs {
-    /// Contents needed by calls that are running or were interrupted.
+    /// Blobs needed by calls that are running or were interrupted.
     calls: HashSet<Hash>,
-    /// Contents needed by changes: most recently changed session first, latest changes first.
+    /// Blobs needed by changes: most recently changed session first, latest changes first.
     changes: Vec<(Hash, u64)>,
-    /// Contents needed by scans.
+    /// Blobs needed by scans.
     stored_trees: Vec<(Hash, u64)>,
 }
 
-/// Contents and scans of all sessions.
+/// Blobs and scans of all sessions.
 #[derive(Debug)]
 pub(super) struct Store {
     base: PathBuf,
@@ -71,7 +71,7 @@ impl Store {
         Ok(Self { base, blobs, projects })
     }
 
-    /// Removes unneeded contents. Returns the number of freed bytes.
+    /// Removes unneeded blobs. Returns the number of freed bytes.
     pub(super) fn collect(&self) -> io::Result<u64> {
         let _exclusive = self.blobs.exclusive();
         let needs = Needs::read(&self.base, &self.projects)?;
@@ -80,9 +80,9 @@ impl Store {
         self.blobs.remove_unwanted(|hash| wanted.contains(hash), MIN_UNNEEDED_PERCENT)
     }
 
-    /// Frees space by removing contents that are not needed right now. The most recently recorded contents stay, up to
-    /// nine tenths of the limit. Old turns can then no longer be undone completely, but new ones can. `needed` are the
-    /// contents in use by the caller.
+    /// Frees space by removing blobs that are not needed right now. The most recently recorded blobs stay, up to
+    /// nine tenths of the limit. Afterwards, old turns cannot be undone completely, but new turns can. `needed`
+    /// contains the blobs in use by the caller.
     pub(super) fn free_space(&self, needed: HashSet<Hash>) -> io::Result<()> {
         let _exclusive = self.blobs.exclusive();
         let needs = Needs::read(&self.base, &self.projects)?;
@@ -127,7 +127,7 @@ impl Needs {
         for entry in fs::read_dir(&projects.folder)? {
             let entry = entry?;
             let age = entry.metadata()?.modified().ok().and_then(|used| SystemTime::now().duration_since(used).ok());
-            // A scan is useless if no session refers to its project any more.
+            // A scan is useless once no session refers to its project.
             if age.is_none_or(|age| age < UNUSED) && known.contains(&entry.path()) {
                 needs.add_scan(&entry.path())?;
             } else {
@@ -137,7 +137,7 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Adds the contents of a scan before a call. The scan before an ended call is useful only if a crash lost the
+    /// Adds the blobs of a scan before a call. The scan before an ended call is needed only if a crash lost the
     /// call's result.
     fn call(&mut self, file: &Path) -> io::Result<()> {
         let ending = file.extension().and_then(OsStr::to_str).unwrap_or_default();
@@ -154,7 +154,7 @@ impl Needs {
         self.add_scan(file).map(drop)
     }
 
-    /// Adds the contents of a scan. Returns the projects that the scan names.
+    /// Adds the blobs of a scan. Returns the projects that the scan names.
     fn add_scan(&mut self, file: &Path) -> io::Result<Vec<PathBuf>> {
         let mut named = Vec::new();
         for tree in record::read(file)?.into_iter().flat_map(|record| record.trees) {
@@ -167,10 +167,10 @@ impl Needs {
     }
 }
 
-/// Number of projects whose scans are cached. Other scans are read again.
+/// Number of projects whose scans are cached. Other scans are read from disk again.
 const IN_MEMORY: usize = MAX_FOLDERS + 1;
 
-/// Time without use after which a scan is dropped, together with the contents that only this scan needs.
+/// Time without use after which a scan is dropped, together with the blobs that only this scan needs.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Last scans of projects.
@@ -186,7 +186,7 @@ struct StoredTree {
     tree: Arc<Tree>,
     /// True if the file on disk describes this tree.
     saved: bool,
-    /// Number of removals when all contents were known to be stored.
+    /// Number of removals when all blobs were known to be stored.
     removals: u64,
 }
 
@@ -196,13 +196,13 @@ impl Projects {
         Ok(Self { folder, stored_trees: Mutex::default() })
     }
 
-    /// File with the scan of a project.
+    /// Returns the path of the file with the scan of a project.
     pub(super) fn file(&self, project: &Path) -> PathBuf {
         let name = blobs::text(&blobs::hash(project.as_os_str().as_bytes()));
         self.folder.join(name).with_extension("look")
     }
 
-    /// Last scan of a project, without entries whose contents were removed. The caller holds the gate.
+    /// Returns the last scan of a project, without entries whose contents were removed. The caller holds the gate.
     pub(super) fn last(&self, project: &Path, blobs: &Blobs) -> io::Result<Option<Arc<Tree>>> {
         let mut stored_trees = lock(&self.stored_trees);
         let known =
@@ -224,8 +224,8 @@ impl Projects {
         Ok(Some(tree))
     }
 
-    /// Makes `tree` the last scan of its project, and links the scan's file as `name`: the link is not affected by
-    /// later scans. The caller holds the gate.
+    /// Makes `tree` the last scan of its project, and links the scan's file as `name`. Later scans do not affect the
+    /// link. The caller holds the gate.
     pub(super) fn keep(&self, tree: &Arc<Tree>, blobs: &Blobs, name: &Path) -> io::Result<()> {
         let mut stored_trees = lock(&self.stored_trees);
         let known = stored_trees
@@ -244,7 +244,7 @@ impl Projects {
         record::link(&file, name, [tree.as_ref()])
     }
 
-    /// Caches a scan that is not on disk yet. The caller holds the gate.
+    /// Caches a scan that is not yet on disk. The caller holds the gate.
     pub(super) fn note(&self, tree: &Arc<Tree>, blobs: &Blobs) {
         let mut stored_trees = lock(&self.stored_trees);
         if !stored_trees.iter().any(|stored| Arc::ptr_eq(&stored.tree, tree)) {
@@ -261,7 +261,7 @@ fn insert(stored_trees: &mut Vec<StoredTree>, stored: StoredTree) {
     }
 }
 
-/// Tree without the entries whose contents were removed. `None` if all contents are stored.
+/// Returns the tree without the entries whose contents were removed, or `None` if all contents are stored.
 pub(super) fn without_lost(tree: &Tree, blobs: &Blobs) -> Option<Tree> {
     let is_lost = |content: &Content| matches!(content, Content::Stored(hash, size) if !blobs.has(hash, *size));
     if !tree.entries.values().any(|entry| is_lost(&entry.content)) {

@@ -28,9 +28,9 @@ pub(super) struct Tree {
     pub(super) skip_reason: Option<String>,
     /// Entries by path below the root.
     pub(super) entries: HashMap<Vec<u8>, Entry>,
-    /// Digest of the scan, if an equal scan must give the same tree.
+    /// Digest of the scan, set if a scan with the same digest must produce the same tree.
     pub(super) seen: Option<Hash>,
-    /// Git repositories. They remain in this set while a command takes them apart.
+    /// Git repositories. A repository remains in this set while a command dismantles it.
     pub(super) stores: HashSet<Vec<u8>>,
     /// Parsed ignore files, reused while their stamps are unchanged.
     pub(super) ignores: HashMap<Vec<u8>, (Stamp, Arc<Gitignore>)>,
@@ -41,8 +41,8 @@ pub(super) struct Tree {
 pub(super) struct Entry {
     pub(super) stamp: Stamp,
     pub(super) content: Content,
-    /// True if the file changed so recently that a further change might leave the same stamp. The content must then be
-    /// read again.
+    /// True if the file was changed so recently that another change might leave the same stamp. The content must then
+    /// be read again.
     pub(super) fresh: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Content {
     Folder,
     /// Hash and size of a stored file, or of a link's target.
     Stored(Hash, u64),
-    /// Content not stored, for this reason.
+    /// Content that is not stored, for this reason.
     Unstored(SkipReason),
     /// Missing path that was scanned by name.
     Absent,
@@ -68,7 +68,7 @@ pub(super) enum SkipReason {
     Full = 1,
     /// The file cannot be read.
     Unreadable = 2,
-    /// The file kept changing during the reads.
+    /// The file kept changing while it was read.
     Busy = 3,
 }
 
@@ -77,12 +77,12 @@ impl Entry {
         Self { stamp, content: Content::Folder, fresh: false }
     }
 
-    /// Entry of a missing path.
+    /// Creates the entry for a missing path.
     pub(super) fn absent() -> Self {
         Self { stamp: Stamp::default(), content: Content::Absent, fresh: false }
     }
 
-    /// State as recorded in a change.
+    /// Returns the state as recorded in a change.
     pub(super) fn state(&self) -> Option<FileState> {
         let mode = self.stamp.mode;
         let (hash, size) = match &self.content {
@@ -112,7 +112,7 @@ impl Tree {
         Self { place, path, ..Self::default() }
     }
 
-    /// Differences to a later scan, sorted by path.
+    /// Returns the differences to a later scan, sorted by path.
     pub(super) fn differences(&self, later: &Self) -> Vec<Difference> {
         if self.skip_reason.is_some() || later.skip_reason.is_some() {
             return Vec::new();
@@ -182,7 +182,7 @@ impl Tree {
         Difference { change, below: safe_path.below, was: stamp(was), now: stamp(now), unstored }
     }
 
-    /// Contents needed to undo changes to this tree, with their sizes.
+    /// Returns the blobs needed to undo changes to this tree, with their sizes.
     pub(super) fn contents(&self) -> impl Iterator<Item = (Hash, u64)> {
         self.entries.values().filter_map(|entry| match entry.content {
             Content::Stored(hash, size) => Some((hash, size)),
@@ -191,12 +191,12 @@ impl Tree {
     }
 }
 
-/// Tree with this root.
+/// Returns the tree with this root.
 pub(super) fn tree_of(trees: &[Arc<Tree>], root: &Root) -> Option<Arc<Tree>> {
     trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
 }
 
-/// Identity of the file, if it is still the same file and has other names.
+/// Returns the identity of the file, if it is still the same file and has other names.
 fn shared(was: &Stamp, now: &Stamp) -> Option<SharedFile> {
     let is_same = (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
     let is_shared = is_same && now.kind == Kind::File && now.links > 1;

@@ -27,8 +27,8 @@ use super::{
 use crate::{exact::is_missing, path::PathPlace, text};
 
 impl SessionRecord {
-    /// Scans everything. If there is no space for a new content, frees some and scans again. While the returned guard
-    /// is held, nothing is removed; the contents of the call's `in_use` trees are never removed.
+    /// Scans everything. If there is no space for a new blob, frees space and scans again. While the returned guard
+    /// is held, nothing is removed; the blobs of the call's `in_use` trees are never removed.
     pub(super) fn scan_with_space<'s>(
         &mut self,
         store: &'s Store,
@@ -50,7 +50,7 @@ impl SessionRecord {
         Ok((self.update_trees(roots)?, gate))
     }
 
-    /// Forgets contents that were removed from the store, so that they are read again.
+    /// Drops entries whose contents were removed from the store, so that these contents are read again.
     fn forget_lost(&mut self) {
         let removals = self.store.blobs.removals();
         if self.removals == Some(removals) {
@@ -84,7 +84,7 @@ impl SessionRecord {
     }
 
     /// Scans all trees, and finds files that other programs run or obey. A tree that was too large is not scanned
-    /// again: it rarely shrinks during a session, and scanning it costs more than everything else.
+    /// again: it rarely shrinks during a session, and scanning it is expensive.
     fn scan_all(&self, roots: &[Root], around: &[PathBuf]) -> io::Result<(Vec<ScanResult>, GuardedPaths)> {
         let seen = roots.iter().map(|root| match self.known(root) {
             Some(known) if known.skip_reason.is_some() => Ok(ScanResult::of(Tree::clone(&known), 0)),
@@ -96,14 +96,14 @@ impl SessionRecord {
         Ok((seen, guarded))
     }
 
-    /// Captures the result of a scan in one tree. Returns the tree, and true if it changed.
+    /// Merges the result of a scan into one tree. Returns the tree, and true if it changed.
     fn add_scan(&mut self, root: &Root, seen: ScanResult, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
         let place = match root.place {
             PathPlace::Own => "the workspace".to_owned(),
             place => place.to_string(),
         };
         if seen.too_deep > 0 {
-            notes.push(format!("very deep files in {place} are not recorded"));
+            notes.push(format!("files nested too deeply in {place} are not recorded"));
         }
         let known = self.known(root).unwrap_or_else(|| new_tree(root));
         let (tree, changed) = match known.skip_reason {
@@ -119,8 +119,9 @@ impl SessionRecord {
         Ok((tree, changed))
     }
 
-    /// Reason why the user must approve writing to these paths: other programs run or obey the files, although their
-    /// names do not show it. In a tree too large to scan, only links in the folders above a path are considered.
+    /// Returns the reason why the user must approve writing to these paths: other programs run or obey the files,
+    /// although their names do not show it. In a tree too large to scan, only links in the folders above a path are
+    /// considered.
     pub(super) fn approval_reason(&self, roots: &[Root], paths: &[String]) -> io::Result<Option<String>> {
         let placed = paths.iter().filter_map(|path| {
             let safe_path = SafePath::read(path)?;
@@ -182,21 +183,22 @@ fn new_tree(root: &Root) -> Arc<Tree> {
     Arc::new(Tree::new(root.place, root.path.clone()))
 }
 
-/// Number of contents above which two threads read them.
+/// Number of blobs above which two threads read them.
 const PARALLEL_FROM: usize = 64;
 
 /// Maximum number of paths named in a note.
 const MAX_NAMED: usize = 3;
 
-/// Maximum number of attempts to read a file that changes meanwhile.
+/// Maximum number of attempts to read a file that changes while it is read.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Upper bound on the tick of file timestamps, in nanoseconds. A change within a tick may leave them unchanged.
+/// Upper bound on the tick of file timestamps, in nanoseconds. A change within one tick may leave the timestamps
+/// unchanged.
 const TICK_NANOS: i128 = 20_000_000;
 /// Tick for file systems with a resolution of one or two seconds, in nanoseconds.
 const COARSE_TICK_NANOS: i128 = 2_000_000_000;
 
-/// Stores the new contents in a scan. Returns the tree, and true if it differs from `known`.
+/// Stores the new blobs in a scan. Returns the tree, and true if it differs from `known`.
 fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::Result<(Arc<Tree>, bool)> {
     let digest = seen.digest();
     if seen.tree.skip_reason.is_none() && known.skip_reason.is_none() && known.seen == Some(digest) {
@@ -218,7 +220,7 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
             _ => new.push((path, stamp)),
         }
     }
-    // Digest of a settled tree: if no entry needs another read, an equal scan has the same result.
+    // The digest is set only for a settled tree: if no entry needs another read, an equal scan has the same result.
     let stamps: HashMap<Vec<u8>, Stamp> = new.iter().cloned().collect();
     let mut is_settled = true;
     for (path, entry) in files.capture_all(&new)? {
@@ -273,7 +275,7 @@ impl FileCapture<'_> {
         Ok(captured)
     }
 
-    /// State of a path, or `None` if it was removed meanwhile.
+    /// Captures the state of a path. Returns `None` if the path was removed in the meantime.
     fn capture_one(&self, path: &[u8], stamp: Stamp, blob_writer: &mut BlobWriter<'_>) -> io::Result<Option<Entry>> {
         let entry = |stamp, content, fresh| Ok(Some(Entry { stamp, content, fresh }));
         let unstored = |stamp, reason| entry(stamp, Content::Unstored(reason), false);
@@ -311,7 +313,7 @@ impl FileCapture<'_> {
 }
 
 impl SnapshotConfig {
-    /// Note about paths that are not recorded, with the reason.
+    /// Returns a note about paths that are not recorded, with the reason.
     pub(super) fn note(&self, reason: SkipReason, paths: &[&str]) -> String {
         let named = paths.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
         let more =
@@ -326,7 +328,7 @@ impl SnapshotConfig {
     }
 }
 
-/// Returns true if the file may change after a read that began at `began` without getting another timestamp.
+/// Returns true if the file can still change without getting another timestamp after a read that began at `began`.
 fn is_fresh(stamp: &Stamp, began: SystemTime) -> bool {
     let began = began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
     let latest = stamp.modified.max(stamp.changed);

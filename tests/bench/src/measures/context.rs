@@ -44,7 +44,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A model that records the time of each request, and responds immediately.
+/// Model that records the time of each request and responds immediately.
 struct Stopwatch {
     info: ModelInfo,
     asked: mpsc::UnboundedSender<Instant>,
@@ -74,7 +74,7 @@ impl Models for OneModel {
     }
 }
 
-/// Time from the start of a turn to the model call, in sessions of different lengths, over a real journal.
+/// Measures the time from the start of a turn to the model call, in sessions of different lengths over a real journal.
 async fn assembling() -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let path = folder.path().join("journal.db");
@@ -135,7 +135,7 @@ async fn assembling() -> anyhow::Result<Row> {
     let figures = vec![
         Figure::millis("median", some.median()).at_most(5.0),
         Figure::millis("p99", some.quantile(99)),
-        // Items outside the window must cost nothing. A factor of two allows for noise on a busy host.
+        // Items outside the window must not cost anything. A factor of two allows for noise on a busy host.
         Figure::millis("with 100,000", many.median()).at_most(twice),
     ];
     Ok(Row::new("assembling a request in a session of 10,000 items", figures)
@@ -143,7 +143,7 @@ async fn assembling() -> anyhow::Result<Row> {
         .with_note(format!("{TURNS} turns each, from the start of the turn to the model call")))
 }
 
-/// Sixty model calls of one coding turn, through a real daemon with its real tools.
+/// Measures sixty model calls of one coding turn, through a real daemon with its real tools.
 async fn prefix() -> anyhow::Result<Row> {
     let model = ModelServer::start().await;
     model.lenient();
@@ -159,7 +159,7 @@ async fn prefix() -> anyhow::Result<Row> {
     let broken =
         reports.iter().filter(|(_, report)| report.as_ref().is_none_or(|report| report.broken_by.is_some())).count();
     let requests = model.requests();
-    // The received requests are measured, not the daemon's own figures.
+    // The shares are computed from the received requests, not from the daemon's own figures.
     let shares: Vec<(f64, f64)> = requests.windows(2).map(|pair| repeated_bytes(&pair[0], &pair[1])).collect();
     let (repeated, previous) = shares.iter().fold((0.0, 0.0), |sum, share| (sum.0 + share.0, sum.1 + share.1));
     let least = shares.iter().map(|(again, before)| 100.0 * again / before).fold(f64::INFINITY, f64::min);
@@ -173,8 +173,8 @@ async fn prefix() -> anyhow::Result<Row> {
     )))
 }
 
-/// Returns the number of bytes that the next request repeats at its beginning, and the total number of bytes in the
-/// request, as received by the server. Servers read the tools first.
+/// Returns the number of leading bytes that both requests share, and the total number of bytes in the second request,
+/// as received by the server. The tools come first, because servers read them first.
 fn repeated_bytes(before: &Recorded, after: &Recorded) -> (f64, f64) {
     let parts = |request: &Recorded| -> Vec<String> {
         let tools = request.body.get("tools").map(ToString::to_string);
@@ -186,7 +186,7 @@ fn repeated_bytes(before: &Recorded, after: &Recorded) -> (f64, f64) {
     (same.map(|(then, _)| bytes(then)).sum(), before.iter().map(bytes).sum())
 }
 
-/// Reply of a coding model after `done` results: the model plans, reads, edits, runs and reads again.
+/// Returns the reply of a coding model after `done` results. The model plans, reads, edits, runs and reads again.
 pub(super) fn coding_reply(done: usize) -> Reply {
     if done + 1 >= STEPS {
         return Reply::text("All of it is done, and the checks are green.");
@@ -255,7 +255,7 @@ async fn embedded() -> anyhow::Result<Row> {
         .with_note(format!("prompt tokens computed, call by call: {}", each.join(", "))))
 }
 
-/// Path of the built-in model's file, where `make model` stores it.
+/// Returns the path where `make model` stores the built-in model's file.
 fn weights() -> Option<PathBuf> {
     let named = std::env::var_os("AGENTD_TEST_MODEL").map(PathBuf::from);
     let brought = || {

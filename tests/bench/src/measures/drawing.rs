@@ -1,5 +1,5 @@
-//! Drawing at a terminal while a fast model responds: the share of a core that drawing takes, and the time from a key
-//! press to its echo.
+//! Terminal output while a fast model responds: the share of a core used for drawing, and the time from a key press to
+//! its echo.
 
 use std::{
     fs::File,
@@ -51,8 +51,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     })
 }
 
-/// Runs a whole turn at a terminal, with keys typed during the turn. Returns the share of a core that the client used,
-/// in percent, and the time of each echo.
+/// Runs a whole turn at a terminal while keys are typed. Returns the share of a core that the client used, in percent,
+/// and the time of each echo.
 fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None)?;
@@ -81,7 +81,7 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     Ok((share, echo))
 }
 
-/// Starts the client as the leader of a session with this terminal.
+/// Starts the client as a session leader, with this terminal as its controlling terminal.
 fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
     let agentctl = home.command("agentctl")?;
     let mut command = Command::new("setsid");
@@ -92,7 +92,7 @@ fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
     command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("requires setsid (util-linux)")
 }
 
-/// Output to the terminal, in pieces with their times.
+/// Reads the terminal's output in a thread, and sends each piece with its time of arrival.
 fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>> {
     let (sender, pieces) = mpsc::channel();
     std::thread::Builder::new().name("bench-screen".to_owned()).spawn(move || {
@@ -107,7 +107,7 @@ fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>
     Ok(pieces)
 }
 
-/// Waits until this text is on the terminal, and returns the time.
+/// Waits until this text appears on the terminal, and returns the time of arrival.
 fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, text: &str) -> anyhow::Result<Instant> {
     loop {
         let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{text:?} did not appear"))?;
@@ -115,13 +115,13 @@ fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, te
         if seen.contains(text) {
             return Ok(at);
         }
-        // The end is sufficient to find text that is split across two pieces.
+        // The last 64 characters suffice to find text that is split across two pieces.
         let keep = seen.char_indices().rev().nth(64).map_or(0, |(at, _)| at);
         seen.drain(..keep);
     }
 }
 
-/// Processor time of all child processes that have ended.
+/// Returns the processor time of all child processes that have ended.
 fn children_cpu_time() -> anyhow::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let time = |time: TimeVal| -> anyhow::Result<Duration> {

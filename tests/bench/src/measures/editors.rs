@@ -1,5 +1,5 @@
-//! Editors: the time that `agentctl acp` adds to a turn, loading a long session, twenty concurrent editors, and the
-//! cost of watching many sessions.
+//! Editors: the time that `agentctl acp` adds to a turn, the time to load a long session, twenty concurrent editors,
+//! and the cost of watching many sessions.
 
 use futures_util::future::try_join_all;
 use tokio::{
@@ -9,11 +9,11 @@ use tokio::{
 
 use super::*;
 
-/// Number of turns that are not counted.
+/// Number of warm-up turns, which are not measured.
 const WARM_UP: usize = 20;
-/// Number of turns that are counted.
+/// Number of measured turns.
 const TURNS: usize = 200;
-/// Number of items in the session that is loaded.
+/// Number of items in the loaded session.
 const ITEMS: usize = 10_000;
 /// Number of loads, each by a new process.
 const LOADS: usize = 15;
@@ -21,11 +21,11 @@ const LOADS: usize = 15;
 const EDITORS: usize = 20;
 /// Number of prompts per editor.
 const PROMPTS: usize = 10;
-/// Number of sessions that are watched.
+/// Number of watched sessions.
 const WATCHED: usize = 500;
 /// Number of clients that watch these sessions.
 const WATCHERS: usize = 20;
-/// Idle time that is measured.
+/// Length of the measured idle period.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -33,7 +33,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(vec![first_update(&model).await?, loading(&model).await?, together(&model).await?, watching(&model).await?])
 }
 
-/// An editor: `agentctl acp` at the other end of two pipes.
+/// An editor, simulated by the pipes of an `agentctl acp` process.
 struct Editor {
     process: Child,
     input: ChildStdin,
@@ -66,7 +66,7 @@ impl Editor {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Sends a request. Returns the result, and the time until the first update for which `is_it` is true.
+    /// Sends a request. Returns the result, and the time until the first update that satisfies `is_it`.
     async fn timed(
         &mut self,
         method: &str,
@@ -108,21 +108,22 @@ impl Editor {
         first.context("the turn sent no text")
     }
 
-    /// Peak memory, in bytes.
+    /// Returns the peak memory of the process, in bytes.
     fn peak(&self) -> anyhow::Result<u64> {
         let id = self.process.id().context("the ACP bridge exited")?;
         Ok(world::memory_of(id)?.peak)
     }
 }
 
-/// Compares prompts with turns over gRPC, in alternating order.
+/// Compares prompts through `agentctl acp` with turns over gRPC, in alternating order.
 async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let daemon = home.start().await?;
     let folder = world::folder()?;
     let mut editor = Editor::start(&home).await?;
     let of_editor = editor.new_session(folder.path()).await?;
-    // The turn also uses a session created by the editor, so that both sessions have the same project and instructions.
+    // The gRPC turns also use a session created by the editor, so that both sessions have the same project and
+    // instructions.
     let of_client: SessionId = editor.new_session(folder.path()).await?.parse()?;
     let (mut prompts, mut turns) = (Samples::default(), Samples::default());
     for number in 0..WARM_UP + TURNS {
@@ -150,7 +151,7 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
         .with_note(format!("{TURNS} turns each, in one session each, alternating")))
 }
 
-/// A session of 10,000 items, loaded by newly started processes.
+/// Measures loading a session of 10,000 items in newly started processes.
 async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(home.journal())))?;
@@ -177,7 +178,7 @@ async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
         .with_note(format!("{LOADS} loads, each by a new process")))
 }
 
-/// Twenty editors that send prompts concurrently.
+/// Measures twenty editors that send prompts concurrently.
 async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let daemon = home.start().await?;
@@ -206,7 +207,7 @@ async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
     Ok(Row::new("20 editors at once", figures).with_note(format!("{PROMPTS} prompts per editor, all answered")))
 }
 
-/// Processor time of an idle daemon, without clients and with clients that watch.
+/// Measures the processor time of an idle daemon, without clients and with clients that watch sessions.
 async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(home.journal())))?;
@@ -236,7 +237,8 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     Ok(Row::new("20 clients watch 500 idle sessions", figures))
 }
 
-/// Processor time that the daemon uses in the quiet period, in milliseconds. The kernel counts in steps of ten.
+/// Returns the processor time that the daemon uses in the idle period, in milliseconds. The kernel counts in steps of
+/// 10 ms.
 async fn cpu_time(daemon: &Daemon) -> anyhow::Result<f64> {
     let before = world::cpu_time_of(daemon.id())?;
     tokio::time::sleep(IDLE_TIME).await;

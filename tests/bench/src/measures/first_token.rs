@@ -1,4 +1,4 @@
-//! The time that the daemon and its socket add to the first token, in addition to the model's time.
+//! The time that the daemon and its socket add to the model's own time to the first token.
 
 use agentd_testkit::model_server::ModelServer;
 
@@ -6,16 +6,16 @@ use crate::floor::{BareClient, Disk};
 
 use super::*;
 
-/// Number of turns that are not counted.
+/// Number of warm-up turns, which are not measured.
 const WARM_UP: usize = 20;
-/// Number of turns that are counted.
+/// Number of measured turns.
 const TURNS: usize = 300;
-/// Time after which a changed folder is no longer read again in each turn. The timestamp of a more recently changed
-/// folder cannot distinguish two changes. A user's next turn comes later, and so do the counted turns.
+/// Time after which a changed folder is no longer read again in each turn: the timestamp of a more recently changed
+/// folder cannot distinguish two changes. Users take longer between turns, so the measured turns wait too.
 const FOLDER_SETTLE_TIME: Duration = Duration::from_millis(2500);
 
-/// The client has one thread, like `agentctl`: contention between client threads is not a cost of the daemon. The bare
-/// client runs on the same thread.
+/// Measures with one client thread, as in `agentctl`: contention between client threads is not a cost of the daemon.
+/// The bare client runs on the same thread.
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::spawn_blocking(move || runtime.block_on(on_one_thread())).await?
@@ -36,10 +36,10 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     };
 
     let session = Some(turn::run(client, turn::request(None, None), || {}).await?.session);
-    // The first turn has created some of these folders.
+    // The first turn may have created some of these folders.
     tokio::time::sleep(FOLDER_SETTLE_TIME).await;
     for _ in 0..WARM_UP {
-        // Repeated until the request contains the maximum amount of history.
+        // Warm-up turns, which fill the history to the maximum that a request contains.
         turn::run(client, turn::request(session, None), || {}).await?;
     }
     let again = added(client, &bare(session).await?, session, "first token, in a session: added").await?;

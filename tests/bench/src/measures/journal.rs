@@ -1,4 +1,4 @@
-//! The journal: its write speed, and whether a long session costs more than a short one.
+//! The journal's write speed, and the cost of a long session compared with a short one.
 
 use agentd_core::{error::StoreError, item::ItemBody, ports::Store as _};
 use agentd_testkit::store_contract::EventScript;
@@ -9,7 +9,7 @@ use crate::floor::Disk;
 use super::*;
 
 const SESSIONS: usize = 100;
-/// Number of events in each session.
+/// Number of events appended to each session.
 const ROUNDS: u64 = 100;
 const LONG: usize = 10_000;
 const SHORT: usize = 10;
@@ -52,7 +52,7 @@ fn words() -> ItemBody {
     ItemBody::AgentMessage { text: "A sentence of the length that sentences have. ".repeat(4) }
 }
 
-/// Every session appends one event, waits until the event is durable, and appends the next one.
+/// Measures appends: each session appends an event, waits until it is durable, and appends the next one.
 async fn append_rate(store: &SqliteStore, floor: f64) -> anyhow::Result<Row> {
     let scripts = try_join_all((0..SESSIONS).map(|_| new_session(store))).await?;
     let before = store.stats();
@@ -73,7 +73,7 @@ async fn append_rate(store: &SqliteStore, floor: f64) -> anyhow::Result<Row> {
         .with_note(format!("{events} events in {commits} commits")))
 }
 
-/// Time to open a session of 10,000 items, and time to the first token of a turn in this session.
+/// Measures opening a session of 10,000 items, and the time to the first token of a turn in it.
 async fn long_session() -> anyhow::Result<(Row, Row)> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
     let home = Home::new(&model)?;
@@ -91,7 +91,7 @@ async fn long_session() -> anyhow::Result<(Row, Row)> {
     Ok((opened, step(&daemon.client, short, long).await?))
 }
 
-/// Creates a session with that many items, in turns of two.
+/// Creates a session with `items` items, two per turn.
 pub(super) async fn session_of(store: &SqliteStore, items: usize) -> anyhow::Result<SessionId> {
     let mut script = new_session(store).await?;
     for _ in 0..items / 2 / 5 {
@@ -105,7 +105,7 @@ pub(super) async fn session_of(store: &SqliteStore, items: usize) -> anyhow::Res
     Ok(script.session)
 }
 
-/// Time of the reads when a session is first opened after a start, in milliseconds.
+/// Measures the reads that open a session for the first time after a start, in milliseconds.
 async fn opening(store: &SqliteStore, session: SessionId) -> anyhow::Result<f64> {
     let begun = Instant::now();
     let stored = store.session(session).await?;
@@ -113,8 +113,8 @@ async fn opening(store: &SqliteStore, session: SessionId) -> anyhow::Result<f64>
     Ok(millis(begun.elapsed()))
 }
 
-/// Compares turns in both sessions, in alternating order. The uncounted turns extend the short session to the part that
-/// a model receives from any session.
+/// Compares turns in both sessions, in alternating order. The warm-up turns extend the short session until its requests
+/// contain the maximum amount of history.
 async fn step(client: &Client, short: SessionId, long: SessionId) -> anyhow::Result<Row> {
     let (mut in_short, mut in_long) = (Samples::default(), Samples::default());
     for number in 0..WARM_UP + TURNS {

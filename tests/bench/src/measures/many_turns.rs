@@ -8,11 +8,11 @@ use super::*;
 
 const TURNS: usize = 500;
 const WORDS: usize = 60;
-/// Delay between two words, in milliseconds. All turns together produce 10,000 deltas per second.
+/// Pause between two words, in milliseconds. All turns together produce 10,000 deltas per second.
 const PAUSE_MS: &str = "50";
-/// Delay before the first word, in milliseconds. All turns have begun by then.
+/// Delay before the first word, in milliseconds, long enough for all turns to start.
 const FIRST_PAUSE_MS: &str = "3000";
-/// Sampling interval for the memory.
+/// Interval between memory samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -50,8 +50,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Streams all turns. Returns the daemon's peak memory, and the maximum number of turns that had produced text and had
-/// not ended.
+/// Streams all turns. Returns the daemon's peak memory in bytes, and the maximum number of turns that were streaming
+/// text at the same time.
 async fn stream_all(home: &Home, daemon: &Daemon, text: &str) -> anyhow::Result<(u64, usize)> {
     let mut clients = Vec::with_capacity(TURNS);
     for _ in 0..TURNS {

@@ -29,7 +29,7 @@ const STARTS: usize = 15;
 const TURNS: usize = 60;
 const WARM_UP: usize = 50;
 const CALLS: usize = 1000;
-/// Name of a single server.
+/// Name of the server if there is only one.
 pub(super) const NAME: &str = "bench";
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -38,8 +38,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Configuration of servers with these names that run this binary. Each server gets the mark as its last argument,
-/// which identifies the server among all processes.
+/// Returns the configuration of servers with these names, each running this binary. `mark` is the last argument of each
+/// server, so that the servers can be found among all processes.
 pub(super) fn configuration(names: impl Iterator<Item = String>, mark: &str) -> anyhow::Result<String> {
     let server = json!({"command": std::env::current_exe()?, "args": [MCP_SERVER, mark]});
     let servers: BTreeMap<String, &Value> = names.map(|name| (name, &server)).collect();
@@ -51,7 +51,7 @@ async fn idle_servers() -> anyhow::Result<Vec<Row>> {
     let (without, with) = (Home::new(&model)?, Home::new(&model)?);
     let names = || (0..SERVERS).map(|number| format!("server{number}"));
     with.configure("mcp_servers.yaml", &configuration(names(), "idle")?)?;
-    // Each server is reached once, like a user's servers, so that its tools are known.
+    // Each server is started once, like a user's servers, so that its tools are cached.
     let daemon = with.start().await?;
     for name in names() {
         daemon.client.start_mcp_server(&name, "").await?;

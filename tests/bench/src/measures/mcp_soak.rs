@@ -1,4 +1,4 @@
-//! Leftovers of MCP servers after a thousand starts and stops.
+//! Resources that remain in use after a thousand starts and stops of an MCP server.
 
 use crate::floor;
 
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// Cycles until everything that is only allocated once exists: threads, buffers, start-up code.
+/// Number of cycles until everything that is only allocated once exists: threads, buffers, start-up code.
 const WARM_UP: usize = 50;
 const CYCLES: usize = 1000;
 /// Tolerance for the allocator, in megabytes. A leak of four kilobytes per cycle would be detected.
@@ -71,9 +71,9 @@ async fn cycle(daemon: &Daemon) -> anyhow::Result<()> {
 
 /// Resources that are in use.
 struct Leftovers {
-    /// Processes of the servers, their guards, and zombie children.
+    /// Number of server processes, their guards, and zombie children.
     processes: u64,
-    /// Open descriptors of the daemon.
+    /// Number of open file descriptors of the daemon.
     descriptors: u64,
     threads: u64,
     /// Resident memory of the daemon, in bytes.
@@ -95,12 +95,12 @@ impl Leftovers {
     }
 }
 
-/// Returns true if a process is a server or a child of the daemon.
+/// Returns true if the process is a server or a child of the daemon.
 fn is_leftover(pid: &str, daemon: u32, mark: &str) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let named = command.split(|byte| *byte == 0).any(|argument| argument == mark.as_bytes());
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The preceding name can contain anything, even a parenthesis.
+    // The process name comes first and can contain anything, even a parenthesis.
     let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
     named || parent == Some(daemon)
 }

@@ -3,7 +3,7 @@
 //! - [`turn`]: times a turn from outside, for several subjects. [`python`]: runs the software that agentd is compared
 //!   with.
 //!
-//! The imports in this module are those that most subjects need, which import them with `use super::*`.
+//! The imports in this module are used by most subjects, which import them with `use super::*`.
 
 mod code;
 mod context;
@@ -120,15 +120,15 @@ impl Subject {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Time limit of a subject. All except the long ones take less than three minutes together.
+    /// Returns the time limit of a subject. All subjects except the long ones take less than three minutes together.
     pub(crate) const fn patience(self) -> Duration {
         match self {
-            // Most of it is the other stack and, the first time, its installation.
+            // The other stack takes most of this time, and its installation the first time.
             Self::Documents | Self::Foreign | Self::Hostile | Self::Questions | Self::Scans => {
                 Duration::from_secs(1500)
             }
-            // Most of it is the other product and, the first time, its installation. Running all numbers of turns takes
-            // longer.
+            // The other product takes most of this time, and its installation the first time. Measuring all numbers of
+            // turns takes longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
             Self::Wires | Self::Editors | Self::Code | Self::Travel => Duration::from_secs(120),

@@ -1,4 +1,4 @@
-//! Evaluating a call, with 200 rules in force.
+//! Policy evaluation of a call with 200 rules in force.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ const RULES: usize = 200;
 const WARM_UP: usize = 200;
 const CALLS: usize = 5_000;
 
-/// From the most frequent command to the command with the most parts.
+/// Commands, from the most frequent one to the one with the most parts.
 const COMMANDS: [&str; 4] = [
     "git status",
     "cd src && cargo test --all 2>&1 | tail -20",
@@ -69,7 +69,7 @@ fn judge(policy: &Policy, samples: &mut Samples) {
     }
 }
 
-/// Rules of the kinds that users write.
+/// Returns rules of the kinds that users write.
 fn rules() -> RuleFile {
     let patterns = |kind: &str, count: usize| {
         let pattern = |number: usize| match number % 4 {

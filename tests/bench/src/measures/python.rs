@@ -1,4 +1,4 @@
-//! Python software that agentd is compared with: scripts in this repository, with separate packages in the target
+//! Python software that agentd is compared with. The scripts are in this repository, and their packages in the target
 //! folder.
 
 use std::io::{self, Write as _};
@@ -15,14 +15,14 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Scripts in a folder. The packages in `requirements.txt` are stored in the target folder, in a folder with the
-    /// given name.
+    /// Returns the scripts in a folder. The packages listed in `requirements.txt` are installed in the target folder,
+    /// in a folder named `packages`.
     pub(super) fn of(folder: &'static str, packages: &str) -> anyhow::Result<Self> {
         let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
         Ok(Self { python, folder: Path::new(folder), packages: target()?.join(packages) })
     }
 
-    /// Installs missing packages from the registry, which may fail.
+    /// Installs missing packages from the registry. This can fail.
     pub(super) async fn install_packages(&self) -> anyhow::Result<()> {
         let wanted = self.folder.join("requirements.txt");
         let ready = self.packages.join("ready.txt");
@@ -37,26 +37,26 @@ impl Scripts {
         Ok(())
     }
 
-    /// A command for one of the scripts, with its packages.
+    /// Returns a command that runs one of the scripts with its packages.
     pub(super) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.python);
         command.arg(self.folder.join(name)).env("PYTHONPATH", &self.packages).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 
-    /// The text of some of the scripts, used to detect changes.
+    /// Returns the concatenated text of these scripts, used to detect changes.
     pub(super) fn text(&self, names: &[&str]) -> io::Result<String> {
         names.iter().map(|name| fs::read_to_string(self.folder.join(name))).collect()
     }
 }
 
-/// The target folder of the build.
+/// Returns the target folder of the build.
 pub(super) fn target() -> anyhow::Result<PathBuf> {
     let built = std::env::current_exe()?;
     Ok(built.parent().and_then(Path::parent).context("the bench executable has no parent folder")?.to_owned())
 }
 
-/// Runs a command to its end. The user sees its standard error.
+/// Runs a command to its end. Its standard error is inherited, so the user sees it.
 pub(super) async fn run(command: &mut Command) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).status().await?;
     ensure!(status.success(), "{status}");
@@ -67,7 +67,7 @@ pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// The last line that a script prints, as JSON.
+/// Parses the last line that a script prints as JSON.
 pub(super) async fn answer<T: serde::de::DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).output().await?;
     if !output.status.success() {

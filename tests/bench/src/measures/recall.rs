@@ -1,8 +1,8 @@
-//! Recall: the share of a long conversation that is still in the model's view at the end, or that one search finds, and
-//! the cost. Compared with deepagents, with the same model in the same run.
+//! Recall: the share of the facts in a long conversation that the model still sees at the end, or that one search
+//! finds, and the cost. Compared with deepagents, using the same model in the same run.
 //!
 //! The conversations are run by `tests/bench/recall/recall.py`. If the script's packages cannot be installed, only
-//! agentd is measured. `AGENTD_BENCH_TURNS=5,30,100,300` sets the numbers of turns; 300 turns take some additional
+//! agentd is measured. `AGENTD_BENCH_TURNS=5,30,100,300` sets the numbers of turns; 300 turns take several additional
 //! minutes.
 
 use std::fmt::Write as _;
@@ -35,11 +35,11 @@ struct Run {
     error: Option<String>,
     facts: u64,
     in_view: u64,
-    /// Share of the previous facts that were in view at the start of the turns in the second half.
+    /// Share of earlier facts that were in view at the start of a turn, averaged over the second half of the turns.
     usually: f64,
-    /// Number of facts not in view, but in the result of one search.
+    /// Number of facts that were not in view but were found with one search.
     found: u64,
-    /// Number of facts neither in view nor found, by where they were mentioned.
+    /// Number of facts that were neither in view nor found, by where they were mentioned.
     lost: BTreeMap<String, u64>,
     /// Facts that the user asked for by name, followed by facts that were mentioned with the question.
     named: u64,
@@ -55,8 +55,8 @@ struct Run {
 struct Prefix {
     step: Shares,
     border: Shares,
-    /// Pairs of requests between which older messages were removed from the window. These pairs are excluded from the
-    /// shares.
+    /// Number of request pairs between which older messages were removed from the window. These pairs are excluded from
+    /// the shares.
     reliefs: u64,
 }
 
@@ -96,7 +96,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The row for a conversation with both products.
+/// Returns the row that compares both products in one conversation.
 fn compared(run: &Run, other: Option<&Run>) -> Row {
     let label = format!("facts in view after {} turns in {}K", run.turns, run.window / 1024);
     if let Some(error) = &run.error {
@@ -105,7 +105,7 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
     let comparable = other.filter(|other| other.error.is_none());
     let usually = Figure::percent("usually", 100.0 * run.usually);
     let figures = vec![
-        // Rounded as shown, so that equal shares do not fail.
+        // Rounded as shown, so that equal shares meet the limit.
         comparable.map_or(usually.clone(), |other| usually.at_least((1000.0 * other.usually).floor() / 10.0)),
         Figure::percent("at the end", run.seen()),
         Figure::percent("with one search", run.found()).at_least(100.0),
@@ -138,12 +138,12 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
 }
 
 impl Run {
-    /// Percentage of the facts that are in view at the end.
+    /// Returns the percentage of facts that are in view at the end.
     fn seen(&self) -> f64 {
         100.0 * as_f64(self.in_view) / as_f64(self.facts)
     }
 
-    /// Percentage of the facts that are in view or found with one search.
+    /// Returns the percentage of facts that are in view or found with one search.
     fn found(&self) -> f64 {
         100.0 * as_f64(self.in_view + self.found) / as_f64(self.facts)
     }

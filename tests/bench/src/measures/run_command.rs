@@ -1,4 +1,4 @@
-//! A whole `agentctl run`, from the start of the process to its end.
+//! A complete `agentctl run`, from the start of the process to its exit.
 
 use crate::floor;
 

@@ -1,4 +1,4 @@
-//! The time that the sandbox adds to a command, with the daemon's own binary as the helper.
+//! The time that the sandbox adds to a command. The helper is the daemon's own binary.
 
 use agentd_core::{
     ids::CallId,
@@ -31,7 +31,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     };
     let (mut bare, mut locked, mut added) = (Samples::default(), Samples::default(), Samples::default());
     for number in 0..WARM_UP + RUNS {
-        // The two alternate, so that other load on the host affects both.
+        // Runs with and without the sandbox alternate, so that other load on the host affects both.
         let begun = Instant::now();
         let mut command = tokio::process::Command::new("bash");
         command.args(["--noprofile", "--norc", "-c", "true"]);

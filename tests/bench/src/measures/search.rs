@@ -6,12 +6,12 @@ use agentd_testkit::store_contract::EventScript;
 use super::*;
 
 const SESSIONS: usize = 200;
-/// Number of items in each session, in turns of two.
+/// Number of items in each session, two per turn.
 const ITEMS: usize = 100;
 const SEARCHES: usize = 50;
 const MAX_RESULTS: usize = 20;
 
-/// Words in the texts: enough words that the texts differ, as real texts do.
+/// Words in the texts, enough to make the texts differ as real ones do.
 const WORDS: [&str; 24] = [
     "harbour", "ledger", "invoice", "window", "garden", "compile", "failing", "network", "letter", "engine", "summary",
     "budget", "station", "bridge", "kitchen", "archive", "monday", "parser", "timeout", "client", "painter", "orchard",
@@ -26,7 +26,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     for number in 0..SEARCHES {
         let query = format!("{} {}", WORDS[number % WORDS.len()], WORDS[(number * 7 + 3) % WORDS.len()]);
         later.add(search(&store, &query).await?);
-        // The next search also includes a turn that has just ended.
+        // The next search also covers a turn that has just ended.
         let mut script = new_session(&store).await?;
         store.append(turn(&mut script, number)).await?;
         fresh.add(search(&store, &query).await?);
@@ -92,7 +92,7 @@ fn turn(script: &mut EventScript, seed: usize) -> Vec<std::sync::Arc<agentd_core
     ]
 }
 
-/// A sentence of `count` words in an order that depends on `seed`.
+/// Returns a sentence of `count` words in an order that depends on `seed`.
 fn sentence(seed: usize, count: usize) -> String {
     let mut state = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let mut next = || {

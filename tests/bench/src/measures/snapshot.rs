@@ -1,4 +1,4 @@
-//! The cost of recording a command's changes: two scans of a tree of 20,000 files in which nothing changes.
+//! The cost of recording a command's changes: two scans of an unchanged tree of 20,000 files.
 
 use std::{io, os::unix::fs::MetadataExt as _};
 
@@ -33,7 +33,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let begun = Instant::now();
     around(&snapshots, &mut other).await?;
     let second = begun.elapsed();
-    // Files changed within the current clock tick are read again.
+    // Files changed within the current clock tick would be read again.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let mut samples = Samples::default();
     for number in 0..WARM_UP + RUNS {
@@ -87,7 +87,7 @@ pub(super) fn make_tree(project: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The minimum cost of two scans: listing every folder and querying every file, twice.
+/// Measures the minimum cost of two scans: listing every folder and querying every file, twice.
 fn bare(project: &Path) -> io::Result<Samples> {
     let mut samples = Samples::default();
     for number in 0..WARM_UP + RUNS {

@@ -1,4 +1,4 @@
-//! From the spawn of the daemon to its first response.
+//! The time from spawning the daemon to its first response.
 
 use crate::floor;
 

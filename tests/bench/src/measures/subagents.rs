@@ -6,7 +6,7 @@ use super::*;
 
 const SUBAGENTS: usize = 20;
 const ROUNDS: usize = 5;
-/// Time that the model takes for each subagent's response.
+/// Time that the model takes to respond to a subagent.
 const THINKING_TIME: Duration = Duration::from_millis(400);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -43,8 +43,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// The main agent delegates all parts in one step and answers once it has the reports. Each subagent takes a while to
-/// answer.
+/// Returns the model's replies. The main agent delegates all parts in one step and answers once it has the reports.
+/// Each subagent needs [`THINKING_TIME`] to answer.
 fn replies() -> Value {
     let report = "Each thing was looked at and found in order. ".repeat(6);
     let calls: Vec<Value> = (0..SUBAGENTS)

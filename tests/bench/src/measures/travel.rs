@@ -1,4 +1,4 @@
-//! Export, import, replay, rewind and trace page of sessions: the time of each operation for many items.
+//! Export, import, replay, rewind and trace page of sessions with many items.
 
 use std::io;
 
@@ -54,7 +54,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Times to read the events of a session from the journal.
+/// Measures reading the events of a session from the journal.
 async fn reading(store: &SqliteStore, session: SessionId) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..RUNS {
@@ -85,7 +85,7 @@ async fn export(client: &Client, session: SessionId) -> anyhow::Result<(Vec<u8>,
     Ok((archive, samples))
 }
 
-/// Turns per second in a strict replay of one long session, in which each request is compared with its recording.
+/// Measures a strict replay of one long session in turns per second. Each request is compared with its recording.
 async fn replay(client: &Client) -> anyhow::Result<Row> {
     let begun = Instant::now();
     let learned = play(client, recording(TURNS)?, true).await?;
@@ -106,8 +106,7 @@ async fn replay(client: &Client) -> anyhow::Result<Row> {
         .with_note(format!("{:.1} MB recording", learned.len() as f64 / 1e6)))
 }
 
-/// Plays a recording, which must proceed as recorded. Returns the recording, with the requests of this replay if
-/// `update` is set.
+/// Replays a recording strictly. Returns the recording, with the requests of this replay if `update` is true.
 async fn play(client: &Client, text: Vec<u8>, update: bool) -> anyhow::Result<Vec<u8>> {
     let request = PlayRequest { text, mode: PlayMode::Strict, project: None, writable: false, approve: false, update };
     let mut steps = client.play(request).await?;
@@ -124,7 +123,7 @@ async fn play(client: &Client, text: Vec<u8>, update: bool) -> anyhow::Result<Ve
     }
 }
 
-/// A recording with that many turns, as written by hand.
+/// Returns a recording with `turns` turns, as a user would write it.
 fn recording(turns: u64) -> anyhow::Result<Vec<u8>> {
     let began = "2026-01-31T12:00:00Z";
     let mut lines = vec![serde_json::json!({
@@ -142,7 +141,7 @@ fn recording(turns: u64) -> anyhow::Result<Vec<u8>> {
     Ok(lines.join("\n").into_bytes())
 }
 
-/// A session with one turn of many steps, each with a call and its result.
+/// Creates a session with one turn of many steps, each with a call and its result.
 async fn session_of_steps(store: &SqliteStore) -> anyhow::Result<SessionId> {
     let (id, at) = (SessionId::generate(), Timestamp::now());
     store.create_session(id, at, SessionSettings::default(), Vec::new()).await?;
@@ -167,7 +166,7 @@ async fn session_of_steps(store: &SqliteStore) -> anyhow::Result<SessionId> {
     Ok(id)
 }
 
-/// Time to create a page with many steps, including the process start.
+/// Measures creating a trace page with many steps, including the process start.
 async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let (path, id) = (folder.path().join("page.html"), session.to_string());
@@ -194,7 +193,7 @@ async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
     .with_note(format!("{:.1} MB", bytes as f64 / 1e6)))
 }
 
-/// Time to revert the changes of a few files among 20,000.
+/// Measures reverting the changes of a few files among 20,000.
 async fn rewind() -> anyhow::Result<Row> {
     let home = world::folder()?;
     let project = home.path().join("project");

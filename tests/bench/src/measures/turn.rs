@@ -1,4 +1,4 @@
-//! One turn, observed and timed by a client.
+//! Runs and times one turn as a client.
 
 use agentd_core::{
     event::EventKind,
@@ -8,24 +8,24 @@ use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
 
 use super::*;
 
-/// Observations of a turn.
+/// Measurements of a turn.
 pub(crate) struct TurnRecord {
     pub(crate) session: SessionId,
     /// Time from the request to the first text.
     pub(crate) first_text: Duration,
     /// Time from the request to the end of the stream.
     pub(crate) whole: Duration,
-    /// The concatenated text of all messages.
+    /// Concatenated text of all messages.
     pub(crate) words: String,
     /// Number of messages with text.
     pub(crate) messages: u64,
-    /// Bytes of text that were not delivered while streaming, because this reader was too slow.
+    /// Bytes of text that were skipped while streaming because this reader was too slow.
     pub(crate) missed: u64,
     /// The answer in the turn's result.
     pub(crate) answer: String,
 }
 
-/// A request to start a turn in this session and slot.
+/// Returns a request to start a turn in this session and slot.
 pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRequest {
     StartRequest {
         session: match session {

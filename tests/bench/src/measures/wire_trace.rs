@@ -1,14 +1,15 @@
-//! The time that request tracing adds to a turn: two daemons in parallel, one of which records its requests.
+//! The time that request tracing adds to a turn, measured with two daemons in parallel, one of which traces its
+//! requests.
 
 use super::{turn::TurnRecord, *};
 
 /// Number of deltas in a response.
 const DELTAS: &str = "200";
-/// Number of turns that are not counted.
+/// Number of warm-up turns, which are not measured.
 const WARM_UP: usize = 20;
-/// Number of turns that are counted, for each daemon.
+/// Number of measured turns for each daemon.
 const TURNS: usize = 300;
-/// Time until newly created folders count as settled.
+/// Time after which newly created folders are no longer read again in each turn.
 const FOLDER_SETTLE_TIME: Duration = Duration::from_millis(2500);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {

@@ -1,5 +1,5 @@
-//! Comparison of the wires: the time that the daemon adds to the first token over each wire, and the share of a request
-//! that the next request repeats, in one long turn and in a long conversation.
+//! Comparison of the wires: the time that the daemon adds to the first token, and the share of a request that the next
+//! request repeats, in one long turn and in a long conversation.
 
 use agentd_core::turn::OnInterrupt;
 use agentd_testkit::model_server::{ModelServer, Provider, Recorded, Reply};
@@ -8,16 +8,16 @@ use crate::floor::{BareClient, BareWire};
 
 use super::*;
 
-/// Number of turns that are not counted.
+/// Number of warm-up turns, which are not measured.
 const WARM_UP: usize = 20;
-/// Number of turns that are counted, over each wire.
+/// Number of measured turns over each wire.
 const TURNS: usize = 200;
-/// Number of turns of the long conversation.
+/// Number of turns in the long conversation.
 const LONG: usize = 30;
-/// Maximum for the other wires, as a multiple of chat completions.
+/// Maximum time over the other wires, as a multiple of the time over chat completions.
 const MAX_RATIO: f64 = 1.1;
 
-/// A wire, by its name in the configuration.
+/// A wire, identified by its name in the configuration.
 #[derive(Debug, Clone, Copy)]
 struct Wire {
     name: &'static str,
@@ -34,7 +34,7 @@ const OTHERS: [Wire; 2] = [
 ];
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    // One thread for the client, as for the first token.
+    // The client has one thread, as in the first-token measurement.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut rows = tokio::task::spawn_blocking(move || runtime.block_on(first_tokens())).await??;
     for wire in [CHAT].into_iter().chain(OTHERS) {
@@ -43,7 +43,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A daemon whose model uses one wire, and its measurements.
+/// A daemon whose model uses one wire, with its measurements.
 struct Measured {
     daemon: Daemon,
     bare: BareClient,
@@ -63,7 +63,7 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
     }
     // The wires alternate, so that other load on the host affects all of them.
     for number in 0..WARM_UP + TURNS {
-        // The order rotates, so that no wire always follows the same one.
+        // The order rotates, so that each wire follows different ones.
         measured.rotate_left(1);
         for Measured { daemon, bare, session, added, .. } in &mut measured {
             let floor = bare.ask().await?.first_text;
@@ -166,7 +166,7 @@ async fn one_turn(
     Ok(context::usages(client, start).await?.1)
 }
 
-/// Share of all requests that the next request repeats at its beginning, in percent.
+/// Returns the share of all requests that the next request repeats at its beginning, in percent.
 fn repeated(model: &ModelServer) -> f64 {
     let requests = model.requests();
     let shares = requests.windows(2).map(|pair| {
@@ -179,8 +179,8 @@ fn repeated(model: &ModelServer) -> f64 {
     100.0 * repeated / previous
 }
 
-/// The parts of a request in the order in which servers read them: tools, instructions, and each part of each message.
-/// Cache markers are removed.
+/// Returns the parts of a request in the order in which servers read them: tools, instructions, and each part of each
+/// message. Cache markers are removed.
 fn parts(request: &Recorded) -> Vec<String> {
     let whole = ["tools", "system", "instructions"].iter().filter_map(|field| request.body.get(field));
     let messages = ["messages", "input"].iter().filter_map(|field| request.body[*field].as_array()).flatten();
@@ -192,10 +192,10 @@ fn parts(request: &Recorded) -> Vec<String> {
     parts.map(|part| part.replace(r#","cache_control":{"type":"ephemeral"}"#, "").replace(MARK_FIRST, "{")).collect()
 }
 
-/// The cache marker if the fields of an object are sorted.
+/// Cache marker as it appears if the fields of an object are sorted.
 const MARK_FIRST: &str = r#"{"cache_control":{"type":"ephemeral"},"#;
 
-/// Number of results in a request.
+/// Counts the tool results in a request.
 fn results(request: &Recorded) -> usize {
     let marks = [r#""role":"tool""#, r#""type":"tool_result""#, r#""type":"function_call_output""#];
     marks.iter().map(|mark| request.text.matches(mark).count()).sum()

@@ -1,8 +1,8 @@
-//! Approvals and questions: answered in the editor, elsewhere, or not at all.
+//! Approvals and questions that are answered in the editor, in another client, or never.
 
 use super::*;
 
-/// A command that asks for approval.
+/// A command that requires approval.
 const COMMAND: &str = "touch /project/made";
 
 fn asks(world: &World, last: &str) {
@@ -69,7 +69,7 @@ async fn editor_disconnect_leaves_its_question_open() {
     let open = world.questions().await;
     assert_eq!((open.len(), open[0]["session_id"].as_str()), (1, Some(session.as_str())), "{open:#?}");
 
-    // The next editor gets the question immediately, and again when a message continues the turn.
+    // Another editor gets the question immediately, and again when a message continues the turn.
     let mut editor = Editor::start(&world).await;
     let folder = world.path().join("shop");
     editor.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
@@ -128,7 +128,7 @@ async fn turn_resumed_elsewhere_is_shown_once_with_the_next_prompt() {
     assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
     let answer = editor.words("agent_message_chunk");
     assert!(answer.ends_with("Painted.Anything else?"), "{answer}");
-    // The call has ended, and nothing is reported twice.
+    // The call has ended, and its end is reported only once.
     let ends =
         editor.updates_of("tool_call_update").into_iter().filter(|update| update["status"] == "completed").count();
     assert_eq!((ends, answer.matches("Painted.").count()), (1, 1));
@@ -148,7 +148,7 @@ async fn question_raised_between_prompts_is_shown_once() {
         world.questions().await.pop().filter(|open| open["id"] != first[0]["id"])
     })
     .await;
-    // The text is added to the turn, which asks the question.
+    // The text is added to the turn, which then repeats the question.
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.words("agent_message_chunk").contains("Which colour?"));
     assert_eq!(editor.prompt(&session, "red").await, "end_turn");

@@ -1,13 +1,13 @@
-//! Project files that are open in an editor: unsaved text is read, and changes go to the editor.
+//! Project files that are open in an editor: the agent reads unsaved text, and sends its changes to the editor.
 
 use super::*;
 
-/// An editor with a file of two lines, whose second line has an unsaved change.
+/// Starts an editor with a file of two lines, whose second line has an unsaved change.
 async fn dirty() -> (World, Editor, String, PathBuf) {
     dirty_in(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await
 }
 
-/// Like [`dirty`], but the editor has these capabilities.
+/// Like [`dirty`], but with these editor capabilities.
 async fn dirty_in(capabilities: Value) -> (World, Editor, String, PathBuf) {
     let world = World::start().await;
     let mut editor = Editor::with(&world, capabilities).await;

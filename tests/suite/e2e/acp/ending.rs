@@ -33,7 +33,7 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
         assert_eq!(editor.ends(id).await["stopReason"], "cancelled", "by id: {by_id}");
         editor.updates.clear();
     }
-    // A cancellation after the end has no effect, and neither has a cancellation for an unknown session.
+    // Cancelling after the end has no effect, and neither does cancelling an unknown session.
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.notify("session/cancel", json!({"sessionId": "nonsense"})).await;
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");

@@ -19,7 +19,7 @@ use jsonschema::Validator;
 
 use super::*;
 
-/// Result of the last call, as sent to the model.
+/// Returns the result of the last call, as sent to the model.
 fn last_result(world: &World) -> String {
     let request = world.model.requests().pop().unwrap();
     let result = request.messages().iter().rfind(|message| message["role"] == "tool").unwrap();
@@ -30,7 +30,7 @@ fn last_result(world: &World) -> String {
 static SCHEMA: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../fixtures/acp/schema.json")).unwrap());
 
-/// Name of the definition for a method's `Request`, `Notification` or `Response`.
+/// Returns the name of a method's `Request`, `Notification` or `Response` definition.
 fn definition(method: &str, ending: &str) -> String {
     let definitions = SCHEMA["$defs"].as_object().unwrap();
     let found = definitions.iter().find(|(name, definition)| {
@@ -64,7 +64,7 @@ struct Editor {
     /// Methods of requests that have no response yet, by request ID.
     open: HashMap<u64, String>,
     last: u64,
-    /// Received updates, except those that a test has consumed.
+    /// Received updates that no test has consumed.
     updates: Vec<Value>,
     /// Requests received from the agent.
     asked: Vec<Value>,
@@ -81,16 +81,16 @@ struct OpenFiles {
     texts: HashMap<PathBuf, String>,
     /// True if buffers are saved whenever their text changes.
     saves: bool,
-    /// Error for every response, if set.
+    /// Error to return for every request, if any.
     refuses: Option<Value>,
     /// True if file requests are never answered.
     is_silent: bool,
-    /// Requested files: the last part of the method, and the path.
+    /// Received file requests: the last part of the method, and the path.
     asked: Vec<(String, PathBuf)>,
 }
 
 impl OpenFiles {
-    /// The response to a request; `None` if the request is not answered.
+    /// Returns the response to a request, or `None` if the request is not answered.
     fn answer(&mut self, method: &str, params: &Value) -> Option<Result<Value, Value>> {
         let path = PathBuf::from(params["path"].as_str().unwrap());
         let is_read = method == "fs/read_text_file";
@@ -114,7 +114,7 @@ impl OpenFiles {
     }
 }
 
-/// Starts a daemon and an editor with basic capabilities. Returns them with a session and its folder.
+/// Starts a daemon, an editor with basic capabilities, and a session. Returns them with the session's folder.
 async fn world_with_editor() -> (World, Editor, String, PathBuf) {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
@@ -144,7 +144,7 @@ impl Editor {
         editor
     }
 
-    /// Starts an editor that has not sent anything.
+    /// Starts an editor that does not send anything.
     fn silent(home: &TempHome) -> Self {
         Self {
             running: Running::spawn(home.agentctl_command(["acp"])),
@@ -174,7 +174,8 @@ impl Editor {
         self.last
     }
 
-    /// Reads, validates and stores the next line. Returns `None` at the end, and `Some(Some(…))` for a response.
+    /// Reads, validates and stores the next line. Returns `None` at the end of the output, and `Some(Some(…))` for a
+    /// response.
     async fn read(&mut self) -> Option<Option<(Value, Value)>> {
         let line = self.running.json_line().await?;
         assert_eq!(line["jsonrpc"], "2.0", "{line:#}");
@@ -226,7 +227,7 @@ impl Editor {
         }
     }
 
-    /// Result of a successful request.
+    /// Sends a request that must succeed, and returns its result.
     async fn gives(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params).await;
         self.ends(id).await
@@ -238,7 +239,7 @@ impl Editor {
         answer["result"].clone()
     }
 
-    /// Error of a failed request: its code and its message.
+    /// Sends a request that must fail, and returns the code and the message of its error.
     async fn fails(&mut self, method: &str, params: Value) -> (i64, String) {
         let id = self.begin(method, params).await;
         let answer = self.answer_to(id).await;
@@ -246,7 +247,7 @@ impl Editor {
         (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
     }
 
-    /// Creates a session in a folder in the home, and returns both.
+    /// Creates a session with a folder in the home, and returns both.
     async fn session(&mut self, world: &World) -> (String, PathBuf) {
         let folder = world.path().join("shop");
         fs::create_dir_all(&folder).unwrap();
@@ -265,7 +266,7 @@ impl Editor {
         self.ends(id).await["stopReason"].as_str().unwrap().to_owned()
     }
 
-    /// Runs a prompt to its end, answering one approval with an option. Returns the request for approval.
+    /// Runs a prompt to its end and answers one approval with this option. Returns the request for approval.
     async fn prompt_with_decision(&mut self, session: &str, text: &str, option: &str) -> Value {
         let id = self.begin_prompt(session, text).await;
         let asked = self.answer_approval(option).await;
@@ -284,13 +285,13 @@ impl Editor {
         }
     }
 
-    /// All received updates of a kind.
+    /// Returns all received updates of a kind.
     fn updates_of(&self, kind: &str) -> Vec<Value> {
         let updates = self.updates.iter().map(|params| params["update"].clone());
         updates.filter(|update| update["sessionUpdate"] == kind).collect()
     }
 
-    /// Concatenated text of all received updates of a kind.
+    /// Returns the concatenated text of all received updates of a kind.
     fn words(&self, kind: &str) -> String {
         self.updates_of(kind)
             .iter()
@@ -298,7 +299,7 @@ impl Editor {
             .collect()
     }
 
-    /// The agent's next request: ID and parameters.
+    /// Waits for the agent's next request, and returns its ID and parameters.
     async fn question(&mut self, method: &str) -> (Value, Value) {
         loop {
             if let Some(at) = self.asked.iter().position(|line| line["method"] == method) {
@@ -314,7 +315,7 @@ impl Editor {
         self.send(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
     }
 
-    /// Answers the next approval with an option.
+    /// Answers the next approval request with an option.
     async fn answer_approval(&mut self, option: &str) -> Value {
         let (id, params) = self.question("session/request_permission").await;
         self.reply(id, json!({"outcome": {"outcome": "selected", "optionId": option}})).await;

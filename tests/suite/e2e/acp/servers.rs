@@ -17,7 +17,7 @@ impl Editor {
     }
 }
 
-/// The tool of the session's only working server.
+/// Returns the name of the tool of the session's only working server.
 async fn tool(world: &World, session: &str) -> String {
     let client = world.client().await;
     until("the server has a tool", async || {
@@ -76,7 +76,7 @@ async fn session_servers_are_restored_after_a_daemon_kill() {
     let mut editor = Editor::start(&world).await;
     let session = editor.session_with(&world, &[fake("tools", "ok")]).await;
     calls(&world, tool(&world, &session).await);
-    // Between prompts, and while an approval is pending.
+    // The daemon is killed between prompts, and while an approval is pending.
     world.daemon.crash().await;
     let id = editor.begin_prompt(&session, "Go").await;
     let (question, _) = editor.question("session/request_permission").await;

@@ -29,7 +29,7 @@ async fn sessions_are_listed_by_folder_and_by_page() {
 
     let first = editor.gives("session/list", json!({})).await;
     let cursor = first["nextCursor"].as_str().unwrap();
-    // A session that is used between two pages does not appear on the second page.
+    // A session that is used after the first page was listed does not appear on the second page.
     client.rename_session(ids(&first)[10], "renamed").await.unwrap();
     let second = editor.gives("session/list", json!({"cursor": cursor})).await;
     assert_eq!((ids(&first).len(), ids(&second).len(), second.get("nextCursor")), (50, 11, None));
@@ -64,7 +64,7 @@ async fn additional_directories_are_added_only_at_session_creation() {
     editor.gives("session/resume", params).await;
     let settings = world.client().await.session(&session).await.unwrap().session.settings;
     assert_eq!(settings.folders.iter().map(|folder| folder.path.clone()).collect::<Vec<_>>(), [at("lib")]);
-    // A missing folder is skipped; a folder at a hidden path is read-only.
+    // A missing folder is skipped. A folder at a hidden path is read-only.
     world.write("lib/.config/e.txt", "e");
     let further = json!(["lib", at("lib").join("gone"), at("lib/.config")]);
     let odd = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": further});
@@ -92,7 +92,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
     let loaded = editor.gives("session/load", params.clone()).await;
-    // All updates arrived before the response.
+    // All updates arrive before the response.
     assert_eq!(
         (editor.words("user_message_chunk"), editor.words("agent_message_chunk")),
         ("Show it".to_owned(), "It is long.".to_owned())
@@ -108,7 +108,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     assert!(!all.contains("terminal"), "a finished terminal is still referenced: {all}");
     assert_eq!(loaded["modes"]["currentModeId"], "ask");
 
-    // The history belongs to the same session: the model receives it.
+    // The model receives the history of the loaded session.
     editor.prompt(&session, "Was it long?").await;
     assert!(world.model.requests().pop().unwrap().body.to_string().contains("It is long."));
 
@@ -173,7 +173,7 @@ async fn rapid_option_changes_send_no_outdated_updates() {
     while !editor.open.is_empty() {
         editor.read().await.expect("every request is answered");
     }
-    // Everything before this update has arrived.
+    // All earlier updates have arrived before this one.
     world.client().await.rename_session(&session, "All of it").await.unwrap();
     assert_eq!(editor.update("session_info_update").await["title"], "All of it");
     assert_eq!(editor.updates_of("config_option_update"), Vec::<Value>::new());

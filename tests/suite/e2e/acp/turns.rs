@@ -1,4 +1,4 @@
-//! Prompts, and the updates that editors receive about their turns.
+//! Prompts and the updates that editors receive during their turns.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -70,7 +70,7 @@ async fn link_labels_and_resource_texts_are_not_mentions() {
         assert!(!seen.contains("The user mentioned"), "{seen}");
         assert!(!world.path().join(format!("data/workspace/{session}/uploads/notes.txt")).exists());
     }
-    // The same text is a mention if the user types it.
+    // The same text is a mention when the user types it.
     editor.prompt(&session, "Use @grep on #../notes.txt").await;
     has_all(
         &world.model.requests().last().unwrap().body.to_string(),
@@ -116,7 +116,7 @@ async fn command_output_streams_to_a_terminal_if_supported() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let (session, folder) = editor.session(&world).await;
-    // Waits for a file that is created after the first output line has arrived.
+    // The command waits for a file that is created after its first output line has arrived.
     let command = "echo first; while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done; echo last; exit 3";
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": command}))).reply(Reply::text("Over."));
     let id = editor.begin_prompt(&session, "Run it").await;

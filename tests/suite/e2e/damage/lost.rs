@@ -1,10 +1,10 @@
-//! Missing journal files: their loss is reported for the sessions that had data in them.
+//! Missing journal files: the loss is reported for each session that had data in them.
 
 use std::fs::OpenOptions;
 
 use super::*;
 
-/// Message about a missing log.
+/// Message that reports a missing log.
 const LOST: &str = "the journal lost its newest part";
 
 fn set_length(path: &Path, bytes: u64) {
@@ -15,10 +15,10 @@ async fn doctor(world: &World, code: i32) -> String {
     world.agentctl(["doctor"]).await.exits(code).stdout
 }
 
-/// A way to lose data from a data folder.
+/// Function that removes data from a data folder.
 type LossMethod = fn(&Path);
 
-/// A session without tool calls has no folder that could reveal the loss, and all its events may still be in the log.
+/// A session without tool calls has no folder that would reveal the loss, and all its events may still be in the log.
 #[tokio::test]
 async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
     let cases: [(&str, LossMethod); 3] = [
@@ -63,7 +63,7 @@ async fn kill_alone_reports_no_loss() {
     for text in ["", "Say something", ""] {
         if !text.is_empty() {
             let result = world.ok(["run", text, "--output", "json"]).await.json();
-            // A deletion empties the log while the daemon runs.
+            // A deletion truncates the log while the daemon runs.
             let session = result["session_id"].as_str().unwrap();
             world.ok(["sessions", "delete", session, "--yes"]).await;
             let log = world.data().join("agentd.db-wal");
@@ -76,7 +76,7 @@ async fn kill_alone_reports_no_loss() {
     assert!(!world.data().join("agentd.db-open").exists(), "a clean stop removes the marker file");
 }
 
-/// A new journal is completely in its log, which would be discarded along with an empty database.
+/// All data of a new journal is in its log, which SQLite would discard along with an empty database.
 #[tokio::test]
 async fn wal_without_its_database_is_kept() {
     let mut world = World::start().await;

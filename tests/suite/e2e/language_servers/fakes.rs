@@ -2,16 +2,16 @@
 
 use super::*;
 
-/// A file in the fake language.
+/// A valid file in the fake language.
 const VALID_SOURCE: &str = "one\ntwo\nthree\n";
 
-/// The fake server with this behaviour.
+/// Returns the configuration of the fake server with this behaviour.
 fn fake_server(mode: &str) -> Value {
     let script = folder().join("fake_server.py");
     json!({"fake": {"command": "python3", "args": [script, mode], "languages": {"fake": ["fk"]}}})
 }
 
-/// Timeouts that are long enough on any busy host.
+/// Returns timeouts that are long enough even on a busy host.
 pub(super) fn long_timeouts() -> Value {
     json!({"wait": "60s", "cold_wait": "60s", "request_timeout": "50s"})
 }
@@ -27,7 +27,7 @@ pub(super) fn edit_with_error() -> Reply {
 }
 
 impl World {
-    /// Processes of the fake server.
+    /// Returns the process IDs of the fake server.
     fn fakes(&self) -> Vec<u32> {
         let is_fake = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -76,7 +76,7 @@ async fn server_cannot_read_secret_files_even_if_created_later() {
         result.contains("plain.txt=plain words") && result.contains("a.fk:2:1") && !result.contains("TOKEN"),
         "{result}"
     );
-    // As editors save: a new file replaces the old one.
+    // Editors save by replacing the old file with a new one.
     let saved = world.write("saved", "TOKEN=5");
     fs::rename(saved, world.path().join("project/.env")).unwrap();
     write("deep/late/.env", "TOKEN=6");
@@ -117,7 +117,7 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
         ("mute", "it was not ready in time"),
         ("crashes", "exit code 3"),
         ("dies", "exit code 7"),
-        // A slow reader blocks the server before the server has written too much.
+        // The slow reader blocks the server before it can write too much.
         ("floods", "ANYTHING"),
         ("nonsense", "it sent an invalid message"),
         ("huge", "it sent a message over 8 MiB"),
@@ -163,7 +163,7 @@ async fn crashing_server_is_given_up_until_a_reload() {
     let global = json!({"wait": "30s", "cold_wait": "30s"});
     let world = with("crashes", global.clone()).await;
     let log_says = |phrase: &str| world.log().matches(phrase).count();
-    // The server is restarted after each backoff, as long as it is needed.
+    // The server is restarted after each backoff while it is needed.
     let mut turns = 0;
     while !world.log().contains("is disabled") && turns < 60 {
         let (old, new) = if turns % 2 == 0 { ("two", "BROKEN two") } else { ("BROKEN two", "two") };
@@ -203,7 +203,7 @@ async fn shared_server_stops_when_idle_and_with_the_daemon() {
 
 #[tokio::test]
 async fn server_has_no_network_and_writes_only_its_own_files() {
-    // Servers have no network even if commands have.
+    // Servers have no network access, even if commands have.
     let agentd = json!({"sandbox": {"read": [folder()], "network": true}}).to_string();
     let languages = languages(long_timeouts(), fake_server("network"));
     let world = World::with_files(&[("config/agentd.yaml", &agentd), ("config/languages.yaml", &languages)]).await;
@@ -227,7 +227,7 @@ async fn without_the_sandbox_no_server_runs() {
     assert!(results[0].contains("E_TOOL") && results[0].contains("the sandbox is off"), "{results:?}");
 }
 
-/// Results of calls to tools that are loaded by a mention.
+/// Returns the results of calls to tools that are loaded by a mention.
 pub(super) async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
     let names: String = calls.iter().map(|(name, _)| format!("@{name} ")).collect();
     let replies = calls.iter().map(|(name, args)| Reply::tool_call(*name, args.clone())).collect();
@@ -287,7 +287,7 @@ async fn diagnostics_reflect_changes_by_other_programs() {
 
 #[tokio::test]
 async fn rename_outside_the_project_or_the_rules_changes_nothing() {
-    // Hooks are run by git, so changing a hook requires more than permission to edit source code.
+    // Git runs hooks, so changing a hook requires more than permission to edit source code.
     for (mode, expected) in [
         ("escapes", "outside the project"),
         ("hooks", "which the rules do not allow"),
@@ -329,7 +329,7 @@ async fn code_tools_are_off_without_a_server() {
         tool["tier"].as_str().unwrap().to_owned()
     };
     assert_eq!(tier().await, "off");
-    // Rustup proxies for missing programs do not count.
+    // A rustup proxy for a program that is not installed does not count.
     let rustup = world.path().join("bin/rustup");
     world.write("bin/rustup", "");
     fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Pyright as published, without a fake.
+//! The published pyright in place of the fake server.
 
 use super::super::mcp::installed;
 
@@ -9,7 +9,7 @@ const PROGRAM: &str = "def double(number: int) -> int:\n    return number * 2\n\
 async fn with_pyright() -> World {
     let (node, script) = (installed("bin/node"), installed("node_modules/pyright/langserver.index.js"));
     let server = json!({"enabled": true, "command": node, "args": [script, "--stdio"]});
-    // A host that is busy with other tests may be slow.
+    // The host may be slow while it runs other tests.
     let global = json!({"wait": "60s", "cold_wait": "60s"});
     world(global, json!({"pyright": server}), &installed("")).await
 }
@@ -31,7 +31,7 @@ async fn type_error_of_an_edit_is_reported_and_its_fix_is_silent() {
     );
     assert!(result.contains("reportArgumentType"), "{result}");
     assert_eq!(words(&requests[2]).matches(DIAGNOSTICS_HEADING).count(), 1, "the second edit fixes the error");
-    // Earlier messages were not rewritten.
+    // Earlier messages are unchanged in later requests.
     let (before, after) = (requests[1].messages(), requests[2].messages());
     assert_eq!(before, &after[..before.len()]);
     world.still_serves().await;

@@ -1,4 +1,4 @@
-//! Slow servers, sessions that do not wait for each other, and files that change in between.
+//! Slow servers, sessions that do not wait for each other, and files that change while a server works.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ impl World {
 #[tokio::test]
 async fn answers_of_a_loading_server_are_ignored_until_it_is_ready() {
     for mode in ["loads", "progresses"] {
-        // The server loads for longer than the request timeout.
+        // The server takes longer to load than the request timeout.
         let mut global = long_timeouts();
         global["request_timeout"] = json!("3s");
         let world = with(mode, global).await;
@@ -60,8 +60,8 @@ async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     let world = with("slow", json!({"wait": "100ms", "cold_wait": "100ms"})).await;
     world.write("project/b.fk", "one\ntwo\n");
     let requests = world.works(vec![edit_with_error(), Reply::text("Done.")]).await;
-    assert_eq!(count(requests.last().unwrap()), 0, "the slow server is not waited for");
-    // The server's diagnostics for that text arrive after the turn.
+    assert_eq!(count(requests.last().unwrap()), 0, "the turn does not wait for the slow server");
+    // The server's diagnostics for that text arrive after the turn has ended.
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.write("project/a.fk", "one\ntwo\nthree\n");
     world.write("project/c.txt", "one\n");

@@ -1,8 +1,8 @@
-//! Servers that ask the user during a call.
+//! Servers that ask the user a question during a call.
 
 use super::*;
 
-/// A server whose calls run without approval, so that the only questions are those of the server.
+/// Starts a server whose calls run without approval, so that it is the only source of questions.
 async fn world_with_granted_server(mode: &str) -> World {
     let mut fake = fake_server(mode);
     fake["tools"]["act"]["effect"] = json!("read");
@@ -53,7 +53,8 @@ async fn question_is_withdrawn_when_its_call_is_lost() {
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     world.asked().await;
-    // The daemon dies while the question is pending. An answer would be useless, so the question is withdrawn.
+    // The daemon dies while the question is pending. The server can no longer receive the answer, so the question is
+    // withdrawn.
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
@@ -104,7 +105,7 @@ async fn question_of_a_finished_call_is_withdrawn() {
     let mut running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
     world.model.wait_until(|counts| counts.requests >= 2).await;
-    // The turn continues, and the obsolete question is gone.
+    // The turn continues, and the obsolete question is withdrawn.
     running.event("interrupt_resolved").await;
     assert_eq!(world.json(["interrupts"]).await, json!([]));
     world.daemon.kill9().await;

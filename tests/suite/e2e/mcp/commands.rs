@@ -1,4 +1,4 @@
-//! The commands of `agentctl mcp`.
+//! Tests of the `agentctl mcp` subcommands.
 
 use super::*;
 
@@ -79,7 +79,7 @@ async fn add_and_import_keep_the_users_file_content() {
     }
     let tested = world.json(["mcp", "test", "new"]).await;
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
-    // A duplicate, an invalid name and invalid values change nothing.
+    // Adding a duplicate, an invalid name or invalid values changes nothing.
     world.agentctl(add).await.exits(2).says(&["a server `new` already exists"]);
     world.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["invalid MCP server name"]);
     world.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["must start with http"]);

@@ -1,5 +1,5 @@
-//! The protocol's conformance suite, for agentd's client and for `agentctl mcp serve`: the requirements of each
-//! revision, with the protocol version of that revision.
+//! The protocol's conformance suite for agentd's client and for `agentctl mcp serve`. Each revision's requirements are
+//! tested with the protocol version of that revision.
 
 use std::process::{Child, Output};
 
@@ -8,7 +8,7 @@ use super::*;
 /// The tested revisions, one from each era.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// Client scenarios that no revision lists any more, but that older servers still require.
+/// Client scenarios that no revision requires any more, but that older servers still depend on.
 const OLDER_SCENARIOS: [&str; 2] =
     ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"];
 
@@ -21,13 +21,13 @@ const SKIPPED: [(&str, &str); 1] =
 /// stream is not open yet. The second scenario mistakes the new stream for a resumed one if the stream is opened after
 /// the call.
 const RACES: [&str; 2] = ["elicitation-sep1034-client-defaults", "sse-retry"];
-/// Maximum number of attempts for such scenarios.
+/// Maximum number of attempts for the scenarios in [`RACES`].
 const MAX_ATTEMPTS: usize = 3;
 
-/// Server scenarios that need no special tools, resources and prompts.
+/// Server scenarios that require no special tools, resources or prompts.
 const GENERAL_SCENARIOS: [&str; 5] =
     ["server-initialize", "ping", "tools-list", "server-stateless", "input-required-result-unsupported-methods"];
-/// Scenarios for servers over HTTP. `agentctl mcp serve` does not use HTTP; tests/mcp/http_bridge.py translates for it.
+/// Scenarios for servers over HTTP. `agentctl mcp serve` does not use HTTP, so tests/mcp/http_bridge.py translates.
 const HTTP_SCENARIOS: [&str; 2] = ["server-sse-multiple-streams", "dns-rebinding-protection"];
 /// Prefixes of server scenarios for features that agentd's server does not offer: tools, resources and prompts that the
 /// suite prescribes, completions, logs.
@@ -50,7 +50,7 @@ const UNSUPPORTED_CHECKS: [&str; 4] = [
     "sep-2575-server-no-log-without-loglevel",
 ];
 
-/// Scenarios that a revision requires for clients or servers.
+/// Returns the scenarios that a revision requires for clients or servers.
 fn required(of: &str, revision: &str) -> Vec<String> {
     let file = format!("node_modules/@modelcontextprotocol/conformance/requirements/{revision}.yaml");
     let text = fs::read_to_string(installed(&file)).unwrap();
@@ -104,13 +104,14 @@ async fn server_passes_the_conformance_suite() {
     }
 }
 
-/// The list of checks that may fail, in the suite's format. Passing checks in the list are reported as failures.
+/// Returns the list of checks that may fail, in the suite's format. The suite reports a listed check that passes as a
+/// failure.
 fn expected() -> String {
     let checks = UNSUPPORTED_CHECKS.map(|check| format!("  - server-stateless:{check}\n"));
     format!("server:\n{}", checks.concat())
 }
 
-/// Runs a scenario. The error is the suite's output.
+/// Runs a scenario. On failure, the error contains the suite's output.
 fn run(revision: &str, scenario: &str, args: &[&str]) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let Output { status, stdout, stderr } = Command::new(installed("bin/node"))
@@ -124,7 +125,7 @@ fn run(revision: &str, scenario: &str, args: &[&str]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{}\n{}", text(&stdout), text(&stderr))) }
 }
 
-/// `agentctl mcp serve` with an HTTP bridge.
+/// A running `agentctl mcp serve` with an HTTP bridge.
 struct Served {
     bridge: Child,
     url: String,

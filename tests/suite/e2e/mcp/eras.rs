@@ -1,20 +1,21 @@
-//! Servers that use the protocol's newer era: detected, cached, and probed again if the cached value is wrong.
+//! Servers that use the protocol's newer era: the era is detected and cached, and probed again if the cached value is
+//! wrong.
 
 use super::*;
 
-/// A server that uses the newer era, unless its home contains the file `old`.
+/// Returns a server that uses the newer era, unless its home contains the file `old`.
 fn newer(mode: &str) -> Value {
     let program = fake().with_file_name("fake_newer.py");
     json!({"command": "python3", "args": [program, mode], "tools": {"act": {"always_available": true}}})
 }
 
-/// A daemon with this server.
+/// Starts a daemon with this server.
 async fn daemon(mode: &str) -> World {
     world(json!({"fake": newer(mode)})).await
 }
 
-/// A daemon with this server and a model that calls it once. The server's calls run without approval, so that the only
-/// questions are those of the server.
+/// Starts a daemon with this server and a model that calls it once. The server's calls run without approval, so that it
+/// is the only source of questions.
 async fn calls_once(mode: &str) -> World {
     let mut fake = newer(mode);
     fake["tools"]["act"]["effect"] = json!("read");
@@ -23,7 +24,7 @@ async fn calls_once(mode: &str) -> World {
     world
 }
 
-/// Protocol versions with which the server was started.
+/// Returns the protocol versions with which the server was started.
 fn started(world: &World) -> Vec<String> {
     world.read("started").lines().map(str::to_owned).collect()
 }

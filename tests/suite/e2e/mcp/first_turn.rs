@@ -5,7 +5,7 @@ use super::{
     *,
 };
 
-/// A daemon with these servers, whose turns wait this long for unknown tools.
+/// Starts a daemon with these servers, whose turns wait up to `wait` for unknown tools.
 async fn world_with_wait(wait: &str, servers: Value) -> World {
     World::prepared(|home| {
         drop(home.write(
@@ -16,7 +16,7 @@ async fn world_with_wait(wait: &str, servers: Value) -> World {
     .await
 }
 
-/// The fake server, which lists its tools once the file `go` exists in the home.
+/// Returns a fake server that lists its tools once the file `go` exists in the home.
 fn delayed_server() -> Value {
     json!({"command": "python3", "args": [fake(), "waits"], "grants": "*", "start_timeout": "1h"})
 }
@@ -26,7 +26,7 @@ impl World {
         self.daemon.spawn_agentctl(["run", "Go"].iter().chain(args))
     }
 
-    /// Waits until that many turns are running.
+    /// Waits until `count` turns are running.
     async fn wait_until_running(&self, count: usize) {
         until("both sessions are running", || async {
             let sessions = self.json(["sessions", "list"]).await;
@@ -54,7 +54,7 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     });
     let output = world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
     let requests = world.model.requests();
-    // Tools of the broken server that are named in the configuration can be called, which starts the server.
+    // The configuration names some tools of the broken server. They can be called, which starts the server.
     assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
     let result = tool_texts(requests.last().unwrap());
     assert!(result.contains("acted: Bern"), "{result}");
@@ -71,8 +71,7 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     world.assert_all_exit().await;
 }
 
-/// A failure in one folder does not affect another folder: the next session does not wait a minute for a second
-/// attempt.
+/// A failure in one folder does not affect another folder: the next session does not wait a minute for the retry.
 #[tokio::test]
 async fn server_failed_without_a_project_is_retried_with_one() {
     let mut server = offering(0);
@@ -109,7 +108,7 @@ async fn tools_of_a_late_server_appear_in_later_steps() {
     assert_eq!((of_servers(&requests[0]), later.len()), (Vec::new(), 2), "{later:?}");
     assert!(["mcp_late_act", "mcp_quiet_act"].iter().all(|tool| later.iter().any(|shown| shown == tool)), "{later:?}");
     assert!(tool_texts(requests.last().unwrap()).contains("acted: Bern"), "{requests:#?}");
-    // Tools mentioned in the input stay in the session.
+    // Tools mentioned in the input stay available in the session.
     world.model.respond_with(|_| Reply::text("over"));
     let session = world.last_session().await;
     world.ok(["run", "And?", "--session", &session]).await;
@@ -119,7 +118,7 @@ async fn tools_of_a_late_server_appear_in_later_steps() {
 
 #[tokio::test]
 async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
-    // No turn waits this long.
+    // The limit is too long for any turn to reach.
     let mut world = world_with_wait("1h", json!({"late": delayed_server(), "broken": fake_server("broken")})).await;
     world.model.respond_with(|_| Reply::text("over"));
     // A turn that may not use any server tool does not wait.
@@ -130,7 +129,7 @@ async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
     assert_eq!((output.code, world.model.requests().len()), (Some(130), before), "{}", output.stderr);
-    // A turn that reaches its time limit is asked for a last answer.
+    // A turn that reaches its time limit asks the model for a final answer.
     world.run(&["--timeout", "1"]).output(Vec::new()).await.exits(6);
     // Two concurrent turns wait for one server.
     world.model_calls("mcp_late_act", json!({"text": "now"}));
@@ -142,7 +141,7 @@ async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     assert!(any.stderr.contains("the MCP server broken offers no tools:"), "{}", any.stderr);
     assert!(!any.stderr.contains("MCP server late"), "{}", any.stderr);
     assert_eq!(world.read("acted"), "now\nnow\n");
-    // Known tools are not waited for, even after a restart.
+    // Turns do not wait for servers whose tools are known, even after a restart.
     fs::remove_file(world.path().join("go")).unwrap();
     world.daemon.restart().await;
     world.model.respond_with(|_| Reply::text("over"));

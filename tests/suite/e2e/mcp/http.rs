@@ -1,4 +1,4 @@
-//! MCP servers over HTTP.
+//! MCP servers that are reached over HTTP.
 
 use std::process::Child;
 
@@ -16,7 +16,7 @@ impl Server {
         Self::of("fake_http.py", mode).await
     }
 
-    /// Starts a server with this program.
+    /// Starts a server that runs this program in the given mode.
     pub(super) async fn of(program: &str, mode: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new("python3");
@@ -31,7 +31,7 @@ impl Server {
         server
     }
 
-    /// Content of a file that the server wrote.
+    /// Returns the content of a file that the server wrote.
     pub(super) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
     }
@@ -56,7 +56,7 @@ async fn call_is_sent_once_even_if_the_server_lost_the_session() {
     let world = world_with_url(&server.url).await;
     has_all(&world.act("").await, &["E_UNKNOWN_OUTCOME"]);
     assert_eq!(server.read("acted"), "s1\n", "the call was sent again");
-    // The next call starts a new session.
+    // The next call starts a new MCP session.
     has_all(&world.act("").await, &["acted at last"]);
     assert_eq!(server.read("acted"), "s1\ns2\n");
     assert!(server.read("asked").lines().all(|key| key == "hunter2-and-more"), "{}", server.read("asked"));

@@ -1,15 +1,16 @@
-//! Servers from VS Code's `mcp.json`: translation of its variables, and questions for their values.
+//! Servers imported from VS Code's `mcp.json`: its variables are translated, and their values are requested from the
+//! user.
 
 use super::*;
 
 const SECRET: &str = "ghp_NobodyMayReadThis0123456789";
 
-/// A typical file, with the fake server.
+/// Returns a typical file that contains the fake server.
 fn of_vs_code() -> String {
     let fake = serde_json::to_string(&fake()).unwrap();
     format!(
         r#"{{
-  // Inputs are asked for once, when a server starts.
+  // The user is prompted for inputs once, when a server starts.
   "inputs": [
     {{"type": "promptString", "id": "github_token", "description": "GitHub Personal Access Token", "password": true}},
     {{"type": "promptString", "id": "db-name", "description": "Database", "default": "notes"}},
@@ -79,7 +80,7 @@ async fn import_asks_once_per_value_and_never_shows_a_password() {
     assert_eq!(fs::read_to_string(&secrets).unwrap(), format!("INPUT_GITHUB_TOKEN={SECRET}\n"));
     assert_eq!(secrets.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The server receives the secret, and the part of its log that contains the secret is redacted.
+    // The server receives the secret. The secret is redacted in the server's log.
     world.agentctl(["mcp", "test", "github"]).await.exits(1);
     let logs = world.ok(["mcp", "logs", "github"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains("ghp_"), "{logs}");

@@ -128,7 +128,7 @@ async fn idle_server_is_stopped_and_restarted_by_the_next_call() {
 
 #[tokio::test]
 async fn server_started_only_to_list_tools_is_stopped() {
-    // The server's tools have no settings, so they are unknown until the server is queried.
+    // The tools are not configured, so they are unknown until the server is queried.
     let mut fake = fake_server("ok");
     fake.as_object_mut().unwrap().remove("tools");
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;
@@ -142,12 +142,12 @@ async fn server_started_only_to_list_tools_is_stopped() {
         (state("fake").await.0 && state("called").await.0).then_some(())
     })
     .await;
-    // One of the servers is started in the meantime, and keeps running for as long as `idle_stop` allows.
+    // One of the servers is started in the meantime, and keeps running until `idle_stop` has passed.
     world.ok(["mcp", "start", "called"]).await;
     until("the other server is stopped", || async { (state("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(state("called").await.1, "running");
     world.ok(["mcp", "logs", "fake"]).await.shows(&["started only to list its tools"]);
-    // The server is not queried again either.
+    // The server is not queried again.
     world.still_serves().await;
     assert_eq!(state("fake").await, (true, "stopped".to_owned()));
     world.assert_all_exit().await;
@@ -209,7 +209,7 @@ async fn configured_time_limit_ends_a_command_and_a_server_call_before_their_suc
         assert!(!world.path().join("project/late.txt").exists());
     };
 
-    // An argument that no other process has.
+    // This argument distinguishes the process from all others.
     let seconds = format!("600.{}", world.daemon.pid());
     let command = json!({"command": format!("sleep {seconds}"), "timeout_s": 600});
     let runs = until_true("the command is running", || process_count(&seconds) > 0);

@@ -1,12 +1,13 @@
-//! Tools that were loaded by a mention or a search: they stay in the session, after all other tools, and the session's
-//! subagents also have them.
+//! Tools that were loaded by a mention or a search: they remain in the session, after all other tools, and the
+//! session's subagents can use them too.
 
 use super::{
     offered::{of_servers, offering},
     *,
 };
 
-/// One server with too many tools to offer, and one server that is configured not to be offered.
+/// Starts a daemon with one server that has too many tools to offer, and one server that is configured not to be
+/// offered.
 async fn world_of_two() -> World {
     let mut quiet = offering(1);
     quiet["always_available"] = json!(false);
@@ -30,7 +31,7 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     assert_eq!(of_servers(&first[0]), [""; 0]);
     let session = world.last_session().await;
     let mut last = tools(&first[0]);
-    // Each turn offers the tools of the previous turn unchanged, followed by new tools.
+    // Each turn offers the tools of the previous turn unchanged, followed by the new tools.
     let go = async |world: &World, steps: Vec<Reply>, text: &str, last: &mut Vec<Value>| -> Vec<String> {
         let requests = world.run_steps(steps, &[text, "--session", &session, allow[0], allow[1]]).await;
         for request in &requests {
@@ -93,7 +94,7 @@ async fn subagent_has_the_tools_mentioned_to_its_parent() {
     let of_child: Vec<&Recorded> = requests.iter().filter(|request| is_child(request)).collect();
     assert_eq!(of_servers(of_child[0]), QUIET);
     assert!(tool_texts(of_child[1]).contains("acted: Thun"), "{}", tool_texts(of_child[1]));
-    // Subagents of the next turn also have the tool, although that turn mentions nothing.
+    // Subagents of the next turn also get the tool, although that turn's input mentions nothing.
     let session = world.last_session().await;
     let before = world.model.requests().len();
     world.model.respond_with(move |request| {

@@ -1,10 +1,10 @@
-//! Logging in to servers over HTTP.
+//! Login to MCP servers over HTTP.
 
 use std::{io::Read as _, net::TcpStream};
 
 use super::{http::Server, *};
 
-/// A server that requires authentication, and a daemon with that server and these additional keys.
+/// Starts a server that requires authentication, and a daemon with that server and these additional keys.
 async fn world_with_login(mode: &str, keys: Value) -> (Server, World) {
     let server = Server::of("fake_login.py", mode).await;
     let fake = entry(&server, keys);
@@ -17,11 +17,11 @@ fn entry(server: &Server, keys: Value) -> Value {
     fake
 }
 
-/// Requests a URL like a browser. Returns the status and the redirect.
+/// Requests a URL like a browser. Returns the status and the redirect target.
 fn get(url: &str) -> (u16, String) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    // In a single write, as browsers do: the response may arrive before the end of the request.
+    // The request is sent in a single write, as browsers do, because the response may arrive before all of it is sent.
     let request = format!("GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -31,7 +31,7 @@ fn get(url: &str) -> (u16, String) {
     (status, location.unwrap_or_default().to_owned())
 }
 
-/// Logs in like a user whose browser shows no questions.
+/// Logs in as a user whose browser redirects immediately.
 async fn log_in(world: &World) {
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
     let waiting = login.json_line().await.expect("the command prints a login URL");
@@ -41,7 +41,7 @@ async fn log_in(world: &World) {
     login.output(Vec::new()).await.exits(0);
 }
 
-/// Stops the daemon, and starts it again.
+/// Stops the daemon and starts it again.
 async fn restart_daemon(world: &mut World) {
     world.assert_all_exit().await;
     world.daemon.restart().await;
@@ -69,7 +69,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
     let waiting = login.json_line().await.expect("the command prints a login URL");
     assert_eq!(waiting["status"], "waiting");
     let (_, back) = get(waiting["address"].as_str().unwrap());
-    // The redirect from another login is rejected by the client and the daemon, and does not end this login.
+    // A redirect from another login is rejected by the client and by the daemon, and does not end this login.
     let wrong = format!("{}&state=wrong", back.split_once("&state=").unwrap().0);
     assert_eq!(get(&wrong).0, 404);
     has_all(
@@ -85,7 +85,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
     assert_stored_securely(&world);
     let renewed = server.read("renewed").lines().count();
     assert!(renewed > 0, "an expired token was sent");
-    // The redirect cannot be used twice.
+    // The same redirect cannot be used twice.
     has_all(
         &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
         &["no login is in progress"],
@@ -108,7 +108,7 @@ async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
     assert!(result.contains("log in again with `agentctl mcp login fake`"), "{result}");
     assert!(result.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{result}");
     assert_eq!(server.read("refused"), "read\n", "the server was called once");
-    // The next daemon has also stored the required scopes.
+    // The required scopes are stored as well, so the next daemon uses them.
     restart_daemon(&mut world).await;
     log_in(&world).await;
     assert_eq!(server.read("asked_for"), "read\nread write\n");
@@ -163,7 +163,7 @@ async fn manually_registered_client_can_log_in() {
 async fn token_is_not_sent_to_another_login_server() {
     let (server, world) = world_with_login("moves,brief", json!({})).await;
     log_in(&world).await;
-    // Without metadata about the authorization server, paths on the server itself are requested.
+    // Without metadata about the authorization server, default paths on the server itself are requested.
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
     world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent: the login server changed"]);

@@ -1,18 +1,18 @@
-//! The server tools that a turn offers, how a model finds other tools, and how a user allows them.
+//! The server tools that a turn offers, how a model finds the other tools, and how a user allows them.
 
 use super::*;
 
-/// The fake server with a weather tool and this many other tools.
+/// Returns a fake server with a weather tool and `others` other tools.
 pub(super) fn offering(others: usize) -> Value {
     json!({"command": "python3", "args": [fake(), "offers", others.to_string()]})
 }
 
-/// MCP server tools that a request offers.
+/// Returns the MCP server tools that a request offers.
 pub(super) fn of_servers(request: &Recorded) -> Vec<String> {
     tool_names(request).into_iter().filter(|name| name.starts_with("mcp_")).collect()
 }
 
-/// The system message of a request.
+/// Returns the system message of a request.
 fn system(request: &Recorded) -> String {
     request.messages()[0]["content"].as_str().unwrap().to_owned()
 }
@@ -30,7 +30,7 @@ impl World {
         .await;
     }
 
-    /// Runs one turn in which the model gives these replies and ends the turn. Returns the turn's requests.
+    /// Runs one turn in which the model sends these replies and ends the turn. Returns the turn's requests.
     pub(super) async fn run_steps(&self, steps: Vec<Reply>, args: &[&str]) -> Vec<Recorded> {
         let before = self.model.requests().len();
         self.model.respond_with(move |request| {
@@ -40,7 +40,7 @@ impl World {
             steps.get(done).cloned().unwrap_or_else(|| Reply::text("over"))
         });
         let output = self.daemon.agentctl(["run"].iter().chain(args)).await;
-        // A denial is reflected in the exit code.
+        // The exit code is 5 if a call was denied.
         assert!(matches!(output.code, Some(0 | 5)), "{}", output.stderr);
         self.model.requests().split_off(before)
     }
@@ -106,7 +106,7 @@ async fn tools_beyond_the_limit_are_found_by_search_or_mention() {
     assert!(result.contains("acted: Bern") && !result.contains("acted: too early"), "{result}");
     assert_eq!(world.read("acted"), "Bern\n");
 
-    // A mention loads all tools of a server, by either name, even of a server that is not offered.
+    // A mention loads all tools of a server, by either name, even if the server is not offered.
     for (input, tools) in [("Go @lab", 41), ("Go @mcp_lab", 41), ("Go @quiet", 2), ("Go @lab @quiet", 43)] {
         let requests = world.run_steps(Vec::new(), &[input, "--on-interrupt", "approve"]).await;
         assert_eq!(of_servers(&requests[0]).len(), few.len() + tools, "{input}");
@@ -139,7 +139,7 @@ async fn approval_names_the_server_and_the_possible_rules() {
     world.ok(["interrupts", id]).await.shows(&["tool weather of the MCP server lab", "every tool of that"]);
     world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["this rule was not offered"]);
     world.ok(["answer", id, "always", "--rule", "mcp_lab_weather"]).await;
-    // Another city runs without a question; another tool requires approval.
+    // A call with another city runs without approval. Another tool requires approval.
     let asked = until("the other tool requires approval", || async {
         let asked = world.asked().await;
         (asked["tool"] == "mcp_lab_thing_00").then_some(asked)
@@ -173,7 +173,7 @@ async fn grants_can_allow_one_tool_or_a_whole_server() {
     assert!(denied(weather("Bern")).await && denied(screw()).await);
     world.ok(["grants", "add", "mcp_lab_weather"]).await;
     assert!(!denied(weather("Bern")).await && !denied(weather("Thun")).await && denied(screw()).await);
-    // An alias may later refer to another tool, so a rule uses the server's name for the tool.
+    // An alias may later refer to another tool, so a rule uses the server's own name for the tool.
     world.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
     world.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
     world.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["no such tool"]);
@@ -183,7 +183,8 @@ async fn grants_can_allow_one_tool_or_a_whole_server() {
         world.ok(["grants", "revoke", rule]).await;
     }
     assert!(denied(weather("Bern")).await && denied(screw()).await);
-    // The same applies in the configuration. Calls that the rules rate as a higher risk still require approval.
+    // Grants in the configuration follow the same rules. Calls that the rules rate as a higher risk still require
+    // approval.
     let set = async |servers: &Value| {
         world.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
         world.ok(["reload"]).await;
@@ -200,7 +201,7 @@ async fn grants_can_allow_one_tool_or_a_whole_server() {
     lab["effect"] = json!("read");
     set(&json!({"lab": lab})).await;
     assert!(!denied(screw()).await && !denied(weather("Bern")).await);
-    // A misspelt name grants nothing, and is reported.
+    // A misspelt name grants nothing, and the mistake is reported.
     lab["effect"] = json!("execute");
     lab["grants"] = json!(["wether"]);
     set(&json!({"lab": lab})).await;

@@ -1,4 +1,4 @@
-//! Servers by other authors.
+//! MCP servers by other authors.
 
 use super::*;
 
@@ -14,12 +14,12 @@ fn python(module: &str, args: &[&str]) -> Value {
     json!({"command": "python3", "args": args, "env": {"PYTHONPATH": installed("python")}})
 }
 
-/// Results of approved calls.
+/// Approves these calls, and returns their results.
 async fn tool_results(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
     world.call_all(calls, &["--on-interrupt", "approve"]).await.0
 }
 
-/// The server, with these of its tools always offered.
+/// Configures the server so that these tools are always offered.
 pub(super) fn always_offered(mut server: Value, tools: &[&str]) -> Value {
     let shown: serde_json::Map<String, Value> =
         tools.iter().map(|tool| ((*tool).to_owned(), json!({"always_available": true}))).collect();
@@ -119,7 +119,7 @@ async fn filesystem_git_and_time_servers_work() {
     world.assert_all_exit().await;
 }
 
-/// The server on a port of this host, and the port.
+/// Starts the server on a local port, and returns both.
 async fn listening_server(mode: &str) -> (Running, u16) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");

@@ -1,4 +1,5 @@
-//! Servers that query a model during a call: only if permitted, with consent, and charged to the turn.
+//! Servers that query a model during a call. Queries require permission and consent, and their usage counts towards the
+//! turn.
 
 use super::{
     real::{always_offered, node},
@@ -11,7 +12,7 @@ const TRIGGER: &str = "mcp_everything_trigger-sampling-request";
 /// System prompt in the tool's requests.
 const TOOL_SYSTEM_PROMPT: &str = "You are a helpful test server.";
 
-/// The third-party server. Its calls run without approval, so that the only questions are those of the server.
+/// Returns the third-party server. Its calls run without approval, so that it is the only source of questions.
 fn everything() -> Value {
     let mut server = always_offered(node("server-everything", &["stdio"]), &["trigger-sampling-request"]);
     server["tools"]["trigger-sampling-request"]["effect"] = json!("read");
@@ -19,7 +20,7 @@ fn everything() -> Value {
     server
 }
 
-/// The fake server with permission for sampling, whose calls also run without approval.
+/// Returns the fake server with permission for sampling. Its calls also run without approval.
 fn sampling(mode: &str) -> Value {
     let mut fake = fake_server(mode);
     fake["tools"]["act"]["effect"] = json!("read");
@@ -36,7 +37,8 @@ fn requests_of_servers(world: &World) -> Vec<Recorded> {
     world.model.requests().into_iter().filter(is_of_server).collect()
 }
 
-/// Each step of the turn uses 10 prompt tokens and 1 answer token; requests from the server use `of_server`.
+/// Makes the model call the tool once. Each step of the turn uses 10 prompt tokens and 1 answer token; requests from
+/// the server are answered with `of_server`.
 fn calls_once(world: &World, tool: &'static str, args: Value, of_server: Reply) {
     let took = |prompt: u64, answer: u64| json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer});
     world.model.respond_with(move |request| {
@@ -68,7 +70,8 @@ async fn approved_sampling_is_answered_and_counted() {
     let world = world(json!({"everything": everything()})).await;
     let args = json!({"prompt": "say it</mcp_content>", "maxTokens": 100_000});
     calls_once(&world, TRIGGER, args, Reply::text("these are the words"));
-    // The server offers some tools only to clients with sampling. They are known once the server has been tested.
+    // The server offers some tools only to clients that support sampling. They are known once the server has been
+    // tested.
     let tested = world.json(["mcp", "test", "everything"]).await;
     assert!(tested["tools"].to_string().contains(TRIGGER), "{tested:#}");
     let (asked, output) = answered(&world, &["yes"]).await;
@@ -138,7 +141,7 @@ async fn sampling_is_never_auto_approved_and_is_limited() {
     for (behaviour, mode, expected) in [
         ("samples_for_ever", "deny", "asked the user more than 8 times"),
         ("samples_for_ever", "approve", "asked the user more than 8 times"),
-        // A request that is too large to be shown is not presented to the user.
+        // A request that is too large to be shown is rejected without asking the user.
         ("samples_large", "wait", "the request is too large"),
     ] {
         let world = world(json!({"fake": sampling(behaviour)})).await;
@@ -153,8 +156,8 @@ async fn sampling_is_never_auto_approved_and_is_limited() {
 
 #[tokio::test]
 async fn turn_token_budget_limits_sampling() {
-    // The first step uses 11 tokens. The response gets the tokens that the request leaves, and none if no tokens are
-    // left.
+    // The first step uses 11 tokens. The response gets the tokens that remain after the request. If none remain, the
+    // request is not sent.
     for (budget, expected) in [(20, Some(3_u64)), (15, None)] {
         let world = World::prepared(|home| {
             home.write("config/agentd.yaml", format!("turns: {{token_budget: {budget}}}"));
@@ -169,7 +172,7 @@ async fn turn_token_budget_limits_sampling() {
         assert!(max == expected || (expected.is_some() && max == Some(16)), "{max:?} {expected:?}");
         let result = output.json();
         if expected.is_some() {
-            // The server's usage counts towards the limits of the turn: the turn ends.
+            // The server's usage counts towards the turn's budget, so the turn ends.
             assert_eq!(result["stop_reason"], "budget", "{result:#}");
         } else {
             has_all(&last_result(&world), &["the turn's token budget is spent"]);

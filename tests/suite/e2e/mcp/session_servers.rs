@@ -1,4 +1,4 @@
-//! Servers that a client configures for one session: exclusive to the session, never mixed up, and removed with it.
+//! Servers that a client configures for one session: they are exclusive to the session, and removed with it.
 
 use agentd_core::interrupt::REFUSAL_PREFIX;
 use agentd_proto::{
@@ -10,7 +10,7 @@ use crate::e2e::Events as _;
 
 use super::{http::Server, *};
 
-/// The fake server with this behaviour.
+/// Returns the configuration of a fake server with this behaviour.
 fn fake_server(name: &str, mode: &str) -> SessionServer {
     program(name, "python3", &[fake().to_str().unwrap(), mode], &[])
 }
@@ -22,7 +22,7 @@ fn program(name: &str, command: &str, args: &[&str], env: &[(&str, &str)]) -> Se
     SessionServer { name: name.to_owned(), address: Some(Address::Program(program)) }
 }
 
-/// A session, and the client that configures its servers.
+/// A session with the client that configures its servers.
 struct Session {
     client: Client,
     id: String,
@@ -35,7 +35,7 @@ impl Session {
         Self { client, id }
     }
 
-    /// A session with a working server, and the name of its tool.
+    /// Creates a session with a working server. Returns it with the name of the server's tool.
     async fn with_tool(world: &World) -> (Self, String) {
         let session = Self::new(world).await;
         session.configure_and_wait(&[fake_server("fake", "ok")]).await;
@@ -61,7 +61,7 @@ impl Session {
         .await
     }
 
-    /// Name of the only server's tool, as models call it.
+    /// Returns the name of the only server's tool, as models call it.
     async fn tool(&self) -> String {
         until("the server has listed its tools", async || {
             self.client.session_servers(&self.id).await.unwrap()[0].tools.first().cloned()
@@ -79,12 +79,12 @@ impl Session {
     }
 }
 
-/// Returns true if a server has listed its tools, or never will.
+/// Returns true if a server has listed its tools, or has failed to.
 fn is_known(server: &McpServerView) -> bool {
     !server.tools.is_empty() || server.state == McpServerState::Down
 }
 
-/// Tool results among events.
+/// Returns the tool results in a list of events.
 fn results(events: &[Event]) -> Vec<String> {
     let result = |event: &Event| match &event.kind {
         EventKind::ItemCompleted { item, .. } => match &item.body {
@@ -267,7 +267,7 @@ async fn approved_call_after_restart_fails_if_its_server_is_missing() {
     let mut world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
     world.script_reply(Reply::tool_call(&tool, json!({"text": "now"})));
-    // Both cases: the client configures its servers again before the answer, or not.
+    // Both cases are tested: the client configures its servers again before the answer, or does not.
     for is_configured_again in [false, true] {
         let mut stream = session.client.turn(turn(SessionChoice::Existing(session.id.clone()), "Go")).await.unwrap();
         let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;

@@ -1,4 +1,4 @@
-//! Ownership of names and answers, and protection of secrets.
+//! Ownership of tool names and answers, and protection of secrets.
 
 use super::*;
 
@@ -22,7 +22,7 @@ async fn reassigned_alias_does_not_run_on_another_server() {
     running.output(Vec::new()).await.exits(0);
     has_all(&tool_texts(world.model.requests().last().unwrap()), &["now belongs to another tool"]);
     assert_eq!(world.read("acted"), "", "no tool was called");
-    // In the next turn, the name belongs to the other server.
+    // In the next turn, the name refers to the other server's tool.
     let results = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
     assert!(results[0].contains("from=\"two/act\""), "{results:#?}");
     world.assert_all_exit().await;

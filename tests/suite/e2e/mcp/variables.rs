@@ -1,8 +1,8 @@
-//! Variables in `mcp_servers.yaml` that only clients have, and invalid entries: all other servers work.
+//! Variables in `mcp_servers.yaml` that are only set for clients, and invalid entries. All other servers keep working.
 
 use super::{offered::of_servers, *};
 
-/// Runs one turn for a client with these variables, in which the fake server is called once.
+/// Runs one turn, in which the fake server is called once, from a client with these variables.
 async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (String, Output) {
     let call = json!({"text": "now"});
     world.model.respond_with(move |request| {
@@ -142,7 +142,7 @@ async fn server_using_the_project_is_offered_only_with_a_project() {
     let requests = world.model.requests();
     assert_eq!(of_servers(&requests[0]), ["mcp_pwd_act"]);
     assert!(tool_texts(&requests[1]).contains("E_UNKNOWN_TOOL"), "{}", tool_texts(&requests[1]));
-    // With a project, all servers are available from the first turn on, and each runs for the project.
+    // With a project, all servers are available from the first turn on, and each runs in the project.
     asks("mcp_env_act");
     let output = world.ok(["run", "Go", "-C", project]).await;
     assert!(!output.stderr.contains("MCP server"), "{}", output.stderr);
@@ -152,7 +152,7 @@ async fn server_using_the_project_is_offered_only_with_a_project() {
     asks("mcp_cwd_act");
     world.ok(["run", "Go", "-C", project]).await;
     has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("in {project} for none")]);
-    // A known server is still unavailable in sessions without a project.
+    // The server's tools are known by now, but remain unavailable in sessions without a project.
     world.ok(["run", "Go"]).await.says(&["the MCP server cwd offers no tools: its entry"]);
     let last = world.model.requests();
     assert_eq!(of_servers(&last[last.len() - 2]), ["mcp_pwd_act"]);
@@ -204,7 +204,7 @@ async fn server_runs_in_the_folder_of_its_session() {
     assert!(first.contains(&format!("in {} for {}/web", shop.display(), shop.display())), "{first}");
     let second = act_in("house", ".").await;
     assert!(second.contains(&format!("in {} for {}", house.display(), house.display())), "{second}");
-    // No client is asked for these variables, and paths do not count as secrets.
+    // Clients are not asked for these variables, and paths do not count as secrets.
     let named = world.client().await.hello().variables.clone();
     assert!(named.is_empty(), "{named:?}");
     world.assert_all_exit().await;

@@ -1,4 +1,4 @@
-//! Data outside a session's events that has to match the events: the copy in a fork, the data for undo, the file of a
+//! Data outside a session's events that must match the events: the copy in a fork, the data for undo, the file of a
 //! compaction, and the database itself.
 
 use std::{fs, process::Command};
@@ -39,7 +39,7 @@ pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event],
     true
 }
 
-/// The copied events, and their origin.
+/// Returns the copied events and the ID of their origin.
 fn copied_events(events: &[Event]) -> Option<(&[Event], String)> {
     events.iter().enumerate().rev().find_map(|(index, event)| match &event.kind {
         EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
@@ -50,11 +50,11 @@ fn copied_events(events: &[Event]) -> Option<(&[Event], String)> {
 }
 
 fn text_of(event: &Event) -> String {
-    // Through a value, which sorts the keys.
+    // Converting to a value first sorts the keys.
     serde_json::to_value(event).map(|value: Value| value.to_string()).expect("JSON")
 }
 
-/// The first events of a session; `None` if the session was deleted.
+/// Returns the first events of a session, or `None` if the session was deleted.
 async fn first_events(client: &Client, session: &str, count: usize) -> Option<Vec<Event>> {
     let mut stream = match client.subscribe(session, 0, false).await {
         Err(error) if error.answered() == Some(ErrorKind::NotFound) => return None,
@@ -68,8 +68,8 @@ async fn first_events(client: &Client, session: &str, count: usize) -> Option<Ve
     Some(events)
 }
 
-/// Checks that the file of the last compaction contains all replaced messages from the journal. Returns true if there
-/// is such a file.
+/// Checks that the file of the last compaction contains all replaced messages from the journal. Returns true if such a
+/// file exists.
 pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, session: &str, events: &[Event]) -> bool {
     let view = client.session(session).await.expect("the session is readable");
     let Some(seq) = view.session.window.summary.checked_sub(1) else { return false };
@@ -84,13 +84,13 @@ pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, sessi
     true
 }
 
-/// The turns that wrote one of the session's own files, each with the file and its mark. Copied turns cannot be undone
-/// in the copy.
+/// Returns the turns that wrote one of the session's own files, each with the file and its mark. Copied turns are left
+/// out, because they cannot be undone in the copy.
 pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
     let of_turn = |event: &Event| {
         let EventKind::TurnEnded { result } = &event.kind else { return None };
         let [file] = &result.files[..] else { return None };
-        // A turn interrupted by a kill may or may not have written its file.
+        // A turn that was interrupted by a kill may or may not have written its file.
         if result.stop_reason != StopReason::Completed {
             return None;
         }
@@ -101,7 +101,7 @@ pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
     events[own..].iter().filter_map(of_turn).collect()
 }
 
-/// Undoes and redoes a turn's write, whose data must have survived the kills.
+/// Undoes and redoes the write of a turn. The undo data must have survived the kills.
 pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId, String, String), context: &str) {
     let (turn, path, mark) = written;
     let ask = async |redo: bool, preview: bool| -> UndoReport {

@@ -1,4 +1,4 @@
-//! The acknowledgements of a daemon, recorded outside the daemon, and the check that each of them still holds.
+//! Acknowledgements of a daemon, recorded outside the daemon, with checks that each of them still holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -18,17 +18,17 @@ use serde_json::Value;
 
 use super::holdings;
 
-/// A stream that is silent for this long may be waiting for an answer.
+/// Period of silence after which a stream may be waiting for an answer.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// A restarted daemon with a client.
+/// A restarted daemon with a connected client.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     pub(super) daemon: &'a TempDaemon,
     pub(super) client: &'a Client,
 }
 
-/// The acknowledgements that one client received.
+/// Acknowledgements that one client has received.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
     sessions: BTreeSet<String>,
@@ -62,7 +62,8 @@ impl Acknowledged {
         self.uploads.push((session.to_owned(), path, content));
     }
 
-    /// Records that a deletion was requested. The deletion may have happened without an acknowledgement.
+    /// Records that a deletion was requested. The session may be deleted even if the client receives no
+    /// acknowledgement.
     pub(super) fn deleting(&mut self, session: &str) {
         self.deleting.insert(session.to_owned());
     }
@@ -72,7 +73,7 @@ impl Acknowledged {
     }
 }
 
-/// Everything that has been acknowledged so far.
+/// All acknowledgements so far.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     sessions: BTreeSet<String>,
@@ -105,7 +106,7 @@ fn json_of(event: &Event) -> Value {
 }
 
 impl Ledger {
-    /// Merges what clients received, and returns the affected sessions.
+    /// Merges the acknowledgements that clients received, and returns the affected sessions.
     pub(super) fn merge(&mut self, all: Vec<Acknowledged>) -> Vec<String> {
         let mut touched = BTreeSet::new();
         for one in all {
@@ -141,12 +142,12 @@ impl Ledger {
         random.choose_multiple(self.known_sessions(), count)
     }
 
-    /// Returns true if enough has happened for a run without failures to be meaningful.
+    /// Returns true if enough actions have completed for a run without failures to be meaningful.
     pub(super) fn is_meaningful(&self, kills: u64) -> bool {
         self.counts.events as u64 > kills * 10 && !self.finished.is_empty() && self.counts.completed > 0
     }
 
-    /// Checks one session after a restart: everything acknowledged exists, and the session is consistent.
+    /// Checks one session after a restart: everything that was acknowledged exists, and the session is consistent.
     pub(super) async fn check(&mut self, at: At<'_>, session: &str, random: &mut Rng, context: &str) {
         let client = at.client;
         let context = format!("{context}, session {session}");
@@ -160,7 +161,7 @@ impl Ledger {
         let mut stream = client.subscribe(session, 0, true).await.unwrap_or_else(|error| panic!("{context}: {error}"));
         let mut events = Vec::new();
         loop {
-            // A queued turn may have started after the last question, and may ask a question now.
+            // A queued turn may start after the last question is answered, and may then ask another one.
             let Ok(next) = tokio::time::timeout(SILENCE, stream.next()).await else {
                 self.settle(client, session, random, &context).await;
                 continue;
@@ -180,7 +181,7 @@ impl Ledger {
         self.check_holdings(at, session, &events, random, &context).await;
     }
 
-    /// Checks data outside the events.
+    /// Checks the data outside the session's events.
     async fn check_holdings(&mut self, at: At<'_>, session: &str, events: &[Event], random: &mut Rng, context: &str) {
         let At { daemon, client } = at;
         self.counts.forks += usize::from(holdings::check_fork(client, session, events, context).await);
@@ -205,7 +206,7 @@ impl Ledger {
                 self.counts.answers += 1;
             }
         }
-        // Queued turns start after that, and may also ask questions.
+        // Queued turns start after the cancellation, and may ask questions too.
         until("the session has no pending question", || async {
             let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{context}: {error}"));
             if !waiting.is_empty() {
@@ -233,7 +234,7 @@ impl Ledger {
         }
     }
 
-    /// Records which commands succeeded, and how turns ended.
+    /// Records the commands that succeeded, and how turns ended.
     fn note_outcome(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, status: ItemStatus::Done } => {
@@ -283,7 +284,7 @@ impl Ledger {
     }
 }
 
-/// Checks that items end once, and that no event of a turn follows the turn's end.
+/// Checks that each item ends only once, and that no event of a turn follows the turn's end.
 fn check_order(events: &[Event], context: &str) {
     let mut open = HashSet::new();
     let mut items = HashSet::new();

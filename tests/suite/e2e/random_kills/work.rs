@@ -1,4 +1,4 @@
-//! Clients that act until the daemon is gone, and a model that follows the inputs.
+//! Clients that act until the daemon is killed, and a model that follows their inputs.
 //!
 //! Each input contains one mark, `[VERB MARK]`. The verb selects the tool that the model calls. The mark is unique, so
 //! that effects can be counted.
@@ -68,18 +68,18 @@ fn reply(request: &Recorded) -> Reply {
     Reply::tool_call(tool, args)
 }
 
-/// The content that is written for a mark.
+/// Returns the content that is written for a mark.
 pub(super) fn content(mark: &str) -> String {
     format!("{mark}\n").repeat(400)
 }
 
-/// The verb and the mark of an input.
+/// Parses the verb and the mark of an input.
 fn verb_and_mark(text: &str) -> Option<(&str, &str)> {
     let (_, rest) = text.rsplit_once('[')?;
     rest.split_once(']')?.0.split_once(' ')
 }
 
-/// Acts until the daemon is gone, and returns what was acknowledged.
+/// Acts until the daemon is killed, and returns the acknowledgements.
 pub(super) async fn client(daemon: &TempDaemon, name: String, seed: u64, sessions: Vec<String>) -> Acknowledged {
     let project = daemon.path().join("project");
     let mut worker = Worker {
@@ -91,7 +91,7 @@ pub(super) async fn client(daemon: &TempDaemon, name: String, seed: u64, session
         seen: Acknowledged::default(),
     };
     let Ok(client) = Client::connect(&daemon.socket()).await else { return worker.seen };
-    // A daemon that was killed in the middle of a response is detected by its connection, not by a timeout.
+    // If the daemon is killed in the middle of a response, the closed connection reveals it without a timeout.
     while worker.act(&client).await.is_ok() {}
     worker.seen
 }
@@ -106,7 +106,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Performs one action. An error means that the daemon is gone.
+    /// Performs one random action. An error means that the daemon was killed.
     async fn act(&mut self, client: &Client) -> Result<(), ClientError> {
         let done = match self.random.u8(..100) {
             0..64 => self.turn(client).await,
@@ -118,7 +118,7 @@ impl Worker {
             _ => self.delete(client).await,
         };
         match done {
-            // The daemon answered, even if with a rejection: the session is busy, deleted, or has nothing to undo.
+            // The daemon answered with a rejection: the session is busy, deleted, or has nothing to undo.
             Err(error) if error.answered().is_some_and(|kind| kind != ErrorKind::ShuttingDown) => Ok(()),
             done => done,
         }
@@ -152,7 +152,7 @@ impl Worker {
             self.known.push(session);
         }
         let leaves_early = self.random.u8(..10) == 0;
-        // A queued turn waits for earlier turns, which may wait for an answer, so the wait is limited.
+        // A queued turn waits for earlier turns, which may themselves wait for an answer, so the wait is limited.
         let patience = Duration::from_millis(self.random.u64(300..1_200));
         let read = async {
             while let Some(event) = events.next().await? {
@@ -197,8 +197,8 @@ impl Worker {
 
     async fn undo(&mut self, client: &Client) -> Result<(), ClientError> {
         let Some(session) = self.some_session() else { return Ok(()) };
-        // All sessions share the folder. Only a session's own files may be reverted, as effects could otherwise not be
-        // counted.
+        // All sessions share the project folder. Only a session's own files may be reverted, because the effects could
+        // not be counted otherwise.
         let request = UndoRequest { turn: None, redo: false, preview: true, client: "a test".to_owned() };
         client.undo(&session, &request).await.map(drop)
     }

@@ -1,11 +1,11 @@
-//! The daemon is killed at every stored event of a turn and of its subagent.
+//! Kills the daemon at every stored event of a turn and its subagent.
 
 use agentd_proto::client::ClientError;
 use futures_util::{StreamExt as _, stream};
 
 use super::*;
 
-/// A careful main agent and a careful subagent: neither repeats a call with a known result.
+/// Replies as a careful main agent or subagent, which does not repeat a call with a known result.
 fn careful_reply(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     if task_of(request).is_some() {
@@ -50,7 +50,7 @@ async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
             event = next_of(&mut of_child) => event,
         };
         let Ok(Some(event)) = event else { return seen };
-        // Data sent before the kill can still be read, but no further subscriptions are possible.
+        // Events sent before the kill can still be read, but no new subscriptions are possible.
         let is_alive = seen.len() < number;
         if let EventKind::StateChanged { change: StateChange::Subagent(child) } = &event.kind
             && is_alive
@@ -103,7 +103,7 @@ async fn kill_and_resume(model: &ModelServer, number: usize) {
     }
     let lines = daemon.read("project/log.txt").lines().count();
     let children = client.filtered_sessions("", 10, true, &Default::default()).await.unwrap().0.len() - 1;
-    // An interrupted command may have run or not. A command that is known to have run is not repeated.
+    // An interrupted command may or may not have run. A command that is known to have run is not repeated.
     assert!(lines <= 1, "killed at {number}: the command ran {lines} times");
     assert!(children <= 2, "killed at {number}: {children} subagents");
 }

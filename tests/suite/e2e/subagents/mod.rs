@@ -1,4 +1,4 @@
-//! Subagents: parts of the work in separate sessions, through restarts, questions and cancellations.
+//! Subagents: they work in separate sessions, through restarts, questions and cancellations.
 
 mod killed;
 
@@ -10,12 +10,12 @@ use agentd_core::{
 
 use super::{Events as _, *};
 
-/// A reply that is long enough to be accepted without a request for more detail.
+/// Returns a reply that is long enough to be accepted without a request for more detail.
 fn report(of: &str) -> Reply {
     Reply::text(format!("The report of {of}. {}", "Each thing was looked at and found in order. ".repeat(6)))
 }
 
-/// The task of the subagent that sent the request; `None` for the main agent.
+/// Returns the task of the subagent that sent the request, or `None` for the main agent.
 fn task_of(request: &Recorded) -> Option<String> {
     let system = request.messages()[0]["content"].as_str().unwrap();
     let users = request.messages().iter().filter(|message| message["role"] == "user");
@@ -39,7 +39,7 @@ fn delegates(
     });
 }
 
-/// The results that the main agent received.
+/// Returns the results that the main agent received.
 fn results(world: &World) -> Vec<Value> {
     let requests = world.model.requests();
     let last = requests.iter().rev().find(|request| task_of(request).is_none()).unwrap();
@@ -63,7 +63,7 @@ fn session_of(events: &[Event]) -> String {
     events[0].session_id.to_string()
 }
 
-/// A new session that writes and runs commands without asking.
+/// Returns a new session that writes and runs commands without approval.
 fn unconfirmed_session() -> SessionChoice {
     SessionChoice::New(NewSession { confirm_write: Some(false), confirm_exec: Some(false), ..NewSession::default() })
 }
@@ -71,7 +71,8 @@ fn unconfirmed_session() -> SessionChoice {
 #[tokio::test]
 async fn parallel_subagents_share_files_and_return_their_answers() {
     let world = World::start().await;
-    // Each subagent waits for a file that the other writes. One after the other, they would reach their step limit.
+    // Each subagent waits for a file that the other one writes. If they ran one after the other, they would reach their
+    // step limit.
     delegates(&world, &["Be left", "Be right"], |task, request| {
         let (own, other) = if task.contains("left") { ("left", "right") } else { ("right", "left") };
         let text = tool_texts(request);
@@ -101,7 +102,7 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
         assert!(result["loops"].as_u64().unwrap() >= 3, "{result:#}");
         assert!(children.iter().any(|child| result["context_id"] == child.session_id.to_string()), "{result:#}");
     }
-    // Subagents cannot delegate, and receive nothing from the conversation.
+    // Subagents cannot delegate, and do not receive any part of the conversation.
     for request in world.model.requests() {
         let is_child = task_of(&request).is_some();
         assert_eq!(tool_names(&request).contains(&"delegate_task".to_owned()), !is_child);
@@ -192,7 +193,7 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
         events.push(stream.event().await.unwrap());
     }
     world.model.wait_until(|counts| counts.requests >= 4).await;
-    // One subagent is cancelled by another client: its call ends, and the others continue.
+    // When another client cancels one subagent, its call ends and the others continue.
     let children = subagents(&events);
     client.cancel_turn(&children[0].session_id.to_string(), None).await.unwrap();
     let cancelled = |kind: &EventKind| {
@@ -216,8 +217,8 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     world.still_serves().await;
 }
 
-/// Behaviour of a subagent that is to be killed: quick subagents finish immediately, slow ones never do, and others
-/// wait for an answer.
+/// Returns the reply of a subagent that will be killed: quick subagents finish immediately, slow ones never finish, and
+/// others wait for an answer.
 fn reply_by_task(task: &str, request: &Recorded) -> Reply {
     let result = tool_texts(request);
     match task {
@@ -354,14 +355,15 @@ async fn subagent_inherits_the_interrupt_policy() {
     }
 }
 
-/// Number of usage events for a subagent.
+/// Returns the number of usage events for a subagent.
 fn subagent_usage_count(events: &[Value]) -> usize {
     events.iter().filter(|event| event["type"] == "usage_updated" && event["prompt"].is_null()).count()
 }
 
 #[tokio::test]
 async fn subagent_question_is_withdrawn_with_its_turn() {
-    // The turn is cancelled, or it is interrupted by a crash and cannot continue without its project.
+    // In the first case, the turn is cancelled. In the second, a crash interrupts it and its project is missing, so it
+    // cannot continue.
     for crashes in [false, true] {
         let mut world = World::start().await;
         delegates(&world, &["Ask first"], reply_by_task);
@@ -389,7 +391,7 @@ async fn subagent_question_is_withdrawn_with_its_turn() {
     }
 }
 
-/// The stored events of a session, as sent to clients.
+/// Returns the stored events of a session, as sent to clients.
 async fn stored(world: &World, session: &str) -> Vec<Value> {
     let lines = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await.json_lines();
     lines
@@ -448,7 +450,7 @@ async fn session_grant_applies_to_all_its_subagents() {
 #[tokio::test]
 async fn continued_subagent_has_the_sessions_current_permissions() {
     let world = World::start().await;
-    // The last word of the input names the file, for the main agent and for subagents.
+    // The last word of the input is the name of the file, for the main agent and for subagents.
     world.model.respond_with(|request| {
         let result = tool_texts(request);
         let input = request.last_user();
@@ -480,7 +482,7 @@ async fn continued_subagent_has_the_sessions_current_permissions() {
     client.answer(asked(&events), &Answer::Always { scope: GrantScope::Session }, "desk").await.unwrap();
     stream.to_the_end().await;
 
-    // The user is asked again for a revoked permission.
+    // If a permission is revoked, the user has to approve again.
     let id = session_of(&events);
     world.ok(["grants", "revoke", "--session", &id, "write_file"]).await;
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write two")).await.unwrap();
@@ -488,7 +490,7 @@ async fn continued_subagent_has_the_sessions_current_permissions() {
     client.answer(asked(&events), &Answer::Approve, "desk").await.unwrap();
     stream.to_the_end().await;
 
-    // A question that has become unnecessary is not asked.
+    // A question that is no longer necessary is withdrawn.
     let settings = client.session(&id).await.unwrap().session.settings;
     client.configure_session(&id, &SessionSettings { confirm_write: false, ..settings }, false).await.unwrap();
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write three")).await.unwrap();
@@ -525,7 +527,7 @@ async fn attach_replays_history_without_waiting_for_a_busy_subagent() {
     let client = world.client().await;
     let events = client.turn(turn(unconfirmed_session(), "Have it done")).await.unwrap().to_the_end().await;
     let child = subagents(&events)[0].session_id;
-    // The user now sends messages to the subagent directly.
+    // The user sends a message to the subagent directly.
     let mut own = client.turn(turn(SessionChoice::Existing(child.to_string()), "And you yourself?")).await.unwrap();
     let began = own.stored_until(|kind| matches!(kind, EventKind::TurnStarted { .. })).await.last().unwrap().seq;
     let args = ["attach", &session_of(&events), "--after", "0", "--output", "stream-json"];

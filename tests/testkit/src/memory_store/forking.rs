@@ -12,7 +12,7 @@ use agentd_core::{
 use super::{State, conflict, invalid, unknown};
 
 impl State {
-    /// All events except copies.
+    /// Returns all events except copies.
     pub(super) fn originals(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.log.iter().filter(|event| self.copied.get(&event.session_id).is_none_or(|copied| event.seq > *copied))
     }

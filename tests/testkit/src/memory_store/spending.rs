@@ -1,4 +1,4 @@
-//! Usage, computed from individual calls. Days are UTC days.
+//! Usage computed from individual calls. Days are UTC days.
 
 use agentd_core::{
     Date, Timestamp,
@@ -10,7 +10,7 @@ use agentd_core::{
 
 use super::State;
 
-/// A counted call, and the user's session for as long as the session exists.
+/// A counted call, and the user's session while the session exists.
 pub(super) type CountedCall = (Option<SessionId>, SideUsage);
 
 impl State {

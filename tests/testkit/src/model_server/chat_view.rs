@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::render::Wire;
 
-/// Variable that selects the wire of a test run.
+/// Environment variable that selects the wire of a test run.
 const WIRE: &str = "AGENTD_TEST_WIRE";
 
 /// A wire other than chat completions, used for all tests in a run.
@@ -23,7 +23,7 @@ pub(crate) enum TestWire {
 }
 
 impl TestWire {
-    /// Name of the wire in the configuration.
+    /// Returns the name of the wire in the configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Messages => "anthropic",
@@ -32,13 +32,13 @@ impl TestWire {
     }
 }
 
-/// The wire of this test run, if it is not chat completions.
+/// Returns the wire of this test run, if it is not chat completions.
 pub(crate) fn wire() -> Option<TestWire> {
     let named = std::env::var(WIRE).ok()?;
     [TestWire::Messages, TestWire::Responses].into_iter().find(|wire| wire.name() == named)
 }
 
-/// The view of a body that was sent to that path, if this run uses views.
+/// Returns the view of a body that was sent to that path, if this run uses views.
 pub(super) fn of(path: &str, body: &Value) -> Option<Value> {
     match (wire()?, Wire::of(path)) {
         (TestWire::Messages, Wire::Messages) => Some(of_messages(body)),
@@ -47,7 +47,7 @@ pub(super) fn of(path: &str, body: &Value) -> Option<Value> {
     }
 }
 
-/// The view of a Messages body.
+/// Returns the view of a Messages body.
 fn of_messages(body: &Value) -> Value {
     let mut view = body.clone();
     let mut messages: Vec<Value> = Vec::new();
@@ -72,7 +72,7 @@ fn of_messages(body: &Value) -> Value {
     view
 }
 
-/// The tools in a body, whose parameters are in this field.
+/// Converts the tools in a body, whose parameters are in this field.
 fn tools(body: &Value, parameters: &str) -> Option<Value> {
     let tool = |tool: &Value| {
         let function =
@@ -128,7 +128,7 @@ fn said(content: &Value, messages: &mut Vec<Value>) {
                 let text = block["text"].as_str().unwrap_or_default();
                 let result = messages.last_mut().filter(|last| last["role"] == "tool" && parts.is_empty());
                 match result {
-                    // Chat completions append the text to the result.
+                    // In chat completions, the text is appended to the result.
                     Some(result) if untrusted::is_from_daemon(text) => {
                         let before = result["content"].as_str().unwrap_or_default();
                         result["content"] = format!("{before}\n\n{}", untrusted::after_result(text)).into();

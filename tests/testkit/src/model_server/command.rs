@@ -8,14 +8,14 @@ use super::{ModelServer, Reply, Script};
 
 /// Usage text of the program.
 pub const USAGE: &str = "\
-usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] [--lenient] [--models FILE] MODE
-       --lenient      answers also requests that providers would refuse
-       --unread       answers requests without a look at them
-       --models FILE  lists the models of a JSON file, an array of objects
-modes: text [WORDS]   answers every request with these words
-       fast COUNT     answers with so many deltas, as fast as they are taken
-       echo           answers with the person's last words
-       script FILE    answers with the replies of a JSON file, an array or one in each line, then with usual words";
+usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] [--lenient] [--unread] [--models FILE] MODE
+       --lenient      accept requests that providers would reject
+       --unread       neither parse nor record request bodies
+       --models FILE  list the models in a JSON file, an array of objects
+modes: text [WORDS]   answer every request with this text
+       fast COUNT     answer with COUNT deltas, as fast as they are read
+       echo           answer with the last user message
+       script FILE    answer with the replies in a JSON file (an array or one per line), then with the default reply";
 
 /// Runs until the process is killed. Prints the base URL as the first line of standard output.
 ///

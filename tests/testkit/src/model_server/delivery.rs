@@ -1,4 +1,4 @@
-//! Sends the bytes of a reply, with pauses, cuts or hangs.
+//! Sends the bytes of a reply with pauses, cuts or hangs.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Counts, Recorded, Reply, render, respond};
 
-/// The next step in sending a body.
+/// A step in sending a body.
 enum Step {
     Write(Bytes),
-    /// Sends the written bytes to the network separately.
+    /// Flushes the written bytes to the network.
     Flush,
     Wait(Duration),
     Cut,
     Hang,
-    /// Waits until the test continues the reply.
+    /// Waits until the test releases the reply.
     Hold,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn deliver(
 async fn run(step: Step, stop: &CancellationToken, release_held_reply: &Notify) -> io::Result<Bytes> {
     match step {
         Step::Write(bytes) => return Ok(bytes),
-        // The connection flushes its buffer when the body has no data ready.
+        // The connection flushes its buffer when no body data is ready.
         Step::Flush => tokio::task::yield_now().await,
         Step::Wait(wait) => tokio::time::sleep(wait).await,
         Step::Cut => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -128,7 +128,7 @@ fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
     steps
 }
 
-/// The offset after the first write that contains this text.
+/// Returns the offset after the first write that contains this text.
 fn offset_after(writes: &[Bytes], mark: &str) -> Option<usize> {
     let has_words = |write: &Bytes| String::from_utf8_lossy(write).contains(mark);
     let at = writes.iter().position(has_words)?;

@@ -18,11 +18,11 @@ pub(super) enum DocumentReply {
     Silence,
 }
 
-/// The documents of a server, and the requests for them.
+/// Documents of a server, and the requests for them.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     set: BTreeMap<String, DocumentReply>,
-    /// The requested paths, oldest first.
+    /// Requested paths, oldest first.
     pub(super) asked: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl Documents {
         self.set.insert(path.to_owned(), document_reply);
     }
 
-    /// Returns the document at a path, and records the request; `None` if there is no document at the path.
+    /// Records the request, and returns the document at the path, or `None` if there is none.
     pub(super) fn ask(&mut self, path: &str) -> Option<DocumentReply> {
         let document = self.set.get(path).cloned();
         let usual = || path.ends_with("/models").then(|| DocumentReply::Content(listing([json!({"id": MODEL_ID})])));
@@ -42,7 +42,7 @@ impl Documents {
     }
 }
 
-/// A document that lists these models.
+/// Returns a document that lists these models.
 pub fn listing(models: impl IntoIterator<Item = Value>) -> Value {
     let object = |mut model: Value| {
         model["object"] = "model".into();

@@ -11,10 +11,10 @@ pub(super) use self::responses::{
 };
 use super::{MODEL_ID, Recorded, Reply, ReplyCall, UsagePlace};
 
-/// Number of deltas after which a fast reply repeats.
+/// Number of deltas after which a fast reply repeats its text.
 const FAST_CYCLE: u64 = 1_000;
 
-/// The text of a fast reply with `count` deltas.
+/// Returns the text of a fast reply with `count` deltas.
 pub fn fast_text(count: u64) -> String {
     (0..count).map(fast_delta).collect()
 }
@@ -23,7 +23,7 @@ fn fast_delta(number: u64) -> String {
     format!("w{:03} ", number % FAST_CYCLE)
 }
 
-/// The body as a list of writes, and its content type.
+/// Renders the body as a list of writes, and returns it with its content type.
 pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static str) {
     let wire = Wire::of(&request.path);
     let completion = wire == Wire::Completion;
@@ -50,7 +50,7 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
     (writes, "text/event-stream")
 }
 
-/// The blocks of a reply in Messages.
+/// Returns the blocks of a reply over Messages.
 pub(super) fn messages_blocks(reply: &Reply) -> Vec<Value> {
     messages::blocks(reply)
 }
@@ -195,7 +195,7 @@ fn whole_chat(reply: &Reply) -> Value {
     })
 }
 
-/// Events of llama.cpp, which sends calls as text.
+/// Renders events as sent by llama.cpp, which sends calls as text.
 fn completion_events(reply: &Reply) -> Vec<Bytes> {
     let mut deltas = deltas(reply);
     deltas.extend(reply.tool_calls.iter().map(|call| {
@@ -223,9 +223,9 @@ fn completion_end(reply: &Reply, text: &str) -> Value {
     end
 }
 
-/// Blocks with many events, rendered once and sent repeatedly.
+/// Renders blocks of many events once, so that they can be sent repeatedly.
 fn fast(reply: &Reply, request: &Recorded, count: u64, completion: bool) -> Vec<Bytes> {
-    // One event is rendered, and its text is replaced: a benchmark must not wait for its server to write JSON.
+    // One event is rendered, and its text is replaced, because a benchmark must not wait for its server to write JSON.
     const WORDS: &str = "WORDS";
     let data = if completion {
         json!({"index": 0, "content": WORDS, "stop": false})

@@ -5,35 +5,35 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// One reply. The functions build the usual replies; for other replies, set the fields or deserialise them from JSON.
+/// One reply. The functions build the usual replies. For other replies, set the fields or deserialise them from JSON.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reply {
-    /// Text, sent in one delta per word.
+    /// Text that is sent in one delta per word.
     pub text: String,
-    /// Text, sent in exactly these deltas, instead of `text`.
+    /// Deltas of text that are sent unchanged instead of `text`.
     pub deltas: Vec<String>,
-    /// Reasoning before the text, sent in one delta per word.
+    /// Reasoning that is sent before the text, in one delta per word.
     pub reasoning: String,
     /// Name of the field for reasoning.
     pub reasoning_field: String,
-    /// OpenRouter's `reasoning_details`, one per delta, after the reasoning.
+    /// OpenRouter's `reasoning_details`, sent one per delta after the reasoning.
     pub reasoning_details: Vec<Value>,
-    /// Tool calls after the text.
+    /// Tool calls that follow the text.
     pub tool_calls: Vec<ReplyCall>,
     /// True if the pieces of calls have an index.
     pub number_calls: bool,
     /// True if the index of calls is always 0.
     pub number_zero: bool,
-    /// Number of argument bytes per delta; if absent, all arguments are in one delta.
+    /// Number of argument bytes per delta. If absent, all arguments are in one delta.
     pub argument_bytes: Option<usize>,
-    /// Blocks of Anthropic's Messages, in order, instead of all preceding content.
+    /// Blocks of Anthropic's Messages, in order. They replace the content of the fields above.
     pub blocks: Vec<Value>,
-    /// Items of OpenAI's Responses, in order, instead of all preceding content.
+    /// Items of OpenAI's Responses, in order. They replace the content of the fields above.
     pub items: Vec<Value>,
-    /// Finish reason. If absent, `stop` or `tool_calls`; if empty, none is sent.
+    /// Finish reason. If absent, `stop` or `tool_calls` is sent; if empty, none is sent.
     pub finish_reason: Option<String>,
-    /// Token usage; generated if absent.
+    /// Token usage, generated if absent.
     pub usage: Option<Value>,
     /// Additional fields of the whole response, with the wire's names: in `message` for Messages, in `response` for
     /// Responses.
@@ -46,39 +46,40 @@ pub struct Reply {
     pub done: bool,
     /// True if the reply is one JSON object instead of a stream.
     pub whole: bool,
-    /// Number of deltas to send as fast as they are read, see [`super::fast_text`]. All other content is then ignored.
+    /// Number of deltas that are sent as fast as they are read, see [`super::fast_text`]. All other content is then
+    /// ignored.
     pub fast: Option<u64>,
 
-    /// Data of the events, unchanged, instead of all preceding content.
+    /// Data of the events, sent unchanged. They replace the content of the fields above.
     pub events: Option<Vec<String>>,
-    /// The body, unchanged, instead of all preceding content.
+    /// Body that is sent unchanged. It replaces the content of the fields above.
     pub body: Option<String>,
 
     /// HTTP status code of the response.
     pub status: u16,
     /// HTTP headers of the response.
     pub headers: BTreeMap<String, String>,
-    /// Number of bytes per write; one event per write if absent.
+    /// Number of bytes per write. If absent, each write contains one event.
     pub bytes_per_write: Option<usize>,
     /// Delay before the head of the response.
     pub first_delay_ms: u64,
     /// Delay between two writes.
     pub delay_ms: u64,
-    /// Closes the connection after this many bytes of the body.
+    /// Number of body bytes after which the connection is closed.
     pub cut_after: Option<usize>,
-    /// Sends nothing more after this many bytes of the body, and keeps the connection open.
+    /// Number of body bytes after which nothing more is sent, while the connection stays open.
     pub hang_after: Option<usize>,
-    /// Text after whose first write nothing is sent; then continues as with `cut_after`.
+    /// Text after whose first write the connection is closed, as with `cut_after`.
     pub cut_after_text: Option<String>,
-    /// Text after whose first write nothing is sent; then continues as with `hang_after`.
+    /// Text after whose first write nothing more is sent, as with `hang_after`.
     pub hang_after_text: Option<String>,
     /// Text after whose first write the reply waits for `release_held_reply` of the server.
     pub hold_after_text: Option<String>,
-    /// Sends nothing at all, and keeps the connection open.
+    /// True if nothing is sent while the connection stays open.
     pub never: bool,
 
-    /// For scripts: the reply is only used for a request whose body contains this text, and is preferred to replies
-    /// without a condition.
+    /// For scripts: text that the body of a request must contain. The reply is then preferred to replies without a
+    /// condition.
     pub r#match: Option<String>,
     /// For scripts: true if the reply is used repeatedly.
     pub repeat: bool,
@@ -90,9 +91,9 @@ pub struct Reply {
 pub struct ReplyCall {
     /// Name of the tool.
     pub name: String,
-    /// The arguments. A string is sent unchanged, so that it can be broken JSON.
+    /// Arguments of the call. A string is sent unchanged, so that it can be invalid JSON.
     pub arguments: Value,
-    /// The ID. If absent, an ID is generated; if empty, none is sent.
+    /// ID of the call. If absent, an ID is generated; if empty, none is sent.
     pub id: Option<String>,
     /// Gemini's additional field for the call.
     pub extra_content: Option<Value>,
@@ -109,7 +110,7 @@ pub enum UsagePlace {
     LastChunk,
     /// Inside the last choice.
     InChoice,
-    /// Nowhere in the response.
+    /// The response does not contain the usage.
     Nowhere,
 }
 
@@ -155,87 +156,87 @@ impl Default for Reply {
 }
 
 impl Reply {
-    /// A reply with text.
+    /// Creates a reply with text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A reply with text in exactly these deltas.
+    /// Creates a reply with text in exactly these deltas.
     pub fn deltas<T: Into<String>>(deltas: impl IntoIterator<Item = T>) -> Self {
         Self { deltas: deltas.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// A reply with a tool call. String arguments are sent unchanged.
+    /// Creates a reply with a tool call. String arguments are sent unchanged.
     pub fn tool_call(name: impl Into<String>, arguments: Value) -> Self {
         Self::default().and_call(name, arguments)
     }
 
-    /// A reply with these blocks of Anthropic's Messages, in this order.
+    /// Creates a reply with these blocks of Anthropic's Messages, in this order.
     pub fn blocks(blocks: impl IntoIterator<Item = Value>) -> Self {
         Self { blocks: blocks.into_iter().collect(), ..Self::default() }
     }
 
-    /// A reply with these items of OpenAI's Responses, in this order.
+    /// Creates a reply with these items of OpenAI's Responses, in this order.
     pub fn items(items: impl IntoIterator<Item = Value>) -> Self {
         Self { items: items.into_iter().collect(), ..Self::default() }
     }
 
-    /// Sends `count` deltas as fast as they are read, with the text of [`super::fast_text`].
+    /// Creates a reply of `count` deltas, sent as fast as they are read, with the text of [`super::fast_text`].
     pub fn fast(count: u64) -> Self {
         Self { fast: Some(count), ..Self::default() }
     }
 
-    /// A reply with these event data, unchanged.
+    /// Creates a reply with these event data, which are sent unchanged.
     pub fn events<T: Into<String>>(events: impl IntoIterator<Item = T>) -> Self {
         Self { events: Some(events.into_iter().map(Into::into).collect()), ..Self::default() }
     }
 
-    /// A reply with a status and a body, unchanged.
+    /// Creates a reply with a status and a body, which is sent unchanged.
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         Self { status, body: Some(body.into()), ..Self::default() }.header("content-type", "application/json")
     }
 
-    /// A rejection with a message, in the usual form.
+    /// Creates a rejection with a message, in the usual form.
     pub fn refusal(status: u16, message: &str) -> Self {
         Self::status(status, json!({"error": {"message": message, "type": "refused"}}).to_string())
     }
 
-    /// An error in the form of Anthropic's Messages.
+    /// Creates an error in the form of Anthropic's Messages.
     pub fn messages_error(status: u16, kind: &str, message: &str) -> Self {
         let error = json!({"type": kind, "message": message});
         Self::status(status, json!({"type": "error", "error": error, "request_id": "req_scripted"}).to_string())
             .header("request-id", "req_scripted")
     }
 
-    /// An error in the form of OpenAI's Responses.
+    /// Creates an error in the form of OpenAI's Responses.
     pub fn responses_error(status: u16, code: &str, message: &str) -> Self {
         let error = json!({"message": message, "type": "invalid_request_error", "param": null, "code": code});
         Self::status(status, json!({ "error": error }).to_string()).header("x-request-id", "req_scripted")
     }
 
-    /// Status 429 with a `retry-after` header.
+    /// Creates a reply with status 429 and a `retry-after` header.
     pub fn rate_limited(seconds: f64) -> Self {
         Self::refusal(429, "slow down").header("retry-after", seconds.to_string())
     }
 
-    /// A web page instead of a response.
+    /// Creates a reply with a web page instead of a response.
     pub fn html() -> Self {
         Self::status(200, "<!doctype html><html><body>Welcome!</body></html>").header("content-type", "text/html")
     }
 
-    /// Bytes that are not an event stream.
+    /// Creates a reply with bytes that are not an event stream.
     pub fn garbage() -> Self {
         Self::status(200, "\u{1}PK\u{3}\u{4} this is\nno event stream\n\n").header("content-type", "text/event-stream")
     }
 
-    /// A response that ends in the middle of an event, although the transfer completes.
+    /// Creates a reply that ends in the middle of an event, although the transfer completes.
     pub fn half_event() -> Self {
         let whole = r#"data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#;
         let half = r#"data: {"choices":[{"index":0,"delta":{"con"#;
         Self::status(200, format!("{whole}\n\n{half}")).header("content-type", "text/event-stream")
     }
 
-    /// A reply that never comes.
+    /// Creates a reply that is never sent.
     pub fn never() -> Self {
         Self { never: true, ..Self::default() }
     }
@@ -308,7 +309,7 @@ impl Reply {
         self
     }
 
-    /// Sets the size of each write, even if the size splits events and characters.
+    /// Sets the size of each write. Writes may then split events and characters.
     #[must_use]
     pub fn bytes_per_write(mut self, bytes: usize) -> Self {
         self.bytes_per_write = Some(bytes);
@@ -350,14 +351,14 @@ impl Reply {
         self
     }
 
-    /// Waits after this text until the test calls `release_held_reply`, regardless of the text's form on the wire.
+    /// Waits after this text until the test calls `release_held_reply`, regardless of the form of the text on the wire.
     #[must_use]
     pub fn hold_after_text(mut self, text: &str) -> Self {
         self.hold_after_text = Some(text.to_owned());
         self
     }
 
-    /// Uses the reply for every further request without a better match.
+    /// Uses the reply for all later requests without a better match.
     #[must_use]
     pub fn repeat(mut self) -> Self {
         self.repeat = true;

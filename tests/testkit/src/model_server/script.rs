@@ -6,7 +6,7 @@ use super::{Recorded, Reply};
 
 type Respond = Arc<dyn Fn(&Recorded) -> Reply + Send + Sync>;
 
-/// Replies in the order of requests, and a fallback if none of them matches.
+/// Replies in the order of requests, and a fallback for requests that match none of them.
 #[derive(Clone)]
 pub struct Script {
     replies: VecDeque<Reply>,
@@ -49,7 +49,7 @@ impl Script {
         self.otherwise = Arc::new(respond);
     }
 
-    /// Number of queued replies, without repeated ones.
+    /// Returns the number of queued replies, not counting repeated ones.
     pub fn waiting(&self) -> usize {
         self.replies.iter().filter(|reply| !reply.repeat).count()
     }

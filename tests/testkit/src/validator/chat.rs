@@ -48,11 +48,11 @@ fn check_settings(body: &Value) -> Checked {
     Ok(())
 }
 
-/// State of the messages that have been checked.
+/// State after the messages that have been checked so far.
 #[derive(Default)]
 struct Conversation<'a> {
     last_role: &'a str,
-    /// IDs of all calls so far.
+    /// IDs of all calls checked so far.
     ids: HashSet<&'a str>,
     /// Calls without a result, and the index of their message.
     waiting: Vec<&'a str>,
@@ -99,7 +99,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Templates require user and assistant messages to alternate.
+    /// Checks that user and assistant messages alternate, as chat templates require.
     fn check_turn(&self, location: &str, role: &str) -> Checked {
         match (self.last_role, role) {
             ("", _) => Ok(()),

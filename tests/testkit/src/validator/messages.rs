@@ -24,7 +24,7 @@ const FIELDS: [&str; 15] = [
     "service_tier",
     "diagnostics",
 ];
-/// Known fields in blocks, by block kind.
+/// Known fields of blocks, by block kind.
 const BLOCKS: [(&str, &[&str]); 7] = [
     ("text", &["text", "cache_control", "citations"]),
     ("image", &["source", "cache_control"]),
@@ -184,7 +184,7 @@ fn check_messages(messages: &[Value]) -> Checked {
     }
 }
 
-/// Returns true if a response waits for a server tool and will be continued.
+/// Returns true if a response is paused for a server tool and will be continued.
 fn is_paused(message: &Value) -> bool {
     let mut blocks = message["content"].as_array().into_iter().flatten();
     blocks.any(|block| block["type"] == "server_tool_use")
@@ -253,7 +253,7 @@ fn check_results(at: usize, blocks: &[Value], next: &[Value]) -> Checked {
     Ok(())
 }
 
-/// Checks that results come first, and match a call in the previous message.
+/// Checks that results come first, and that each matches a call in the previous message.
 fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
     let mut others = false;
     for block in blocks {

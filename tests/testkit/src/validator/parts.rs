@@ -1,4 +1,4 @@
-//! User content with more than plain text: a list of texts and pictures.
+//! User content other than plain text: lists of texts and pictures.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;

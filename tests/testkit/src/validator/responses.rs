@@ -29,7 +29,7 @@ const FIELDS: [&str; 20] = [
     "safety_identifier",
     "text",
 ];
-/// Known fields in items, by item kind.
+/// Known fields of items, by item kind.
 const ITEMS: [(&str, &[&str]); 5] = [
     ("message", &["role", "content", "phase", "id", "status"]),
     ("function_call", &["call_id", "name", "arguments", "id", "status"]),
@@ -37,12 +37,12 @@ const ITEMS: [(&str, &[&str]); 5] = [
     ("reasoning", &["id", "summary", "content", "encrypted_content", "status"]),
     ("web_search_call", &["id", "action", "status"]),
 ];
-/// Values that `include` may have.
+/// Values that are allowed in `include`.
 const INCLUDED: [&str; 2] = ["reasoning.encrypted_content", "message.output_text.logprobs"];
 const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 /// Maximum length of a call ID, and of a cache key.
 const MAX_ID: usize = 64;
-/// Minimum value of the output limit.
+/// Minimum value of the limit on output tokens.
 const MIN_ANSWER: u64 = 16;
 
 pub(super) fn check(body: &Value) -> Checked {
@@ -109,7 +109,7 @@ fn check_tools(body: &Value) -> Checked {
         if tool["parameters"]["type"] != "object" {
             return broken(format!("{location}.parameters"), "schema must have type 'object'");
         }
-        // The default is true, which rejects a schema with optional fields.
+        // The default is true, for which a schema with optional fields is rejected.
         if tool["strict"] != Value::Bool(false) {
             return broken(
                 format!("{location}.strict"),

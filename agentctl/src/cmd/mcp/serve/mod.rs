@@ -1,9 +1,9 @@
-//! `agentctl mcp serve`: sessions of the daemon as tools for other agents, over standard input and output. The end of
-//! standard input cancels running calls. The transport loop of `rmcp` would wait for them first, and a turn can take
-//! long after its caller is gone.
+//! `agentctl mcp serve`: offers sessions of the daemon as tools for other agents, over standard input and output. The
+//! end of standard input cancels running calls, because the transport loop of `rmcp` would wait for the calls to
+//! finish, and a turn can run for a long time after its caller has disconnected.
 //!
 //! - [`tools`]: names, descriptions and schemas of the tools, and parsing of their arguments.
-//! - [`turns`]: `ask` and `answer`, from the start of a turn to its result. [`person`]: who may approve.
+//! - [`turns`]: `ask` and `answer`, from the start of a turn to its result. [`person`]: approvals by a user.
 //! - [`shown`]: sessions that callers can access, and pending turns; bounded and sanitized results; `search_documents`
 //!   and `list_sessions`.
 
@@ -142,7 +142,7 @@ const MAX_NAME: usize = 40;
 #[derive(Debug)]
 struct AgentServer {
     global: Global,
-    /// Folder for new sessions. Callers can only choose this folder or one inside it.
+    /// Folder for new sessions. Callers can choose only this folder or a folder inside it.
     project: Option<Mount>,
     approvals: Approvals,
     /// Sessions that callers can access.
@@ -153,7 +153,7 @@ struct AgentServer {
 }
 
 impl AgentServer {
-    /// Runs a tool call. Connects to the daemon for each call, which restarts the daemon if needed.
+    /// Runs a tool call. Connects to the daemon in each call, so that a stopped daemon is restarted.
     async fn call(
         &self,
         request: CallToolRequestParams,
@@ -168,7 +168,7 @@ impl AgentServer {
             "answer" => self.answer(tools::read(&name, arguments)?, context).await,
             "search_documents" => {
                 let args: tools::Search = tools::read(&name, arguments)?;
-                // Dropping the search when the caller is gone also ends it in the daemon.
+                // If the caller disconnects, the search is dropped, which also ends it in the daemon.
                 tokio::select! {
                     found = async { shown::search(&self.daemon().await?, &self.access, &args).await } => {
                         Ok(found?.into())
@@ -231,12 +231,12 @@ impl ServerHandler for AgentServer {
     }
 }
 
-/// Failure of a call whose caller is gone.
+/// Returns the failure of a call whose caller has disconnected.
 pub(super) fn caller_gone_error() -> Failure {
     Failure::new(ErrorKind::Conflict, "the caller no longer waits for this call")
 }
 
-/// Name of the caller in the audit log and in questions.
+/// Returns the name of the caller for the audit log and questions.
 pub(super) fn caller(context: &RequestContext<RoleServer>) -> String {
     let name = context.client_info().map(|client| report::cut(&clean_line(&client.name), MAX_NAME));
     match name.filter(|name| !name.is_empty()) {
@@ -263,11 +263,11 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
     }
 }
 
-/// Capacity of the progress queue. Further messages are dropped, because later ones replace them.
+/// Capacity of the progress queue. When the queue is full, messages are dropped; later messages replace them.
 const QUEUE_CAPACITY: usize = 16;
 /// Minimum delay between messages about streamed text.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
-/// Interval of heartbeat messages, so that clients do not give up on a slow model.
+/// Interval of heartbeat messages, which prevent client timeouts while a model is slow.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Maximum characters shown of streamed text.
 const MAX_TAIL: usize = 100;
@@ -281,10 +281,10 @@ pub(super) struct Progress {
     pub(super) seen: u64,
     /// Result of the turn, once it has ended.
     pub(super) result: Option<TurnResult>,
-    /// End of the text that is being streamed.
+    /// The last characters of the text that is being streamed.
     tail: String,
     sent_at: Option<Instant>,
-    /// True once the turn is left waiting. Later notes are meant for a terminal.
+    /// True once the turn was left waiting. Notes after that are meant for a terminal, so they are not sent.
     is_left_waiting: bool,
 }
 
@@ -296,7 +296,7 @@ impl Progress {
     }
 
     fn send(&mut self, message: String) {
-        // Never waits for a caller that does not read.
+        // Does not block: the caller may not read the messages.
         let _ = self.send.try_send(message);
         self.sent_at = Some(Instant::now());
     }
@@ -344,7 +344,7 @@ impl Renderer for Progress {
     }
 }
 
-/// Sends progress messages, and heartbeats in between. Never completes; it is dropped with the call.
+/// Sends progress messages, and heartbeats in between. Never completes; the future is dropped with the call.
 async fn send_progress(
     peer: &Peer<RoleServer>,
     token: Option<ProgressToken>,
@@ -367,7 +367,7 @@ async fn send_progress(
         };
         number = number.saturating_add(1);
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(number)).with_message(message);
-        // If sending fails, so does the response, and the transport loop ends.
+        // If sending fails, sending the response also fails, which ends the transport loop.
         let _ = peer.notify_progress(progress).await;
     }
 }
@@ -386,7 +386,7 @@ mod tests {
         progress.sent_at = None;
         progress.text(&"é".repeat(MAX_TAIL + 5));
         assert_eq!(messages.try_recv().unwrap(), "é".repeat(MAX_TAIL));
-        // A caller that does not read blocks nothing.
+        // Sending does not block while the caller does not read.
         (0..QUEUE_CAPACITY + 10).for_each(|number| progress.send(number.to_string()));
         assert_eq!(std::iter::from_fn(|| messages.try_recv().ok()).count(), QUEUE_CAPACITY);
     }

@@ -1,5 +1,5 @@
-//! Approvals by a user: in a form of the MCP client, or with `agentctl`. The calling agent is a model and may approve
-//! nothing, unless the user who configured the server allows it.
+//! Approvals by a user: in a form of the MCP client, or with `agentctl`. The calling agent is a model and must not
+//! approve calls, unless the user who configured the server allows it.
 
 use agentd_core::{
     Timestamp,
@@ -26,7 +26,7 @@ use crate::{
     turn::Asker,
 };
 
-/// Maximum characters in a question. A longer question is not asked, because an approval must be shown completely.
+/// Maximum characters in a question. A longer approval is not shown in the client, because it must be shown completely.
 const MAX_QUESTION: usize = 10_000;
 
 /// Clients that may approve: the MCP client of the user, `agentctl`, or the calling agent.
@@ -40,15 +40,15 @@ pub(super) enum Approvals {
     Caller,
 }
 
-/// Asks the user of the MCP client for approvals. Other interrupts stay pending.
+/// Asks the user of the MCP client for approvals. Other interrupts remain pending.
 #[derive(Debug)]
 pub(super) enum Person {
-    /// No user can be asked at the client.
+    /// The client cannot ask a user.
     Unavailable,
-    /// Asked during a call.
+    /// The question is sent during a call.
     During(Peer<RoleServer>),
-    /// Asked in the result of a call. The client then repeats the call with the answer. Since protocol version
-    /// 2026-07-28.
+    /// The question is sent in the result of a call, and the client repeats the call with the answer. Supported since
+    /// protocol version 2026-07-28.
     Between,
 }
 
@@ -79,8 +79,8 @@ impl Person {
         answer_in(interrupt, result)
     }
 
-    /// Result that asks for the first interrupt with a form. `None` if the client does not ask this way, or no form is
-    /// possible.
+    /// Builds a result that asks for the first interrupt with a form. Returns `None` if the client does not support
+    /// this, or if no form can be built.
     pub(super) fn asks(&self, pending: &[Interrupt]) -> Option<CallToolResponse> {
         let Self::Between = self else { return None };
         let (id, form) = pending.iter().find_map(|interrupt| Some((interrupt.id.to_string(), form(interrupt)?)))?;
@@ -103,7 +103,7 @@ impl Person {
     }
 }
 
-/// Answer in a completed form, if any.
+/// Returns the answer in a completed form, if any.
 fn answer_in(interrupt: &Interrupt, result: ElicitResult) -> Option<Answer> {
     let content = result.content.unwrap_or_default();
     let is_question = matches!(interrupt.ask, Ask::Question { .. });
@@ -114,7 +114,7 @@ fn answer_in(interrupt: &Interrupt, result: ElicitResult) -> Option<Answer> {
             Some(Answer::Reject { reason: content["reason"].as_str().map(str::to_owned) })
         }
         (ElicitationAction::Decline, _) if !is_question => Some(Answer::Reject { reason: None }),
-        // Accepting the form without a decision approves nothing. An unanswered question is left to the calling agent.
+        // Accepting the form without a decision is not an approval. The calling agent answers an unanswered question.
         _ => None,
     }
 }
@@ -129,12 +129,13 @@ impl Asker for Person {
     }
 }
 
-/// Form for an interrupt, if one is possible.
+/// Builds a form for an interrupt, if possible.
 fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     choice_form(interrupt).or_else(|| approval_form(interrupt))
 }
 
-/// Form for a question with choices. `None` for other interrupts, secrets and questions of MCP servers.
+/// Builds a form for a question with choices. Returns `None` for other interrupts, secrets and questions of MCP
+/// servers.
 fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Question { question, context, choices, .. } = &interrupt.ask else { return None };
     if choices.is_empty() || interrupt.ask.is_from_mcp_server() || interrupt.ask.is_secret() {
@@ -144,7 +145,7 @@ fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     if let Some(context) = context {
         message.push_str(&format!("\n\n{}", visible::lines(context)));
     }
-    // A choice is returned verbatim, so choices with hidden characters are not offered.
+    // The client returns a choice verbatim, so choices with hidden characters are not offered.
     let is_plain = choices.iter().all(|choice| visible::line(choice) == *choice);
     let schema = json!({
         "type": "object",
@@ -156,19 +157,19 @@ fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     is_plain.then(|| form_of(&message, &schema)).flatten()
 }
 
-/// Form with this message and schema. `None` if the message is too long.
+/// Builds a form with this message and schema. Returns `None` if the message is too long.
 fn form_of(message: &str, schema: &Value) -> Option<ElicitRequestParams> {
     let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
     (message.chars().count() <= MAX_QUESTION).then(|| serde_json::from_value(params).ok()).flatten()
 }
 
-/// Answer in a form with choices, if any.
+/// Returns the answer in a form with choices, if any.
 fn answer_of(content: &Value) -> Option<Answer> {
     let field = |name: &str| content[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     field("other").or_else(|| field("choice")).map(|text| Answer::Text { text: text.to_owned() })
 }
 
-/// Form for an approval. `None` for questions, and if it would be too long or not show everything that would run.
+/// Builds a form for an approval. Returns `None` for questions, and if the form would be too long or incomplete.
 fn approval_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Approval { tool, args, risk, reason, preview, layer, rule, .. } = &interrupt.ask else { return None };
     if preview
@@ -205,7 +206,7 @@ fn approval_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     form_of(&message, &schema)
 }
 
-/// Returns true if the preview is marked as truncated. In a diff, lines of a file have a prefix, so they cannot imitate
+/// Returns true if the preview is marked as truncated. Lines of a file have a prefix in a diff, so they cannot imitate
 /// the mark.
 fn is_marked(preview: &str) -> bool {
     preview
@@ -235,7 +236,7 @@ fn shows(tool: &str, text: &str, preview: &str) -> bool {
         return true;
     }
     let mut shown = preview.lines();
-    // The framing lines of a patch only locate its changes.
+    // The framing lines of a patch only locate changes, so they need not be shown.
     let is_frame = |line: &str| tool == "apply_patch" && !line.starts_with(['+', '-']);
     let mut lines = text.lines().filter(|line| !line.is_empty() && !is_frame(line));
     lines.all(|line| shown.any(|of_diff| of_diff == line || of_diff.strip_prefix(['+', '-', ' ']) == Some(line)))

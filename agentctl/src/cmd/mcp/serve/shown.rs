@@ -1,5 +1,5 @@
-//! Results for callers, including documents and sessions. They are bounded and sanitized, because they come from models
-//! and files and are shown to people.
+//! Results for callers, including documents and sessions. Results are bounded and sanitized, because they come from
+//! models and files and are shown to people.
 
 use std::{
     cmp::Reverse,
@@ -34,14 +34,14 @@ use crate::{
 const MAX_ANSWER: usize = 100_000;
 /// Maximum characters of any other text.
 const MAX_PART: usize = 8_000;
-/// Maximum characters in a text that a user decides on.
+/// Maximum characters in a text that a user bases a decision on.
 const MAX_DECISION_TEXT: usize = 100_000;
 /// Maximum entries of a list.
 const MAX_ENTRIES: usize = 100;
 /// Maximum nesting of arguments.
 const MAX_DEPTH: usize = 16;
 
-/// Result for a turn that has ended.
+/// Builds the result for a turn that has ended.
 pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
     let text = clean(&result.text);
     let (text, is_cut) = truncate(&text, MAX_ANSWER);
@@ -79,7 +79,7 @@ pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
     CallToolResult::structured(shown)
 }
 
-/// Result for a turn that waits.
+/// Builds the result for a turn that waits for an answer.
 pub(super) fn waits(at: WaitingTurn, pending: &[Interrupt], note: &str) -> CallToolResult {
     CallToolResult::structured(json!({
         "status": "waiting",
@@ -93,7 +93,7 @@ pub(super) fn waits(at: WaitingTurn, pending: &[Interrupt], note: &str) -> CallT
     }))
 }
 
-/// A pending interrupt as JSON.
+/// Converts a pending interrupt to JSON.
 fn shown(interrupt: &Interrupt) -> Value {
     let mut shown = json!({
         "id": interrupt.id,
@@ -120,21 +120,21 @@ fn shown(interrupt: &Interrupt) -> Value {
         }),
     };
     if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
-        // Missing values have no key.
+        // Null fields are omitted.
         shown.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
         shown.retain(|_, value| !value.is_null());
     }
     shown
 }
 
-/// Result for a failed call, readable by a model.
+/// Builds the result for a failed call, with a message for the calling model.
 pub(super) fn failed(error: &anyhow::Error) -> CallToolResult {
     let Failure { message, hint, .. } = Failure::from_any(error);
     let hint = hint.map(|hint| format!("\nhint: {}", part(&hint))).unwrap_or_default();
     CallToolResult::error(vec![ContentBlock::text(format!("{}{hint}", part(&message)))])
 }
 
-/// Sanitizes and bounds a text, on one line.
+/// Sanitizes and bounds a text, and joins its lines.
 pub(super) fn line(text: &str) -> String {
     clean_line(&part(text))
 }
@@ -146,7 +146,8 @@ pub(super) fn part(text: &str) -> String {
     if is_cut { format!("{start} […]") } else { start.to_owned() }
 }
 
-/// Text that a user decides on: every character is made visible, and truncation is reported with the missing length.
+/// Prepares a text that a user bases a decision on: hidden characters are escaped, and truncation is reported with the
+/// missing length.
 fn seen(text: &str) -> String {
     let (start, is_cut) = truncate(text, MAX_DECISION_TEXT);
     let shown = visible::lines(start);
@@ -159,7 +160,7 @@ fn seen(text: &str) -> String {
     )
 }
 
-/// Arguments of a call. If they are too long or nested too deeply, they become truncated text.
+/// Prepares the arguments of a call. Arguments that are too long or nested too deeply become truncated text.
 fn value(args: &Value) -> Value {
     let text = args.to_string();
     if text.len() > MAX_DECISION_TEXT { Value::String(seen(&text)) } else { visible_value(args, MAX_DEPTH) }
@@ -195,8 +196,8 @@ const DEFAULT_SESSIONS: usize = 20;
 /// Maximum number of listed sessions.
 const MAX_SESSIONS: usize = 100;
 
-/// Searches the documents of a session. The caller is a model and must get no more than the session's model would
-/// without asking, so the policy is checked for the search and for each file with results.
+/// Searches the documents of a session. The policy is checked for the search and for each file with results, because
+/// the caller is a model and must not see more than the session's model could see without asking.
 pub(super) async fn search(
     daemon: &Daemon,
     access: &SessionAccess,
@@ -250,7 +251,7 @@ pub(super) async fn search(
     })))
 }
 
-/// Reason why a call may not run without asking. `None` if it may.
+/// Returns the reason why a call needs approval or is denied. Returns `None` if it may run without asking.
 async fn refusal_reason(
     client: &Client,
     session: &str,
@@ -308,7 +309,7 @@ async fn started_sessions(client: &Client, own: Vec<SessionId>, limit: usize) ->
     Ok(sessions)
 }
 
-/// Session that an interrupt blocks. For a subagent's interrupt, this is the parent session.
+/// Returns the session that an interrupt blocks. For a subagent's interrupt, this is the parent session.
 pub(super) async fn top(client: &Client, interrupt: &Interrupt) -> anyhow::Result<SessionId> {
     let view = client.session(&interrupt.session_id.to_string()).await?;
     Ok(view.session.settings.parent.map_or(interrupt.session_id, |parent| parent.session))
@@ -330,8 +331,8 @@ pub(super) struct SessionAccess {
     started: Mutex<OwnTurns>,
 }
 
-/// Sessions and turns started by this server. Sessions are never removed, because an id is small compared to what the
-/// daemon stores for it; turns are removed when they end.
+/// Sessions and turns started by this server. Sessions are never removed, because an id is small compared to the stored
+/// session; turns are removed when they end.
 #[derive(Debug, Default)]
 struct OwnTurns {
     /// Sorted by age, because ids are ordered by time.
@@ -340,7 +341,7 @@ struct OwnTurns {
 }
 
 impl SessionAccess {
-    /// Creates the access of a server that has not started anything.
+    /// Creates the access list of a server that has not started any session.
     pub(super) fn new(sessions: Sessions) -> Self {
         Self { sessions, started: Mutex::default() }
     }
@@ -367,14 +368,14 @@ impl SessionAccess {
         self.started.lock().unwrap_or_else(PoisonError::into_inner).turns.contains(&turn)
     }
 
-    /// Sessions that may be listed, newest first. `None` if all may be.
+    /// Returns the sessions that may be listed, newest first. Returns `None` if all sessions may be listed.
     pub(super) fn listed(&self) -> Option<Vec<SessionId>> {
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         (self.sessions == Sessions::Own).then(|| started.sessions.iter().rev().copied().collect())
     }
 
-    /// Resolves a session by id or prefix. With `Sessions::Own`, foreign and missing sessions get the same error, and
-    /// the daemon is not asked about either.
+    /// Resolves a session by id or prefix. With `Sessions::Own`, a foreign session and a missing one result in the same
+    /// error, without a request to the daemon.
     pub(super) async fn session(&self, client: &Client, named: &str) -> anyhow::Result<SessionId> {
         let Some(own) = self.listed() else { return Ok(client.find_session(named).await?) };
         let wanted = normalize_id(named.trim());
@@ -393,7 +394,7 @@ impl SessionAccess {
         }
     }
 
-    /// Keeps only interrupts that block a reachable session.
+    /// Removes interrupts that do not block an accessible session.
     pub(super) async fn within(&self, client: &Client, pending: Vec<Interrupt>) -> Vec<Interrupt> {
         if self.sessions == Sessions::All {
             return pending;
@@ -411,7 +412,7 @@ impl SessionAccess {
     }
 }
 
-/// Maximum number of remembered turns. For older turns, the daemon has the needed state while they wait.
+/// Maximum number of remembered turns. The state of older turns is loaded from the daemon while they wait.
 const MAX_WAITING_TURNS: usize = 256;
 
 /// A turn that waits for an answer.
@@ -425,7 +426,7 @@ pub(super) struct WaitingTurn {
     pub(super) seen: u64,
 }
 
-/// Waiting turns that were reported to callers, by interrupt.
+/// Waiting turns that were reported to callers, by interrupt id.
 #[derive(Debug, Default)]
 pub(super) struct WaitingTurns {
     known: Mutex<VecDeque<(InterruptId, WaitingTurn)>>,
@@ -442,7 +443,7 @@ impl WaitingTurns {
         known.push_back((interrupt, waiting));
     }
 
-    /// Turn that waits, or waited, for this interrupt.
+    /// Returns the turn that waits, or waited, for this interrupt.
     pub(super) fn of(&self, interrupt: InterruptId) -> Option<WaitingTurn> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(id, _)| *id == interrupt).map(|(_, waiting)| *waiting)

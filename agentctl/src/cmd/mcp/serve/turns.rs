@@ -1,4 +1,4 @@
-//! `ask` and `answer`: runs turns until they end or wait for an answer.
+//! The tools `ask` and `answer`, which run turns until they end or wait for an answer.
 
 use std::{fs, time::Duration};
 
@@ -76,7 +76,7 @@ impl AgentServer {
             AtInterrupt::Fail => (OnInterrupt::Fail, Person::Unavailable),
         };
         let start = StartTurn {
-            // A model wrote the text, so it is not searched for mentions or for rules of the user.
+            // The text comes from a model, so it is not searched for mentions or for rules of the user.
             typed_bytes: Some(0),
             slot: args.model,
             max_steps: args.max_steps.map(Into::into),
@@ -113,7 +113,7 @@ impl AgentServer {
         }
         let session = self.access.session(&daemon.client, &named).await?;
         let Some(folder) = folder else { return Ok(SessionChoice::Existing(session.to_string())) };
-        // The folder stays set, so it must not change in a session that the user also works in.
+        // The folder is stored in the session, so it must not change in a session that the user also works in.
         if !self.access.has_started(session) {
             return Err(Failure::usage("this session was not started here, so its folder cannot be set")
                 .hint("omit the folder, or omit the session_id to start a session with it")
@@ -156,7 +156,7 @@ impl AgentServer {
         self.answer_and_follow(&daemon, (id, interrupt), answer, at, person, context).await
     }
 
-    /// Continues a turn after a form, in a call that is repeated with the user's answer.
+    /// Continues a turn whose form was answered: the client repeats the call with the user's answer.
     pub(super) async fn resume(
         &self,
         asked: &str,
@@ -170,7 +170,7 @@ impl AgentServer {
         let at = self.waiting_turn(&daemon, id, interrupt).await?.ok_or_else(|| unknown(asked))?;
         let person = Person::of(context, self.approvals);
         let Some(interrupt) = interrupt else {
-            // Another client has answered meanwhile.
+            // Another client has already answered.
             let line = SocketLine::attach(&daemon, at.session, at.seen).await?.with_client_name(caller(context));
             return self.follow(&daemon, line, at, person, None, context).await;
         };
@@ -207,7 +207,7 @@ impl AgentServer {
         self.follow(daemon, line, at, person, None, context).await
     }
 
-    /// Returns the turn that waits, or waited, for this interrupt. `None` if it is unknown.
+    /// Returns the turn that waits, or waited, for this interrupt. Returns `None` if the interrupt is unknown.
     async fn waiting_turn(
         &self,
         daemon: &Daemon,
@@ -226,21 +226,21 @@ impl AgentServer {
         Ok(Some(WaitingTurn { session, turn, seen: view.session.summary.last_seq }))
     }
 
-    /// Returns the answer to send. `None` if the user was asked and did not answer.
+    /// Returns the answer to send. Returns `None` if the user was asked and did not answer.
     async fn decide(
         &self,
         args: &tools::Answer,
         interrupt: Option<&Interrupt>,
         person: &Person,
     ) -> Result<Option<Answer>, Failure> {
-        // A secret must not pass through a model, so a user has to type it elsewhere.
+        // A secret must not pass through a model, so the user has to type it in a terminal.
         let is_secret = interrupt.is_some_and(|interrupt| interrupt.ask.is_secret());
         if is_secret && matches!(args.decision, Decision::Approve | Decision::Edit | Decision::Text) {
             let hint = format!("run `agentctl answer {}` in a terminal, where the input is hidden", args.interrupt_id);
             return Err(Failure::usage("only the user can enter a password").hint(hint));
         }
         let may_approve = self.approvals == Approvals::Caller;
-        // A question of an MCP server can grant something, like an approval, so no model may answer it.
+        // A question of an MCP server may grant something, like an approval, so a model must not answer it.
         let is_question = interrupt.is_some_and(|interrupt| {
             matches!(interrupt.ask, Ask::Question { .. }) && !interrupt.ask.is_from_mcp_server()
         });
@@ -269,9 +269,9 @@ impl AgentServer {
         }))
     }
 
-    /// Follows a turn until it ends, waits for an answer, or `limit` has passed. If the caller is gone, a turn started
-    /// by this server is cancelled, unless `limit` is set. Another client's turn is never cancelled, even after the
-    /// caller has answered in it.
+    /// Follows a turn until it ends, waits for an answer, or `limit` has passed. If the caller disconnects, a turn
+    /// started by this server is cancelled, unless `limit` is set. A turn of another client is never cancelled, even
+    /// after the caller has answered in it.
     async fn follow(
         &self,
         daemon: &Daemon,
@@ -297,7 +297,7 @@ impl AgentServer {
         match outcome {
             None => {
                 if cancels {
-                    // Fails if the turn has ended meanwhile.
+                    // Fails if the turn has already ended.
                     let session = at.session.to_string();
                     let cancel = daemon.client.cancel_turn(&session, Some(at.turn));
                     let _ = tokio::time::timeout(CANCEL_LIMIT, cancel).await;
@@ -318,7 +318,8 @@ impl AgentServer {
         }
     }
 
-    /// Returns a form for the user, or else the interrupts that the turn waits for. Remembers where to continue.
+    /// Returns a form for the user, or else the interrupts that the turn waits for. Stores the position to continue
+    /// from.
     fn waiting_response(
         &self,
         at: WaitingTurn,
@@ -332,8 +333,8 @@ impl AgentServer {
         person.asks(pending).unwrap_or_else(|| shown::waits(at, pending, note).into())
     }
 
-    /// Resolves the folder named by a caller. It must be the server's folder or inside it: the user who starts the
-    /// server decides which folders agents can access, not the calling model.
+    /// Resolves the folder named by a caller. It must be the server's folder or a folder inside it: the user who starts
+    /// the server decides which folders agents can access, not the calling model.
     fn folder(&self, named: Option<&str>) -> Result<Option<Mount>, Failure> {
         let Some(named) = named else { return Ok(None) };
         let Some(base) = &self.project else {
@@ -344,7 +345,7 @@ impl AgentServer {
         let path = path.filter(|path| path.starts_with(&base.path) && path.is_dir() && path.to_str().is_some());
         match path {
             Some(path) => Ok(Some(Mount { path, writable: base.writable })),
-            // The same message in all cases, so that it does not reveal which other paths exist.
+            // The message is the same in all cases, so that it does not reveal which other paths exist.
             None => Err(Failure::usage(format!("no folder {named} at or below {}", base.path.display()))
                 .hint("omit it to use the folder of this server")),
         }
@@ -377,7 +378,7 @@ async fn until_end(
         if !pending.is_empty() {
             return Ok(FollowEnd::Waits(pending));
         }
-        // The interrupt was answered meanwhile, so the turn continues or has ended.
+        // The interrupt has been answered, so the turn continues or has ended.
         let view = daemon.client.session(&session).await?;
         if view.live_turn.is_none() && view.session.summary.last_seq <= progress.seen {
             return Err(Failure::new(ErrorKind::NotFound, "the end of the turn was not reported")
@@ -393,7 +394,7 @@ fn unknown(id: &str) -> Failure {
         .hint("list_sessions shows pending ones; call ask with the session_id to resume one")
 }
 
-/// Failure for an approval that the caller may not give.
+/// Returns the failure for an approval that the caller may not give.
 fn needs_user(id: &str) -> Failure {
     Failure::new(ErrorKind::Rejected, "only the user can approve this, not the calling agent").hint(format!(
         "show the user the request; they approve it with `agentctl answer {id} approve`, or with the text that an MCP \

@@ -40,7 +40,7 @@ const MAX_MODEL: usize = 200;
 /// Maximum length of a name in the audit log, in characters.
 const MAX_ORIGIN: usize = 100;
 
-/// An import in progress. If it is neither finished nor abandoned, the import is removed at the next start.
+/// An import in progress. An import that is neither finished nor abandoned is removed at the next start.
 pub struct SessionImport {
     engine: Engine,
     sessions: Vec<IncomingSession>,
@@ -67,7 +67,8 @@ impl Engine {
     /// Starts importing a session followed by its subagents. With `as_new`, all sessions get new IDs.
     ///
     /// # Errors
-    /// If the descriptions are inconsistent, one of the sessions already exists, or the journal cannot be written.
+    /// Fails if the descriptions are inconsistent, one of the sessions already exists, or the journal cannot be
+    /// written.
     pub async fn begin_import(
         &self,
         archived: Vec<ArchivedSession>,
@@ -151,7 +152,7 @@ impl SessionImport {
         Self { source: bounded(source), client: bounded(client), ..self }
     }
 
-    /// ID that the imported session will have.
+    /// Returns the ID that the imported session will have.
     pub fn id(&self) -> SessionId {
         self.sessions.first().map_or_else(SessionId::generate, |first| self.new_id(first.archived.id))
     }
@@ -170,7 +171,7 @@ impl SessionImport {
     /// Adds the next events of a session.
     ///
     /// # Errors
-    /// If the events are out of order or belong to another session, or the journal cannot be written.
+    /// Fails if the events are out of order or belong to another session, or the journal cannot be written.
     pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), EngineError> {
         let at = self.sessions.iter().position(|incoming| incoming.archived.id == session);
         let at =
@@ -201,7 +202,7 @@ impl SessionImport {
     /// Adds a file. Blocks.
     ///
     /// # Errors
-    /// If its path leads outside, its name is already used, or it cannot be written to disk.
+    /// Fails if the file's path leads outside of the tree, its name is in use, or the file cannot be written to disk.
     pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), EngineError> {
         if self.tree.is_none() {
             let transport =
@@ -216,7 +217,8 @@ impl SessionImport {
     /// Ends open turns and publishes the whole import in one step. Blocks if it has files.
     ///
     /// # Errors
-    /// If events are missing, or the journal or the files cannot be written. In that case, the whole import is removed.
+    /// Fails if events are missing, or the journal or the files cannot be written. In that case, the whole import is
+    /// removed.
     pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
         let finished = self.try_finish().await;
         match &finished {
@@ -302,8 +304,8 @@ impl SessionImport {
         }
     }
 
-    /// Settings of an imported session. The settings allow no more than those of a new session, and contain no rules
-    /// that models would attribute to the user.
+    /// Returns the settings of an imported session, which allow no more than those of a new session and contain no
+    /// rules that models would attribute to the user.
     fn settings(&self, incoming: &IncomingSession) -> SessionSettings {
         let archived = incoming.archived.settings.clone();
         let imported = ImportOrigin { events: incoming.last_seq, context: incoming.archived.context.clone() };

@@ -1,7 +1,7 @@
 //! Exports sessions to other machines, and imports them.
 //!
-//! - This file exports sessions, after removing data that never leaves the machine. A session is exported up to its
-//!   last event at the time when its actor was asked, so that the export is consistent even while a turn is running.
+//! - This file exports sessions, after removing data that never leaves the machine. A session is exported up to the
+//!   event that was the last one when the export began, so that the export is consistent even while a turn is running.
 //!   Interrupted imports are also cleaned up here.
 //! - [`import`] imports archives from any source. Turns that were open when the session was exported are ended here,
 //!   without side effects. Such a turn never continues: neither its pending calls nor the user's input run here. It
@@ -49,11 +49,11 @@ impl Engine {
     /// Describes a session and its subagents for export, with all events stored so far.
     ///
     /// # Errors
-    /// If there is no such session, or the journal cannot be read.
+    /// Fails if there is no such session, or the journal cannot be read.
     pub async fn export_session(&self, id: SessionId) -> Result<SessionExport, EngineError> {
         let session = self.session(id).await?;
         let stored = session.show().await?.session;
-        // The context of a session whose project is gone cannot be measured.
+        // The context of a session cannot be measured if the session's project no longer exists.
         let context = session.context().await.ok().map(|view| ContextView { imported: false, ..view });
         let mut sessions = vec![ArchivedSession { context, ..archived(stored.summary.clone(), stored.settings) }];
         for child in self.shared.ports.store.children(id).await? {
@@ -66,7 +66,7 @@ impl Engine {
     /// Returns a page of exportable events after `after`. An empty page is the end.
     ///
     /// # Errors
-    /// If the session is gone, or the journal cannot be read.
+    /// Fails if the session is gone, or the journal cannot be read.
     pub async fn exported_events(&self, session: &ArchivedSession, after: u64) -> Result<Vec<Event>, EngineError> {
         let page = usize::try_from(session.events.saturating_sub(after)).unwrap_or(PAGE).min(PAGE);
         if page == 0 {
@@ -83,7 +83,7 @@ impl Engine {
     /// Passes each exportable file of a session to `take`. Blocks.
     ///
     /// # Errors
-    /// The first error from `take` or from reading the files.
+    /// Returns the first error from `take` or from reading the files.
     pub fn exported_files(
         &self,
         id: SessionId,
@@ -108,7 +108,7 @@ const MAX_TITLE: usize = 200;
 /// Removes the parts of an event that never leave the machine.
 pub(crate) fn without_private_data(mut event: Event) -> Event {
     match &mut event.kind {
-        // The turn's options stay, because a replay needs them. They affect no other turn.
+        // The turn's options are not removed, because a replay needs them. They affect no other turn.
         EventKind::TurnStarted { environment, .. } => *environment = Default::default(),
         EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => {
             if let ItemBody::ToolResult(result) = &mut item.body {
@@ -144,7 +144,7 @@ impl Engine {
     /// Cleans up interrupted imports. Called at start, before any import.
     ///
     /// # Errors
-    /// If the files cannot be read.
+    /// Fails if the files cannot be read.
     pub async fn settle_imports(&self) -> Result<(), EngineError> {
         let shared = Arc::clone(&self.shared);
         let settled = tokio::task::spawn_blocking(move || {
@@ -193,7 +193,7 @@ impl OpenTurns {
     /// Processes the next event.
     ///
     /// # Errors
-    /// If more turns or questions are open than any session can have.
+    /// Fails if more turns or questions are open than any session can have.
     pub(super) fn record(&mut self, event: &Event) -> Result<(), &'static str> {
         match &event.kind {
             EventKind::TurnStarted { trace_id, .. } => {
@@ -221,7 +221,7 @@ impl OpenTurns {
         if self.bytes > MAX_BYTES { Err("open turns have more data than a session may have") } else { Ok(()) }
     }
 
-    /// Event kinds that end all open turns and questions, each with its turn.
+    /// Returns the event kinds that end all open turns and questions, each with its turn.
     pub(super) fn endings(self, session_id: SessionId, at: Timestamp) -> Vec<(Option<TurnId>, EventKind)> {
         let asked = self.pending.into_values();
         let mut facts: Vec<_> =

@@ -53,7 +53,7 @@ impl Link for Approvals {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
                 (Decision::Run, _) => {
-                    // However the rules classified it, no user has reviewed this call.
+                    // No user has reviewed this call, regardless of its verdict.
                     confine(call);
                     gated.run().await
                 }
@@ -74,7 +74,8 @@ impl Link for Approvals {
     }
 }
 
-/// A call with the rest of the chain, its tool, and its arguments after following a link through which it reads.
+/// A call with the remaining chain, the call's tool, and its arguments after following a link through which the call
+/// reads.
 struct GatedCall<'a> {
     call: &'a Invocation<'a>,
     next: Next<'a>,
@@ -212,7 +213,7 @@ impl GatedCall<'_> {
                 return reject_changed(call, message, text).await.map(Some);
             }
             (Some(Ask::Approval { preview, .. }), _) => Some(preview),
-            // The user was shown nothing, because a grant lets the call run, whatever it does.
+            // The user was shown nothing, because a grant lets the call run regardless of its effect.
             (None, DecidedBy::Grant) => return Ok(None),
             _ => None,
         };
@@ -284,7 +285,7 @@ impl GatedCall<'_> {
         Ok(withhold(next.run(&Invocation { call: &followed_call, ..*call }).await?, &unreadable_paths))
     }
 
-    /// Preview of the call for the user. For a call that reads through a link, returns the target.
+    /// Returns the preview of the call for the user. For a call that reads through a link, returns the target.
     async fn preview(&self) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
         let (call, context) = (self.call, self.call.context);
         let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
@@ -396,8 +397,8 @@ fn confine(call: &Invocation<'_>) {
     entries.confinement = entries.limits;
 }
 
-/// Files that a call affects without naming them and that may not be read without asking. For files that a call names,
-/// the tool itself decides what it may reveal.
+/// Returns the files that a call affects without naming them and that may not be read without asking. For files that a
+/// call names, the tool itself decides what it may reveal.
 fn unreadable_files(call: &Invocation<'_>) -> Vec<String> {
     let paths = call.context.tools.chain.affected_paths(call);
     if paths.is_empty() {
@@ -419,7 +420,7 @@ fn withhold(output: ToolOutput, unreadable_files: &[String]) -> ToolOutput {
     ToolOutput { text, ..output }
 }
 
-/// Owner of the tool, as stored with a question.
+/// Returns the owner of the tool, as stored with a question.
 fn owner(foreign: Option<&ForeignTool>) -> Option<Box<Owner>> {
     foreign.map(|foreign| Box::new(Owner { rule: foreign.rule.clone(), entry: foreign.entry.clone() }))
 }
@@ -431,7 +432,7 @@ async fn reject_changed(call: &Invocation<'_>, message: String, text: String) ->
     Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
 }
 
-/// Sentence with the arguments that the user wanted instead of the model's.
+/// Returns the sentence with the arguments that the user wanted instead of the model's.
 fn requested_arguments(answered: &ResolvedInterrupt) -> String {
     match &answered.answer {
         Answer::Edit { args } => format!(". They wanted these arguments instead: {args}"),

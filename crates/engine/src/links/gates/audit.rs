@@ -168,7 +168,7 @@ fn requester(call: &Invocation<'_>) -> Requester {
     Requester { model: context.models.model.info().id.clone(), agent: context.active_agent.name().to_owned() }
 }
 
-/// Grants that let the call run: the grants in the verdict, or grants added since.
+/// Returns the grants that let the call run: the grants in the verdict, or grants added since.
 fn granted_by(judgement: &Explanation, by: &DecidedBy) -> Vec<String> {
     if judgement.granted_by.is_empty() && *by == DecidedBy::Grant {
         judgement.grants.clone()
@@ -177,7 +177,7 @@ fn granted_by(judgement: &Explanation, by: &DecidedBy) -> Vec<String> {
     }
 }
 
-/// Author of the decision on a call that reached the gate.
+/// Returns the author of the decision on a call that reached the gate.
 fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     match (call.record.judgement(), call.record.answered()) {
         (_, Some(answered)) => answered.by,
@@ -189,7 +189,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     }
 }
 
-/// Decision on a call that did not reach the gate or that the gate blocked.
+/// Returns the decision on a call that did not reach the gate or that the gate blocked.
 fn unlogged_decision(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
     if call.record.entries().blocked {
         return (false, DecidedBy::Daemon);
@@ -232,8 +232,8 @@ fn call_end(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Op
     })
 }
 
-/// Arguments for users and programs: parsed JSON if valid, else the raw text. Deeply nested JSON also stays text,
-/// because a document that contains it could not be parsed again.
+/// Returns the arguments for users and programs: parsed JSON if valid, and otherwise the raw text. Deeply nested JSON
+/// also stays text, because a document that contains it could not be parsed again.
 pub(crate) fn arguments(call: &ToolCall) -> Value {
     match serde_json::from_str(&call.arguments) {
         Ok(args) if is_shallow(&args) => args,
@@ -326,15 +326,15 @@ pub(crate) async fn report_unchecked(
     deny(call, format!("{message}: {reason}"), output).await
 }
 
-/// Lets the user decide, if a user is present and can be shown the whole preview. The error is the reason for restoring
-/// nothing. Nothing is restored without an audit entry.
+/// Asks the user whether to restore the files, if a user is present and can be shown the whole preview. The error is
+/// the reason why nothing is restored. Nothing is restored without an audit entry.
 async fn confirm_restore(call: &Invocation<'_>, message: &str, changes: &[FileChange]) -> Result<(), String> {
     let answering = &call.context.rules.answering;
     let args = serde_json::json!({ "paths": changes.iter().map(|file| &file.path).collect::<Vec<_>>() });
     let (by, answer, decided) = match answering.now() {
         OnInterrupt::Approve => (DecidedBy::OnInterrupt(answering.on_interrupt), None, Ok(())),
         OnInterrupt::Deny | OnInterrupt::Fail => {
-            let reason = "this run cannot ask the user. Do not write it another way".to_owned();
+            let reason = "this run cannot ask the user. Do not write the files by other means".to_owned();
             (DecidedBy::OnInterrupt(answering.on_interrupt), None, Err(reason))
         }
         OnInterrupt::Wait if call.context.control.calls.is_cancelled() => {
@@ -380,7 +380,7 @@ async fn ask(
     (answered.by, Some(answered.answer), decided)
 }
 
-/// Preview of everything that would be restored, file by file.
+/// Returns the preview of everything that would be restored, file by file.
 async fn preview(call: &Invocation<'_>, changes: &[FileChange]) -> Result<String, String> {
     let context = call.context;
     let (session, workspace) = (context.ids.session, &context.files.workspace);

@@ -3,10 +3,10 @@
 //! Recall: if an input matches compacted history, the best passages from the session's past are added to the request,
 //! because a model does not search for history that it cannot know about.
 //!
-//! Repair: calls and results pair up, whatever the journal contains. Every provider rejects requests that contain a
-//! call without a result or a result without its call, which would make the session unusable. The same applies to blank
-//! texts and to IDs with unusual characters. Names and arguments are left to the model's adapter, which implements the
-//! requirements of its API.
+//! Repair: every call has exactly one result, regardless of the journal's content. Every provider rejects requests that
+//! contain a call without a result or a result without its call, which would make the session unusable. The same
+//! applies to blank texts and to IDs with unusual characters. Names and arguments are left to the model's adapter,
+//! which implements the requirements of its API.
 
 pub(crate) mod compaction;
 
@@ -174,7 +174,8 @@ impl Link for Recall {
     }
 }
 
-/// Returns true if passages were already added in this turn. Its first request may be retried after a compaction.
+/// Returns true if passages were already added in this turn. If the first request is retried after a compaction, they
+/// are not added again.
 fn has_recall(context: &TurnContext, state: &TurnState) -> bool {
     let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
     let is_recall = |item: &Arc<Item>| matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Recall, .. });
@@ -312,7 +313,7 @@ mod tests {
         ]
     }
 
-    /// The rule that providers enforce: an assistant's calls are followed by exactly their results.
+    /// Returns true if an assistant's calls are followed by exactly their results, as providers require.
     fn pairs(messages: &[Message]) -> bool {
         let mut waiting: Vec<CallId> = Vec::new();
         for message in messages {

@@ -78,8 +78,8 @@ fn repeat_notice<'a>(
     .boxed()
 }
 
-/// Paths that calls have reached since the last check. After a compaction, the whole remaining history is checked,
-/// because guides shown for the replaced part are no longer visible.
+/// Returns the paths that calls have reached since the last check. After a compaction, the whole remaining history is
+/// checked, because guides shown for the replaced part are no longer visible.
 fn touched_paths(context: &TurnContext, state: &TurnState) -> Vec<String> {
     let compacted = state.compacted_at == Some(state.steps);
     let from = if compacted { 0 } else { state.searched_items.min(state.history.len()) };
@@ -221,7 +221,7 @@ impl Link for Skills {
     }
 }
 
-/// Arguments with unescaped slashes, for finding names of skills. JSON can escape a slash.
+/// Unescapes slashes in arguments, so that names of skills can be found. JSON can escape a slash.
 fn unescape_slashes(arguments: &str) -> String {
     arguments.replace("\\/", "/")
 }
@@ -230,7 +230,8 @@ fn skills_port(context: &TurnContext) -> Option<&dyn ports::Skills> {
     context.ports.workspaces.skills().filter(|_| context.config.guides.skills)
 }
 
-/// Links a skill into the session, if a skill with that name exists. The inner error is a sentence about the problem.
+/// Links a skill into the session, if a skill with that name exists. The inner error is a sentence about
+/// the problem.
 async fn link_skill(context: &TurnContext, name: &str) -> Result<Result<(), String>, TurnExit> {
     let Some(skills) = skills_port(context) else { return Ok(Ok(())) };
     context.make_folders().await?;

@@ -43,7 +43,7 @@ impl Link for TurnPlan {
             let is_made = state.phase == Phase::Planning && state.pending_calls.is_empty();
             let Some(plan) = state.answer.clone().filter(|_| is_made) else { return Ok(()) };
             decide(context, state, plan).await?;
-            // The loop does not take the user's messages while a plan is pending, so this method takes them.
+            // The turn loop does not receive the user's messages while a plan is pending, so they are received here.
             for steer in context.recorder.take_steers().await? {
                 state.note(steer);
             }
@@ -74,7 +74,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         (Some(answered), _) => answered,
         (None, OnInterrupt::Wait) => context.ask(id.clone(), Ask::of_plan(&plan)).await?,
         (None, OnInterrupt::Approve) => return finish_planning(context, state, &plan, None).await,
-        // The plan is the result of the run in this case.
+        // In this case, the plan is the result of the turn.
         (None, OnInterrupt::Deny) => return Err(TurnExit::Finished(StopReason::Completed)),
         (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan requires approval"))),
     };
@@ -104,7 +104,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
     }
 }
 
-/// Call ID of the question about a plan. This ID identifies the answer after a restart.
+/// Returns the call ID of the question about a plan. This ID identifies the answer after a restart.
 fn call_id(state: &TurnState) -> CallId {
     let last_message = state.history.iter().rev().find(|item| matches!(item.body, ItemBody::AgentMessage { .. }));
     CallId::from(format!("{}_{}", Ask::PLAN, last_message.map_or_else(String::new, |item| item.id.to_string())))
@@ -134,7 +134,7 @@ const MAX_STEPS: usize = 50;
 /// Maximum length of a step, in characters.
 const MAX_STEP: usize = 300;
 
-/// Steps of a plan: the outermost items of its first list, or its first line if the plan has no list.
+/// Returns the steps of a plan: the outermost items of its first list, or its first line if the plan has no list.
 pub(crate) fn todos(plan: &str) -> Vec<Todo> {
     let mut steps = list_items(plan, is_numbered);
     if steps.is_empty() {
@@ -153,7 +153,7 @@ pub(crate) fn todos(plan: &str) -> Vec<Todo> {
     steps.into_iter().take(MAX_STEPS).enumerate().map(todo).collect()
 }
 
-/// Outermost items of lists of this kind, outside of code fences.
+/// Returns the outermost items of lists of this kind, outside of code fences.
 fn list_items(plan: &str, is_item: impl Fn(&str) -> bool) -> Vec<String> {
     let (mut inside, mut level, mut items) = (false, None, Vec::new());
     for line in plan.lines() {

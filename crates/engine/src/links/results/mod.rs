@@ -9,7 +9,7 @@
 //!   tools that execute something, since a model needs the full text that it reads or searches for. [`reduce`] selects
 //!   the lines.
 //! - A result that is too long for the model's window is stored in a session file, and the model gets its start, its
-//!   end and the path. This includes errors: overflowing the window would end the session for good, and truncated text
+//!   end and the path. This includes errors: overflowing the window would make the session unusable, and truncated text
 //!   could not be retrieved.
 //!
 //! [`EditDiagnostics`]: errors caused by an edit are shown to the model before its next step, once, as worded by the
@@ -148,14 +148,15 @@ async fn store_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<St
     Ok(lines)
 }
 
-/// Description of a piece: `stdout, a PNG image of 1,234 bytes`. The description may contain untrusted text.
+/// Returns the description of a piece: `stdout, a PNG image of 1,234 bytes`. The description may contain untrusted
+/// text.
 fn description(data: &ToolData) -> String {
     let short = |text: &str| text::one_line(&text.chars().take(MAX_LABEL).collect::<String>());
     let kind = if data.kind.trim().is_empty() { "binary data".to_owned() } else { short(&data.kind) };
     format!("{}, {kind} of {} bytes,", short(&data.name), grouped(data.content.len()))
 }
 
-/// Unique file name for a piece of data from a call.
+/// Returns a unique file name for a piece of data from a call.
 fn file_name(call: &str, data: &ToolData, number: usize, used: &mut HashSet<String>) -> String {
     let plain = |text: &str, max: usize| -> String {
         text.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '_').take(max).collect()
@@ -206,7 +207,7 @@ async fn reduce_output(
     output
 }
 
-/// The user's input in this turn, and the todo in progress.
+/// Returns the user's input in this turn, and the todo in progress.
 fn current_task<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'a str> {
     let current = call.state.todos.iter().filter(|todo| todo.status == TodoStatus::InProgress);
     let of_turn = call.state.history.iter().rev().filter(|item| item.turn_id == call.context.ids.turn);
@@ -264,7 +265,7 @@ enum SpillFile {
     Nowhere(String),
 }
 
-/// Start and end of a text, and a note for the model about the rest.
+/// Returns the start and end of a text, and a note for the model about the omitted part.
 fn shown(text: &str, limit: u64, file: &SpillFile) -> (String, String) {
     let excerpt = Excerpt::of(text, (limit / SHOWN_DIVISOR).min(MAX_SHOWN));
     let at_once = lines_at_once(text, limit);

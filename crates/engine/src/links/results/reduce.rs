@@ -1,5 +1,5 @@
-//! Reduces a long output to its relevant lines, which are found by words for failures and by keywords from the user's
-//! input and the current todo. No side effects.
+//! Reduces a long output to its relevant lines, which are found by words that indicate failures and by keywords from
+//! the user's input and the current todo. No side effects.
 //!
 //! Lines are added in this order until the budget is used up: the first line, which contains the exit status; the first
 //! failure; the last and the first lines; the surroundings of each failure, of keywords and of possible failures; more
@@ -15,7 +15,7 @@ use regex::Regex;
 
 use crate::turn::rounds::fingerprint;
 
-/// Numbers of lines from the start and from the end: those shown first, and those shown later if there is space.
+/// Numbers of lines shown from the start and from the end: initially, and later if there is space.
 const FIRST_LINES: usize = 6;
 const LAST_LINES: usize = 12;
 const MORE_FIRST_LINES: usize = 20;
@@ -84,7 +84,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Shows lines as long as the budget allows.
+    /// Shows lines until the budget is used up.
     fn add(&mut self, mut lines: impl Iterator<Item = usize>) {
         lines.all(|at| self.try_add(at));
     }
@@ -135,7 +135,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Words for a failure. Word boundaries are ASCII-only, which is much faster to match.
+/// Words that indicate a failure. Word boundaries are ASCII-only, which is much faster to match.
 const WRONG: &str = r"(?x-u)
     (?i: \b (?:
         errors? | err! | fail (?: s | ed | ing | ures? )? | panic (?: s | ked | king )? | fatal | exceptions? | traceback
@@ -152,7 +152,7 @@ const DOUBTFUL: &str = r"(?x-u)
       | cannot | can't | could\ not | couldn't | unable\ to | not\ found | no\ such | missing | invalid
     ) \b )
   | (?u: 警告 | 超时 | 找不到 | 无法 | 拒绝 | 見つかりません | 경고 )";
-/// Phrases that contain words for failures but negate them.
+/// Phrases that contain a word for a failure but negate it.
 const NEGATED: &str = r"(?x-u)
     (?i: \b (?: 0 | no | zero | without ) \s+ (?: [a-z]+ \s+ )?
         (?: errors? | fail (?: ed | ing | ures? ) | warnings? | panics? | exceptions? ) \b
@@ -246,7 +246,7 @@ const COMMON_WORDS: [&str; 60] = [
     "what", "when", "where", "which", "with", "work", "would", "write",
 ];
 
-/// Pattern that matches any keyword; `None` if there are no keywords.
+/// Returns a pattern that matches any keyword; `None` if there are no keywords.
 pub(super) fn pattern<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Regex> {
     let escaped: Vec<String> = keywords(texts).iter().map(|word| regex::escape(word)).collect();
     let pattern = (!escaped.is_empty()).then(|| format!("(?i){}", escaped.join("|")))?;

@@ -66,7 +66,7 @@ impl Link for Undo {
             return revert(call).boxed();
         }
         if call.record.entries().confinement == Confinement::ReadOnly {
-            // The call can change nothing, so there is nothing to record.
+            // The call cannot change files, so there is nothing to record.
             return next.run(call);
         }
         if is_recorded(call) { record(call, next).boxed() } else { next.run(call) }
@@ -98,7 +98,7 @@ pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation)
     Ok(call.record.entries().irreversible.clone())
 }
 
-/// Paths that the call changes, if known before it runs.
+/// Returns the paths that the call changes, if known before it runs.
 fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
     let context = call.context;
     let of_link = || Some(context.tools.chain.affected_paths(call)).filter(|paths| !paths.is_empty());
@@ -202,7 +202,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     Ok(output)
 }
 
-/// Reason, known before the call, why its changes cannot be checked.
+/// Returns the reason, known before the call, why its changes cannot be checked.
 fn uncheckable_reason(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
     match looked {
         Ok(found) => {
@@ -373,7 +373,7 @@ fn describe(file: &UndoneFile, form: fn(&str) -> String) -> String {
     }
 }
 
-/// A diff shortened for the model, with the size of the rest. Users are shown the whole diff.
+/// Returns a diff shortened for the model, with the size of the omitted part. Users are shown the whole diff.
 fn shortened(diff: &str) -> String {
     let Some((end, _)) = diff.char_indices().nth(MAX_SHOWN) else { return diff.to_owned() };
     let more = diff[end..].chars().count();

@@ -84,7 +84,7 @@ impl Link for Delegation {
 async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let task = task(call);
     if let Some(InFlightCall { subagent, .. }) = call.context.tools.in_flight.get(&call.call.call_id) {
-        // The call was validated when it started, regardless of later changes.
+        // The call was valid when it started. If a later change has made it invalid, the subagent still continues.
         let max_steps = task.map_or(DEFAULT_STEPS, |task| task.max_steps);
         return call.context.tools.subagents.resume(call, subagent.clone(), max_steps).await;
     }

@@ -163,7 +163,7 @@ fn list(todos: &[Todo]) -> String {
     text
 }
 
-/// Reminder with the current entry, the next entry, and the number of other entries.
+/// Returns the reminder with the current entry, the next entry, and the number of other entries.
 fn reminder(todos: &[Todo]) -> Option<String> {
     if todos.is_empty() {
         return None;
@@ -264,7 +264,7 @@ fn arguments(call: &Invocation<'_>) -> Result<QuestionArguments, ToolOutput> {
     }
 }
 
-/// Reason why the choices are invalid, with a hint on how to fix them.
+/// Returns the reason why the choices are invalid, with a hint on how to fix them.
 fn choices_problem(choices: &[String]) -> Option<String> {
     if choices.is_empty() {
         return None;

@@ -1,10 +1,10 @@
-//! Loads a session from the journal, and reports and settles turns left behind by a crash. Also unloads a session that
-//! is not in use, drains it when the daemon stops, retires it for removal, and cleans unused data.
+//! Loads a session from the journal, and reports and settles turns that a crash interrupted. Also unloads a session
+//! that is not in use, drains it when the daemon stops, retires it for removal, and cleans unused data.
 //!
-//! The actor itself decides about retiring and cleaning, so that no turn can start in between: earlier commands prevent
-//! a removal, and later commands are refused. The remover holds a `HoldMark` on the session until the removal is done.
-//! While the hold is alive, all other callers get the error that the session is being deleted. Once the hold is
-//! dropped, the session is looked up again.
+//! The actor itself decides about retiring and cleaning, so that no turn can start at the same time: earlier commands
+//! prevent a removal, and later commands are refused. The remover holds a `HoldMark` on the session until the removal
+//! is done. While the hold is alive, all other callers get the error that the session is being deleted. Once the hold
+//! is dropped, the session is looked up again.
 //!
 //! A cleaning is recorded in the history before anything is removed. A crash in between leaves files that are recorded
 //! as removed and that the next cleaning deletes. No file is missing without such a record.
@@ -117,8 +117,8 @@ impl Actor {
         reading::last(&*self.shared.ports.store, self.id, since, self.journal.head(), found).await
     }
 
-    /// Last recorded token level. `None` if the level is older than the tail of the journal, in which case it is
-    /// reported again with the next answer.
+    /// Returns the last recorded token level. `None` if the level is older than the tail of the journal, in which case
+    /// it is reported again with the next answer.
     async fn last_level(&self) -> Result<Option<TokenLevel>, StoreError> {
         let since = self.journal.head().saturating_sub(reading::TAIL_EVENTS);
         let reported = self.last(since, |event| match &event.kind {
@@ -128,7 +128,7 @@ impl Actor {
         Ok(reported.await?.or((since == 0).then_some(TokenLevel::Info)))
     }
 
-    /// Stop reason of the last turn since the last reset, ignoring turns that only compacted.
+    /// Returns the stop reason of the last turn since the last reset, ignoring turns that only compacted.
     async fn last_stop(&self, reset_seq: u64) -> Result<Option<StopReason>, StoreError> {
         let stop = self.last(reset_seq, |event| match &event.kind {
             EventKind::TurnEnded { result } if !result.only_compacted => Some(Some(result.stop_reason)),
@@ -149,8 +149,8 @@ impl Actor {
         Ok(is_open.await?.unwrap_or_default())
     }
 
-    /// Slot chosen by content for the last turn that is visible to the model. Skips the search if fewer than two slots
-    /// have their own model.
+    /// Returns the slot chosen by content for the last turn that is visible to the model. Skips the search if fewer
+    /// than two slots have their own model.
     async fn last_routed(&self, since: u64) -> Result<Option<Slot>, StoreError> {
         if self.shared.ports.models.own_slots().len() < 2 {
             return Ok(None);
@@ -162,8 +162,8 @@ impl Actor {
         Ok(routed.await?.flatten())
     }
 
-    /// Settles turns left behind by the last stop. Until this succeeds, the session is read-only: no turn runs, and no
-    /// questions are asked.
+    /// Settles turns that were open when the daemon last stopped. Until this succeeds, the session is read-only: no
+    /// turn runs, and no questions are asked.
     async fn recover_session(&mut self, stored: StoredSession) -> Result<(), EngineError> {
         self.needs_recovery = true;
         self.journal.forget_open();
@@ -172,7 +172,7 @@ impl Actor {
         self.queue.iter_mut().for_each(|queued| queued.start.note_disconnect());
         let settled = match stored.open_turn {
             Some((turn_id, first_seq)) => self.recover(turn_id, first_seq).await,
-            // Turns that were queued when the daemon stopped start by themselves.
+            // Turns that were queued when the daemon stopped start automatically.
             None => self.begin_next().await,
         };
         self.needs_recovery = settled.is_err();
@@ -272,7 +272,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
             form: AnswerForm::of(answer_schema.as_ref())?,
             ..OpenTurn::new(turn_id, *trace_id, event.at, first_seq)
         }),
-        // A damaged turn takes no more steps.
+        // A damaged turn runs no more steps.
         Some((event, _)) if event.is_damaged() => Ok(OpenTurn::new(turn_id, TraceId::generate(), event.at, first_seq)),
         _ => Err(EngineError::new(
             ErrorKind::Storage,
@@ -393,7 +393,8 @@ impl Actor {
             self.commit(None, notice(&found, undo).into()).await?;
             let ports = &self.shared.ports;
             if !found.is_empty() {
-                // New files may have appeared since the trial; these files stay, together with everything next to them.
+                // New files may have appeared since the trial. These files, and all files next to them, are not
+                // removed.
                 found = ports.workspaces.clean(self.id, areas, false).await?;
             }
             if undo {
@@ -404,7 +405,7 @@ impl Actor {
     }
 }
 
-/// Notice about the cleaning, for the model and the user.
+/// Returns the notice about the cleaning, for the model and the user.
 fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2] {
     let mut removed: Vec<String> = found
         .iter()

@@ -420,7 +420,7 @@ impl Actor {
                         let admitted = Box::pin(self.check_access(command.access)).await;
                         (command.run)(admitted.map(|()| &mut *self)).await?
                     }
-                    // All handles are gone: the registry and the daemon have ended.
+                    // All handles were dropped, because the registry and the daemon have ended.
                     None => NextMove::Exit,
                 },
                 count = receive(messages, &mut batch) => if count == 0 {

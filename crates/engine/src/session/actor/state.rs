@@ -28,8 +28,8 @@ use crate::turn::{
     route::{self, SlotChoice},
 };
 
-/// Limit on items read into memory. The limit exceeds the maximum length of a history. Only a turn that was running
-/// when the daemon stopped can come near it.
+/// Maximum number of items read into memory. This exceeds the maximum length of a history. Only a turn that was running
+/// when the daemon stopped can come near the limit.
 pub(crate) const MAX_ITEMS: usize = 20_000;
 
 /// State of a session's actor.
@@ -90,7 +90,7 @@ impl SessionState {
 
     /// Replaces the visible history with `items`, preceded by `compaction`.
     pub(crate) fn show(&mut self, items: Vec<(u64, Item)>, compaction: Option<Item>) {
-        // Compactions with a summary and unfinished ones are not visible after a summary.
+        // Unfinished compactions, and compactions with a summary, are not visible after a summary.
         let is_seen = |item: &Item| match &item.body {
             ItemBody::Compaction(compaction) => !compaction.offloaded.is_empty() || compaction.restores.is_some(),
             _ => true,
@@ -102,12 +102,12 @@ impl SessionState {
         self.meter.start_over();
     }
 
-    /// The visible history: the summary, followed by the items after it.
+    /// Returns the visible history: the summary, followed by the items after it.
     pub(crate) fn visible_history(&self) -> Vec<Arc<Item>> {
         self.compaction.iter().chain(self.history.iter().map(|(_, item)| item)).cloned().collect()
     }
 
-    /// The compaction at the start of the visible history.
+    /// Returns the compaction at the start of the visible history.
     pub(crate) fn compaction(&self) -> Option<&Compaction> {
         match &self.compaction.as_deref()?.body {
             ItemBody::Compaction(compaction) => Some(compaction),
@@ -115,8 +115,8 @@ impl SessionState {
         }
     }
 
-    /// Sequence number of a visible item's completion. For a summary, returns the number of the last item that it
-    /// replaced.
+    /// Returns the sequence number of a visible item's completion. For a summary, returns the number of the last item
+    /// that the summary replaced.
     pub(crate) fn number_of(&self, id: ItemId) -> Option<u64> {
         let summary = self.compaction.as_ref().filter(|item| item.id == id).and(self.compaction());
         let found = self.history.iter().find(|(_, item)| item.id == id).map(|(seq, _)| *seq);
@@ -287,12 +287,12 @@ impl Interrupts {
         self.pending.is_empty() && self.of_children.is_empty()
     }
 
-    /// Earliest deadline of a pending interrupt.
+    /// Returns the earliest deadline of a pending interrupt.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         self.pending.iter().filter_map(|pending| pending.interrupt.deadline).min()
     }
 
-    /// Interrupts whose deadline has passed, each with its default answer.
+    /// Returns the interrupts whose deadline has passed, each with its default answer.
     pub(crate) fn overdue(&self, now: Timestamp) -> Vec<(InterruptId, Answer)> {
         self.pending
             .iter()
@@ -304,7 +304,7 @@ impl Interrupts {
     }
 }
 
-/// Answer at a deadline if there is no default, or if the default does not fit the question.
+/// Returns the answer used at a deadline if the question has no default, or if the default does not fit the question.
 pub(crate) fn default_rejection() -> Answer {
     Answer::Reject { reason: Some("no answer in time".to_owned()) }
 }

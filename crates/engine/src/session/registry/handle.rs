@@ -37,10 +37,10 @@ use crate::{
     },
 };
 
-/// Error returned to other callers while a session is being removed.
+/// Creates the error for callers that access a session while the session is being removed.
 pub(crate) fn being_deleted_error(id: SessionId) -> EngineError {
     EngineError::new(ErrorKind::NotFound, format!("session {id} is being deleted"))
-        .with_hint("start a new one; list all with `agentctl sessions list`")
+        .with_hint("start a new session; list all with `agentctl sessions list`")
 }
 
 /// Marks a session as held by its remover. While the hold is alive, the session is closed to all other callers.
@@ -89,7 +89,7 @@ pub struct SessionHandle {
 }
 
 impl SessionHandle {
-    /// ID of the session.
+    /// Returns the ID of the session.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -99,7 +99,7 @@ impl SessionHandle {
     /// a daemon restart.
     ///
     /// # Errors
-    /// If the input is invalid, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal cannot be
+    /// Fails if the input is invalid, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal cannot be
     /// written.
     pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn, EngineError> {
         let start = start.into();
@@ -109,7 +109,7 @@ impl SessionHandle {
     /// Adds input to the running turn, or to `turn` if that turn is running.
     ///
     /// # Errors
-    /// If no such turn is running.
+    /// Fails if no such turn is running.
     pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.steer(turn, UserInput::whole(text, None), false).boxed()).await
     }
@@ -118,7 +118,7 @@ impl SessionHandle {
     /// `TurnEnded` follows.
     ///
     /// # Errors
-    /// If no such turn is running or queued.
+    /// Fails if no such turn is running or queued.
     pub async fn cancel(&self, turn: Option<TurnId>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.cancel(turn).boxed()).await
     }
@@ -127,7 +127,7 @@ impl SessionHandle {
     /// `while_connected` waits for answers. Has no effect on a turn that has ended.
     ///
     /// # Errors
-    /// If the session is gone.
+    /// Fails if the session is gone.
     pub async fn client_left(&self, turn: TurnId) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.client_left(turn).boxed()).await
     }
@@ -136,7 +136,7 @@ impl SessionHandle {
     /// answer, even if the daemon was restarted after the question.
     ///
     /// # Errors
-    /// If there is no such interrupt, it was already answered, or the answer does not fit.
+    /// Fails if there is no such interrupt, it was already answered, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.answer(id, answer, client).boxed()).await
     }
@@ -144,7 +144,7 @@ impl SessionHandle {
     /// Returns the session's current file tree, and the session that owns the files.
     ///
     /// # Errors
-    /// If the session cannot be loaded, or its project is gone.
+    /// Fails if the session cannot be loaded, or its project is gone.
     pub(crate) async fn tree(&self) -> Result<(SessionId, SessionTree), EngineError> {
         self.ask(Access::ReadOnly, move |actor| actor.tree().boxed()).await
     }
@@ -152,7 +152,7 @@ impl SessionHandle {
     /// Stores a change to a state file. The change is visible to the next call of a running turn.
     ///
     /// # Errors
-    /// If the change is rejected, or the journal cannot be written.
+    /// Fails if the change is rejected, or the journal cannot be written.
     pub async fn change_state_file(&self, change: StateFileChange) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.change_state_file(change).boxed()).await
     }
@@ -160,7 +160,7 @@ impl SessionHandle {
     /// Subscribes to all events with sequence numbers above `after`, including future ones.
     ///
     /// # Errors
-    /// If the session cannot be loaded.
+    /// Fails if the session cannot be loaded.
     pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
         self.ask(Access::ReadOnly, move |actor| actor.subscribe(after).boxed()).await
     }
@@ -173,7 +173,7 @@ impl SessionHandle {
     /// Returns the state of the session, its pending interrupts and its live turn.
     ///
     /// # Errors
-    /// If the journal cannot be read.
+    /// Fails if the journal cannot be read.
     pub async fn show(&self) -> Result<SessionView, EngineError> {
         self.ask(Access::ReadOnly, move |actor| actor.show().boxed()).await
     }
@@ -181,7 +181,7 @@ impl SessionHandle {
     /// Sets the title of the session.
     ///
     /// # Errors
-    /// If the title is blank or the journal cannot be written.
+    /// Fails if the title is blank or the journal cannot be written.
     pub async fn rename(&self, title: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.rename(title).boxed()).await
     }
@@ -189,7 +189,7 @@ impl SessionHandle {
     /// Stores a grant for this session. The grant applies from the next call in a running turn.
     ///
     /// # Errors
-    /// If the journal cannot be written.
+    /// Fails if the journal cannot be written.
     pub(crate) async fn grant(&self, grant: Grant) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.grant(grant).boxed()).await
     }
@@ -197,7 +197,7 @@ impl SessionHandle {
     /// Revokes a grant of this session. The grant no longer applies to the next call in a running turn.
     ///
     /// # Errors
-    /// If the session has no such grant, or the journal cannot be written.
+    /// Fails if the session has no such grant, or the journal cannot be written.
     pub(crate) async fn revoke(&self, rule: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.revoke(rule).boxed()).await
     }
@@ -210,7 +210,7 @@ impl SessionHandle {
     /// Sets the session's mode on behalf of `client`. The mode applies from the next call, even in a running turn.
     ///
     /// # Errors
-    /// If the session is a subagent, or the audit log or the journal cannot be written.
+    /// Fails if the session is a subagent, or the audit log or the journal cannot be written.
     pub async fn set_mode(&self, mode: SessionMode, client: String) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.set_mode(mode, client).boxed()).await
     }
@@ -219,7 +219,7 @@ impl SessionHandle {
     /// the next turn.
     ///
     /// # Errors
-    /// If there are too many rules, a rule is too long or blank, or the journal cannot be written.
+    /// Fails if there are too many rules, a rule is too long or blank, or the journal cannot be written.
     pub async fn set_pins(&self, pins: Vec<String>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.set_pins(pins).boxed()).await
     }
@@ -228,8 +228,8 @@ impl SessionHandle {
     /// without either, the configured default. A model without a slot applies to the slot that is already set. Takes
     /// effect with the next turn, including for the session's agents that use the same slot. Returns the new model.
     ///
-    /// # Errors
-    /// If the session is a subagent, the slot's server does not take a model name, or the journal cannot be written.
+    /// # Errors Fails if the session is a subagent, the slot's server does not accept a model name, or the journal
+    /// cannot be written.
     pub async fn set_model(&self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, EngineError> {
         self.ask(Access::Changes, move |actor| actor.set_model(slot, model).boxed()).await
     }
@@ -237,7 +237,7 @@ impl SessionHandle {
     /// Copies the settings of the parent session, including its grants, for later turns.
     ///
     /// # Errors
-    /// If a turn is open, or the journal cannot be written.
+    /// Fails if a turn is open, or the journal cannot be written.
     pub(crate) async fn adopt(&self, settings: SessionSettings) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.adopt(settings).boxed()).await
     }
@@ -246,7 +246,7 @@ impl SessionHandle {
     /// current ones.
     ///
     /// # Errors
-    /// If a turn is open, a folder cannot be added, or the journal cannot be written.
+    /// Fails if a turn is open, a folder cannot be added, or the journal cannot be written.
     pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.configure(settings, false).boxed()).await
     }
@@ -261,16 +261,16 @@ impl SessionHandle {
 
     /// Adds folders to the session for later turns. A folder that is already added gets the new mode.
     ///
-    /// # Errors
-    /// If this changes anything while a turn is open, a folder cannot be added, or the journal cannot be written.
+    /// # Errors Fails if a folder would change while a turn is open, a folder cannot be added, or the journal cannot be
+    /// written.
     pub async fn add_folders(&self, added: Vec<Mount>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.add_folders(added).boxed()).await
     }
 
-    /// Sets whether the session is exempt from cleaning, however long it is unused.
+    /// Sets whether the session is exempt from cleaning, even if it is unused for a long time.
     ///
     /// # Errors
-    /// If the journal cannot be written.
+    /// Fails if the journal cannot be written.
     pub async fn pin(&self, pinned: bool) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.pin(pinned).boxed()).await
     }
@@ -291,16 +291,16 @@ impl SessionHandle {
     /// Hides the history from the model and empties `temp/`; other files stay.
     ///
     /// # Errors
-    /// If a turn is open or the journal cannot be written.
+    /// Fails if a turn is open or the journal cannot be written.
     pub async fn reset(&self) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.reset().boxed()).await
     }
 
-    /// Reverts a turn's file changes byte for byte. Files that something else has changed since are skipped and
-    /// reported. A preview changes nothing.
+    /// Reverts a turn's file changes byte for byte. Files that have changed since then are skipped and reported. A
+    /// preview changes nothing.
     ///
     /// # Errors
-    /// If a turn is open, no such turn changed files, or the files or the journal cannot be written.
+    /// Fails if a turn is open, no such turn changed files, or the files or the journal cannot be written.
     pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
         let access = if request.preview { Access::ReadOnly } else { Access::ChangesFiles };
         self.ask(access, move |actor| actor.undo(request).boxed()).await
@@ -309,7 +309,7 @@ impl SessionHandle {
     /// Describes the context window of the model for the next request.
     ///
     /// # Errors
-    /// If the session cannot be loaded.
+    /// Fails if the session cannot be loaded.
     pub async fn context(&self) -> Result<ContextView, EngineError> {
         self.ask(Access::ReadOnly, move |actor| actor.context().boxed()).await
     }
@@ -317,7 +317,7 @@ impl SessionHandle {
     /// Lists every tool with the reason why the next turn would offer it or not.
     ///
     /// # Errors
-    /// If the session cannot be loaded.
+    /// Fails if the session cannot be loaded.
     pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
         self.ask(Access::ReadOnly, move |actor| actor.tools().boxed()).await
     }
@@ -326,12 +326,12 @@ impl SessionHandle {
     /// and the report on the undone compaction.
     ///
     /// # Errors
-    /// If a turn is open, nothing was compacted, or the journal cannot be read or written.
+    /// Fails if a turn is open, nothing was compacted, or the journal cannot be read or written.
     pub async fn undo_compaction(&self) -> Result<(Window, CompactionReport), EngineError> {
         self.ask(Access::Changes, move |actor| actor.undo_compaction().boxed()).await
     }
 
-    /// Turn that was recovered from a crash when the session was loaded.
+    /// Returns the turn that was recovered from a crash when the session was loaded.
     pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
         self.ask(Access::ReadOnly, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
     }
@@ -347,11 +347,11 @@ impl SessionHandle {
         self.order(Access::ReadOnly, |actor| async move { actor.close() }.boxed()).await
     }
 
-    /// Ends the session for good, so that it can be removed. Returns false if the session is in use, pinned, or was
+    /// Ends the session permanently, so that it can be removed. Returns false if the session is in use, pinned, or was
     /// used after `last_used`. Without `last_used`, only work in progress prevents the removal.
     ///
     /// # Errors
-    /// Without `last_used`: the work that prevents the removal.
+    /// Fails if `last_used` is `None` and work in progress prevents the removal.
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let (end_error, hold) = (Arc::clone(&self.end_error), Arc::clone(&self.hold));
         // The user can remove a session whose journal cannot be written. On a full disk, the removal frees space.
@@ -367,12 +367,12 @@ impl SessionHandle {
         .await
     }
 
-    /// Keeps the session from being retired and cleaned until the lease is dropped.
+    /// Prevents the session from being retired or cleaned until the returned lease is dropped.
     pub(crate) async fn lease(&self) -> Result<Arc<()>, EngineError> {
         self.ask(Access::Changes, |actor| async move { Ok(Arc::clone(&actor.lease)) }.boxed()).await
     }
 
-    /// Handle of a session that is being removed and is not in memory.
+    /// Returns a handle of a session that is being removed and is not in memory.
     pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
         let (commands, _) = mpsc::channel(1);
         let end_error = Arc::new(OnceLock::from(being_deleted_error(id)));
@@ -398,7 +398,7 @@ impl SessionHandle {
         self.order(access, |actor| async move { (work(actor).await, NextMove::Go) }.boxed()).await
     }
 
-    /// Same as `ask`, for commands that may end the actor.
+    /// Same as [`Self::ask`], for commands that may end the actor.
     async fn order<T: Send + 'static>(
         &self,
         access: Access,
@@ -421,7 +421,7 @@ impl SessionHandle {
                     Err(Fault::Request(error)) => (Err(error), Ok(next)),
                     Err(Fault::Fatal(error)) => (Err(error.clone()), Err(error)),
                 };
-                // A caller that has gone does not need the answer.
+                // The caller may no longer be waiting for the answer.
                 let _ = reply.send(answer);
                 next
             }
@@ -431,8 +431,9 @@ impl SessionHandle {
         self.answered(answer).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Waits for the actor's answer. Returns `None` if the actor ended without an answer. A command sent just as the
-    /// receiver is dropped stays in the channel as long as there is a sender, and so does the command's reply sender.
+    /// Waits for the actor's answer. Returns `None` if the actor ended without an answer. A command that is sent while
+    /// the receiver is dropped stays in the channel until the last sender is dropped, together with the command's reply
+    /// sender.
     async fn answered<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
         tokio::select! {
             biased;

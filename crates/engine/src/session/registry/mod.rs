@@ -199,7 +199,7 @@ impl RegistryHandle {
             std::mem::take(&mut registry.sessions)
         });
         let drained = sessions.await.unwrap_or_default().into_values().map(|(handle, task)| async move {
-            // A session that is already gone has nothing to drain.
+            // A session that has already ended needs no drain.
             let _ = handle.drain(deadline).await;
             let _ = task.await;
         });
@@ -215,7 +215,7 @@ impl WeakRegistry {
     /// Upgrades to a strong handle.
     ///
     /// # Errors
-    /// If the daemon is stopping.
+    /// Fails if the daemon is stopping.
     pub(crate) fn registry(&self) -> Result<RegistryHandle, EngineError> {
         self.0.upgrade().map(RegistryHandle).ok_or_else(EngineError::stopping)
     }

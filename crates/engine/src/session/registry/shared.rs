@@ -1,8 +1,8 @@
 //! State shared by all sessions: the ports, the tools, facts learned about models, and permanent grants. Models whose
 //! servers did not answer recently are remembered, so that other sessions do not wait for them again.
 //!
-//! Also the engine's activity counters and the news about sessions. News cost nothing without watchers and never wait
-//! for a watcher. A slow watcher is informed how many items it has missed.
+//! Also the engine's activity counters and the news about sessions. Publishing news costs nothing without watchers and
+//! never waits for a watcher. A slow watcher is informed how many items it has missed.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -71,7 +71,7 @@ impl EngineState {
         Arc::clone(&self.config.borrow())
     }
 
-    /// Current catalogue of all tools.
+    /// Returns the current catalogue of all tools.
     pub(crate) fn catalog(&self) -> Arc<ToolCatalog> {
         let catalogue = self.ports.toolbox.catalogue();
         let current = Arc::clone(&self.catalog.borrow());
@@ -83,7 +83,7 @@ impl EngineState {
         new
     }
 
-    /// Current catalogue of one session's tools.
+    /// Returns the current catalogue of one session's tools.
     pub(crate) fn catalog_of(&self, session: SessionId) -> Arc<ToolCatalog> {
         let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.catalog() };
         let cached = self.session_catalogs.borrow().iter().find(|catalog| catalog.is_built_from(&catalogue)).cloned();
@@ -122,7 +122,7 @@ impl UnreachableModels {
         });
     }
 
-    /// Reason why a model did not answer, if the failure was less than `time` ago.
+    /// Returns the reason why a model did not answer if the failure was less than `time` ago.
     pub(crate) fn since(&self, model: &ModelInfo, time: Duration) -> Option<String> {
         let models = self.0.borrow();
         let (since, reason) = models.get(&model_key(model))?;

@@ -1,6 +1,5 @@
 //! Git worktrees of sessions: created if the settings request one, and released when the session is deleted. Also
-//! folders that are closed while all of their files are changed or removed, so that no turn begins in these folders
-//! meanwhile.
+//! closes folders while all of their files are changed or removed, so that no turn begins in them.
 
 use std::{
     path::{Path, PathBuf},
@@ -51,7 +50,7 @@ pub(crate) fn worktrees_port(ports: &Ports) -> Result<&dyn Worktrees, EngineErro
     })
 }
 
-/// Sessions that could change files in these folders.
+/// Returns the sessions that could change files in these folders.
 pub(crate) async fn sessions_using(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
     let (sessions, folders) = (ports.store.sessions(MAX_SEARCHED).await?, folders.to_vec());
     let is_user =
@@ -61,8 +60,8 @@ pub(crate) async fn sessions_using(ports: &Ports, folders: &[PathBuf]) -> Result
     found.map_err(|error| EngineError::new(ErrorKind::Internal, format!("could not read the sessions: {error}")))
 }
 
-/// Another session that works in a worktree. A session whose folders contain the worktree is ignored, because its
-/// folders may span all of the user's files.
+/// Returns another session that works in a worktree. Sessions whose folders contain the worktree are ignored, because
+/// such folders may span all of the user's files.
 async fn successor(
     ports: &Ports,
     target: &KnownWorktree,

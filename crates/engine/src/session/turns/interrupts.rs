@@ -126,7 +126,7 @@ impl Actor {
         self.commit(Some(turn_id), [fact].into_iter().chain(granted).collect()).await
     }
 
-    /// Settings change that adds the grants of an answer.
+    /// Returns the settings change that adds the grants of an answer.
     fn grants_of_answer(&self, rules: &[String], by: &AnsweredBy) -> Option<EventKind> {
         let (at, by) = (Some(self.shared.ports.clock.now()), by.client().map(str::to_owned));
         self.with_grants(rules.iter().map(|rule| Grant { rule: rule.clone(), at, by: by.clone() }))
@@ -200,7 +200,7 @@ impl Actor {
         self.change_settings(permissions.applied_to(&self.state.settings)).await
     }
 
-    /// Settings change that adds these grants, or `None` if the session already has all of them.
+    /// Returns the settings change that adds these grants, or `None` if the session already has all of them.
     fn with_grants(&self, grants: impl IntoIterator<Item = Grant>) -> Option<EventKind> {
         let mut settings = self.state.settings.clone();
         for grant in grants {
@@ -232,13 +232,14 @@ impl Actor {
         if parked && self.draining.is_none() { self.resume().await } else { Ok(()) }
     }
 
-    /// Next time to check for a deadline. The wait is capped, because the clock can be set and the machine can sleep.
+    /// Returns the next time to check for a deadline. The wait is capped, because the clock can be set and the machine
+    /// can sleep.
     pub(crate) fn next_check(&self, at: Timestamp) -> Instant {
         let wait = at.duration_since(self.shared.ports.clock.now());
         Instant::now() + Duration::try_from(wait).unwrap_or_default().min(MAX_SLEEP)
     }
 
-    /// Resolves interrupts whose deadline has passed with their defaults.
+    /// Resolves interrupts with their default answers if their deadline has passed.
     pub(crate) async fn resolve_overdue(&mut self) -> Result<NextMove, EngineError> {
         for (id, answer) in self.interrupts.overdue(self.shared.ports.clock.now()) {
             match self.resolve(id, answer, AnsweredBy::Deadline).await {
@@ -262,7 +263,7 @@ impl Actor {
         self.commit(Some(turn_id), facts.collect()).await
     }
 
-    /// Approves a call whose rules were granted while the request was on its way to the session.
+    /// Approves a call if matching grants were added while the request was in transit to the session.
     fn granted(&self, ask: &Ask) -> Option<ResolvedInterrupt> {
         let Ask::Approval { grants, wider, for_good, .. } = ask else { return None };
         let permanent = self.shared.permanent_grants.now();
@@ -284,13 +285,13 @@ impl Actor {
     }
 }
 
-/// Error for edited arguments that the rules deny.
+/// Returns the error for edited arguments that the rules deny.
 pub(crate) fn denied_edit_error(reason: &str) -> EngineError {
     EngineError::new(ErrorKind::InvalidInput, format!("the edited arguments are denied: {reason}"))
         .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
 }
 
-/// The question's default or the configured one, or a rejection if neither fits.
+/// Returns the question's default or the configured one, or a rejection if neither fits the question.
 fn default_answer(ask: &Ask, default: Answer) -> Answer {
     let answer = match ask {
         Ask::Question { default: Some(text), .. } => Answer::Text { text: text.clone() },

@@ -38,8 +38,8 @@ use crate::{
     },
 };
 
-/// Number of project paths to which the embedded model's output can be constrained. The paths are not part of the
-/// model's prompt. In a larger project, paths beyond this number must be named in full.
+/// Maximum number of project paths to which the embedded model's output can be constrained. The paths are not part of
+/// the model's prompt. In a larger project, paths beyond this number must be named in full.
 const KNOWN_PATHS: usize = 5000;
 
 impl Actor {
@@ -52,7 +52,7 @@ impl Actor {
                 "put it in a file and attach it: agentctl run --file PATH",
             )),
             Some(_) if start.compact.is_some() => Err(EngineError::invalid(
-                "a turn that compacts the history takes no input",
+                "a turn that compacts the history accepts no input",
                 "compact first, then send a prompt",
             )),
             Some(text) if text.trim().is_empty() => Err(EngineError::invalid("the input is empty", "enter a prompt")),
@@ -76,11 +76,11 @@ impl Actor {
         let joins = self.open.is_some() && start.if_busy == IfBusy::Steer;
         let has_extras = !(start.attached.is_empty() && start.tools.is_empty() && start.options.is_default());
         if joins && has_extras {
-            let message = "a running turn takes no parts, tools, instructions or limits, only text";
+            let message = "a running turn accepts only text, not parts, tools, instructions or limits";
             return refused(message, "queue it as a separate turn: --if-busy queue");
         }
         if start.compact.is_some() && has_extras {
-            let message = "a turn that compacts the history takes no parts, tools, instructions or limits";
+            let message = "a turn that compacts the history accepts no parts, tools, instructions or limits";
             return refused(message, "compact first, then give them with the input");
         }
         if start.text.is_none() && !start.attached.is_empty() {
@@ -131,7 +131,7 @@ impl Actor {
         let canonical = |name: &str| self.canonical(name);
         client::check(&start.tools, &catalog, canonical)?;
         let is_client_tool = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
-        // A subagent inherits the list of its parent turn and may lack some of the tools. Missing tools are simply not
+        // A subagent inherits the list of its parent turn and may lack some of the tools. Missing tools are not
         // allowed.
         if self.state.settings.parent.is_some() {
             return Ok(());
@@ -148,8 +148,8 @@ impl Actor {
         Err(EngineError::invalid(format!("no such tool in the allowed tools: {shown:?}"), hint))
     }
 
-    /// Options and answer schema of the last turn that ran here and did more than compact. Options of imported turns
-    /// are ignored, because they come from someone else.
+    /// Returns the options and answer schema of the last turn that ran here and did more than compact. Options of
+    /// imported turns are ignored, because another user may have chosen them.
     pub(crate) async fn last_turn_options(
         &self,
     ) -> Result<(Option<Box<TurnOptions>>, Option<AnswerSchema>), EngineError> {
@@ -167,7 +167,7 @@ impl Actor {
         Ok((None, None))
     }
 
-    /// Answer form of a new turn. A turn without input inherits the previous turn's form.
+    /// Returns the answer form of a new turn. A turn without input inherits the previous turn's form.
     pub(crate) async fn form(&self, start: &StartTurn) -> Result<Option<Arc<AnswerForm>>, Fault> {
         let continues = start.text.is_none() && start.compact.is_none();
         let of_last = if start.answer_schema.is_none() && continues { self.last_turn_options().await?.1 } else { None };
@@ -199,7 +199,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Tools offered by the client of a new turn, or a warning if the client has already disconnected.
+    /// Returns the tools offered by the client of a new turn, or a warning if the client has already disconnected.
     pub(crate) fn offer_client_tools(
         &mut self,
         turn: TurnId,
@@ -340,7 +340,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Models of a turn. A fallback model also writes the last answer.
+    /// Returns the models of a turn. A fallback model also writes the last answer.
     fn models(&self, choice: SlotChoice) -> TurnModels {
         let shared = &self.shared;
         let fallback = self.open.as_ref().and_then(|open| open.fallback.clone());
@@ -365,9 +365,9 @@ impl Actor {
         agentd_context::system(text, &finder.describe_servers(), workspace, self.surroundings(), self.state.created_at)
     }
 
-    /// Resumes the open turn after a restart, from its events in the journal. If that fails, for example because its
-    /// folder is gone, the turn ends with the error. The turn must not stay open, because nothing could continue it and
-    /// the session could not be loaded.
+    /// Resumes the open turn after a restart, from its events in the journal. If that fails, for example because the
+    /// turn's folder no longer exists, the turn ends with the error. The turn must not stay open, because nothing could
+    /// continue it and the session could not be loaded.
     pub(crate) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
         match self.load_project_agents().await {
@@ -393,7 +393,7 @@ impl Actor {
         Ok(state)
     }
 
-    /// The active agent of the session.
+    /// Returns the active agent of the session.
     pub(crate) fn active_agent(&self) -> ActiveAgent {
         ActiveAgent::of(&self.state.settings, &self.state.agents, &self.all_agents())
     }
@@ -413,7 +413,7 @@ impl Actor {
         facts
     }
 
-    /// Fact that makes the session's own agent active again, if another agent is active.
+    /// Creates the fact that makes the session's own agent active again, if another agent is active.
     pub(crate) fn restore_own_agent(&self) -> Option<EventKind> {
         let stack: Vec<String> = self.state.settings.agent.iter().cloned().collect();
         (self.state.agents != stack).then_some(EventKind::StateChanged { change: StateChange::Agent { stack } })

@@ -209,7 +209,7 @@ impl Actor {
             mentions: Some(mentions),
             ..OpenTurn::new(turn_id, trace_id, now, first_seq)
         });
-        // The turn is counted early, because the disk may be slow and a client that wants to stop the daemon asks for
+        // The turn is counted early, because the disk may be slow and a client that wants to stop the daemon checks for
         // running turns.
         self.gauge.set(true, !self.interrupts.is_empty());
         let stored = user_input.as_ref().and_then(|user_input| self.stored_warning(user_input, choice));
@@ -285,7 +285,7 @@ impl Actor {
         }
     }
 
-    /// ID of the open turn, if it is the `wanted` turn.
+    /// Returns the ID of the open turn if it is the `wanted` turn.
     pub(super) fn open_turn(&self, wanted: Option<TurnId>) -> Result<TurnId, EngineError> {
         match (&self.open, wanted) {
             (Some(open), None) => Ok(open.turn_id),

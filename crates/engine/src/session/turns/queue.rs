@@ -49,8 +49,8 @@ impl Actor {
         Ok(StartedTurn { turn_id, events, joined: false })
     }
 
-    /// Fact that a turn has left the queue. This fact is stored with the turn's start, so that a crash neither loses
-    /// the turn nor runs it twice.
+    /// Creates the fact for a turn that has left the queue. The fact is stored with the turn's start, so that a crash
+    /// neither loses the turn nor runs it twice.
     pub(crate) fn dequeued_fact(&self) -> EventKind {
         EventKind::StateChanged { change: StateChange::Queue { length: self.queue_length(), added: None } }
     }
@@ -161,8 +161,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Takes the added inputs that no model has received. Their completions are stored now, at the position where the
-    /// model reads them.
+    /// Removes and returns the added inputs that no model has received. Their completions are stored now, at the
+    /// position where the model reads them.
     pub(crate) async fn take_steers(&mut self, turn_id: TurnId) -> Result<Vec<Arc<Item>>, Fault> {
         let steers = self.open.as_mut().map(|open| std::mem::take(&mut open.steers)).unwrap_or_default();
         let whole = |item: &Arc<Item>| EventKind::ItemCompleted { item: (**item).clone(), status: ItemStatus::Done };
@@ -177,8 +177,8 @@ const INTERRUPTED_NOTICE: &str = "The user interrupted here. Do not continue thi
 pub(super) const CONTINUED_NOTICE: &str = "The user asks to continue what was interrupted.";
 
 impl Actor {
-    /// Facts that withdraw input from a turn cancelled by the user, stored directly after `ending`. Only the journal
-    /// decides whether there was an answer; a damaged event counts as one.
+    /// Creates the facts that withdraw input from a turn cancelled by the user, to be stored directly after `ending`.
+    /// Only the journal decides whether there was an answer; a damaged event counts as an answer.
     pub(in crate::session) async fn withdrawals(
         &self,
         open: &OpenTurn,
@@ -200,7 +200,7 @@ impl Actor {
     }
 }
 
-/// Fact that withdraws the inputs among these numbered facts, together with their notices.
+/// Creates the fact that withdraws the inputs among these numbered facts, together with their notices.
 pub(crate) fn withdrawal<'a>(numbered: impl Iterator<Item = (u64, &'a EventKind)>) -> Option<EventKind> {
     let (mut items, mut input, mut added) = (Vec::new(), None, Vec::new());
     for (seq, kind) in numbered {
@@ -246,7 +246,7 @@ pub(crate) struct InputContext<'a> {
     pub(crate) added_tokens: u64,
 }
 
-/// Estimated tokens for the instructions and client tools of a turn that has not started.
+/// Returns the estimated tokens for the instructions and client tools of a turn that has not started.
 pub(crate) fn added_tokens(start: &StartTurn) -> u64 {
     let instructions = start.options.instructions.as_deref().map_or(0, estimate);
     let tool = |tool: &ClientTool| estimate(&tool.description) + estimate(&tool.parameters.to_string());
@@ -258,7 +258,7 @@ impl Actor {
     /// that contains the whole input.
     ///
     /// # Errors
-    /// If the input must be whole and does not fit, or the file cannot be written.
+    /// Fails if the input must be whole and does not fit, or the file cannot be written.
     pub(crate) async fn fit_input(
         &mut self,
         input: UserInput,
@@ -293,8 +293,8 @@ impl Actor {
         Ok(spilled?)
     }
 
-    /// Spills the input of a queued turn if it would not fit now, so that an acknowledged turn is not rejected later
-    /// because of a full disk.
+    /// Spills the input of a queued turn if it would not fit now, so that an acknowledged turn is not
+    /// rejected later because of a full disk.
     async fn spill_queued_input(&mut self, start: &StartTurn) -> Result<(), Fault> {
         let Some(text) = &start.text else { return Ok(()) };
         let input = UserInput::whole(text.clone(), start.typed_bytes);
@@ -309,12 +309,12 @@ impl Actor {
         fitted.map(drop)
     }
 
-    /// Warning for the user if only a part of the input is shown to the model.
+    /// Returns the warning for the user if only a part of the input is shown to the model.
     pub(crate) fn stored_warning(&self, input: &UserInput, choice: SlotChoice) -> Option<EventKind> {
         input.warning(&self.model(choice.slot).info().id, self.smallest_window(choice))
     }
 
-    /// Smallest window of the models that a turn may call, since another model may write the last answer.
+    /// Returns the smallest window of the models that a turn may call, since another model may write the last answer.
     pub(crate) fn smallest_window(&self, choice: SlotChoice) -> u64 {
         let (windows, (_, chat)) = (&self.shared.windows, self.chat(choice));
         windows.of(self.model(choice.slot).info()).min(windows.of(chat.info()))

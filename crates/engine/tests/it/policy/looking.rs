@@ -411,7 +411,7 @@ pub(super) fn lacks_programs() -> bool {
     lacks_programs
 }
 
-/// The seed and the number of commands to judge, from the environment.
+/// Returns the seed and the number of commands to judge, from the environment.
 pub(super) fn seed_and_count(judged: u64) -> (u64, u64) {
     let number = |name: &str| env::var(name).ok()?.parse().ok();
     (number("AGENTD_LOOKING_SEED").unwrap_or(20_260_101), number("AGENTD_LOOKING_COMMANDS").unwrap_or(judged))
@@ -429,13 +429,13 @@ pub(super) fn run_allowed(
     let (mut changed, mut batch, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for index in 0..count {
         let command = dice.line(simple);
-        // Repeating a command would show nothing new.
+        // A repeated command would not test anything new.
         if may_run(&command) && seen.insert(command.clone()) {
             batch.push(command);
         }
         if batch.len() == BATCH || index + 1 == count {
             if !cage.is_unchanged_by(&batch, may_change) {
-                // Find the offenders by running each command alone. If none is found, report the whole batch.
+                // Find the offending commands by running each one alone. If none is found, report the whole batch.
                 let changes =
                     |command: &&String| !Cage::new().is_unchanged_by(std::slice::from_ref(*command), may_change);
                 let alone: Vec<String> = batch.iter().filter(changes).cloned().collect();

@@ -1,4 +1,4 @@
-//! Checks the bound on the memory for judging any command.
+//! Checks the limit on the memory used for judging any command.
 
 use std::process::Command;
 
@@ -54,7 +54,7 @@ fn judge_all() {
     assert!(used < LIMIT, "judging took {used} KiB");
 }
 
-/// Peak memory of this process in KiB.
+/// Returns the peak memory of this process in KiB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

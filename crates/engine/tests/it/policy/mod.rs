@@ -80,7 +80,7 @@ fn with_facts<T>(
     with_all(Some(&in_project()), None, tool, args, settings, then)
 }
 
-/// Start folder for test commands that name no folder.
+/// Returns the start folder for test commands that name no folder.
 fn in_project() -> StartFolder {
     StartFolder { name: "/project".to_owned(), paths: vec![PROJECT.into(), "/project".into()], main: None }
 }
@@ -125,7 +125,7 @@ pub(crate) fn mark(explanation: &Explanation) -> &'static str {
     }
 }
 
-/// Settings of a session with some earlier grants.
+/// Builds the settings of a session with some earlier grants.
 fn with_earlier_grants() -> SessionSettings {
     let grants = [
         "git status",
@@ -165,7 +165,8 @@ fn everyday_commands_get_the_expected_verdict() {
     check_corpus(&corpus, &SessionSettings::default(), |expected, found| expected == found);
 }
 
-/// `ask` requires at least a high risk question, `deny` requires a denial that no answer can override.
+/// Returns true if the verdict is as strict as expected: `ask` requires at least a high-risk question, `deny`
+/// requires a denial that no answer can override.
 fn is_asked_or_denied(expected: &str, found: &str) -> bool {
     match expected {
         "deny" => found == "deny",

@@ -1,4 +1,4 @@
-//! Session modes: the calls that each allows without asking, and checks that none weakens a rule.
+//! Session modes: the calls that each mode allows without asking, and checks that no mode weakens a rule.
 
 use agentd_core::{
     policy::{Confinement, Explanation, Layer, Verdict},
@@ -18,7 +18,7 @@ fn in_mode(mode: SessionMode) -> SessionSettings {
     SessionSettings { mode, ..SessionSettings::default() }
 }
 
-/// Verdicts on a call in the modes ask, accept-edits, plan and auto.
+/// Returns the verdicts on a call in the modes ask, accept-edits, plan and auto.
 fn marks(tool: &ToolSpec, args: &Value) -> String {
     let policy = shipped();
     let marks = SessionMode::ALL.map(|mode| mark(&judge(&policy, tool, args, &in_mode(mode))));
@@ -105,7 +105,7 @@ fn unreviewed_commands_run_guarded_with_a_reason() {
     check("git commit -m x", &git, Confinement::GuardedGit, "run_bash_command: git commit *");
 }
 
-/// The repository is closed to unreviewed commands, so git could not write to the repository at the same time.
+/// Unreviewed commands cannot write to the repository, so git could not do so in the same command.
 #[test]
 fn unreviewed_command_next_to_git_commit_asks() {
     let rules = ["run_bash_command: cargo test *", "run_bash_command: git commit *", "run_bash_command: git status *"];
@@ -178,7 +178,7 @@ fn plan_mode_denies_despite_grants_and_rules() {
     }
 }
 
-/// Returns true if the verdict in a mode may differ in this way from the verdict in ask mode.
+/// Returns true if `mode` may change the verdict of ask mode from `asked` to `explanation`.
 fn is_allowed_difference(mode: SessionMode, asked: &Explanation, explanation: &Explanation) -> bool {
     match mode {
         SessionMode::Plan => {

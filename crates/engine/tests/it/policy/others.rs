@@ -25,7 +25,7 @@ pub(super) fn weather(server: &str, granted: bool) -> ForeignTool {
     }
 }
 
-/// The tool under the name used in calls.
+/// Creates a tool with this name, as used in calls.
 fn tool_named(name: &str, effect: Effect) -> ToolSpec {
     ToolSpec { description: "[MCP server lab] Weather.".to_owned(), ..tool(name, effect) }
 }

@@ -41,7 +41,7 @@ fn written(word: &'static str) -> impl Strategy<Value = String> {
     word.chars().map(letter).collect::<Vec<_>>().prop_map(|letters| letters.concat())
 }
 
-/// A denied command with possible text around it.
+/// Generates a denied command with optional text around it.
 fn denied() -> impl Strategy<Value = String> {
     let folder = select(vec!["", "", "/sbin/", "/usr/sbin/", "./", "../x/", "//"]);
     let prefix = select(vec!["", "", "A=1 ", "A= B='x y' ", "2>/dev/null ", "! ", "time ", "\t  ", "\\\n"]);
@@ -49,7 +49,7 @@ fn denied() -> impl Strategy<Value = String> {
     (prefix, folder, written("shutdown"), suffix).prop_map(|(a, b, c, d)| format!("{a}{b}{c}{d}"))
 }
 
-/// A denied argument of a program, in ways that the shell expands to it.
+/// Generates a denied argument of a program, in spellings that the shell expands to this argument.
 fn denied_argument() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         written("deploy"),
@@ -70,7 +70,8 @@ fn denied_argument() -> impl Strategy<Value = String> {
     (before, word, select(vec!["", " x", " >x", " &"])).prop_map(|(a, b, c)| format!("make {a}{b}{c}"))
 }
 
-/// A command that runs another command, which replaces `PLAIN`, or `QUOTED` inside single quotes.
+/// Generates a command that runs another command. The inner command replaces `PLAIN`, or `QUOTED` inside single
+/// quotes.
 pub(crate) fn wrapped() -> impl Strategy<Value = String> {
     inside(denied())
 }
@@ -112,7 +113,7 @@ fn inside(command: impl Strategy<Value = String>) -> impl Strategy<Value = Strin
     })
 }
 
-/// Pieces of shell syntax in any order.
+/// Generates pieces of shell syntax in any order.
 fn shell_fragments() -> impl Strategy<Value = String> {
     let words = [
         "))",
@@ -169,8 +170,8 @@ fn shell_fragments() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However a denied command is written and wherever it occurs, it is denied, or asked at high risk if it could not
-    /// be parsed. No grant overrides this verdict.
+    /// A denied command is denied regardless of its spelling and position, or asked at high risk if it could not be
+    /// parsed. No grant overrides this verdict.
     #[test]
     fn denied_command_never_runs_in_any_spelling(command in wrapped()) {
         let open = SessionSettings {
@@ -184,7 +185,7 @@ proptest! {
         prop_assert!(asks_at_high_risk || mark(&explanation) == "deny", "{:?} {:?}", command, explanation);
     }
 
-    /// Checks the same for an entry of several words.
+    /// The same property holds for a deny entry of several words.
     #[test]
     fn denied_argument_never_runs_in_any_spelling(command in inside(denied_argument())) {
         let policy = &*DEPLOY;
@@ -225,7 +226,7 @@ proptest! {
         prop_assert_eq!(mark(&both), "allow", "{:?}", both);
     }
 
-    /// The offered rules are sufficient: once granted, the same command runs.
+    /// The offered rules are sufficient: once they are granted, the same command runs.
     #[test]
     fn offered_grants_are_sufficient(
         words in vec("make".chars().map(quoted).collect::<Vec<_>>().prop_map(|letters| letters.concat()), 1..4),
@@ -240,7 +241,7 @@ proptest! {
     }
 }
 
-/// Shows that the property above can fail: without the list of denied programs, the same commands ask.
+/// Shows that the property above can fail: without the list of denied programs, the same commands only ask.
 #[test]
 fn denial_properties_fail_without_the_deny_list() {
     let policy = super::compiled("tools: {run_bash_command: {deny: [something-else]}}");
@@ -254,7 +255,7 @@ fn denial_properties_fail_without_the_deny_list() {
     assert!(freed.count() > 100);
 }
 
-/// Judging hostile sizes and depths ends with a question, within the stack of a task.
+/// Commands of hostile size and depth end in a question, and judging them fits into a task's stack.
 #[test]
 fn huge_and_deep_commands_are_judged() {
     let deep = |open: &str, middle: &str, close: &str, times: usize| {
@@ -318,7 +319,7 @@ fn huge_and_deep_commands_are_judged() {
     judged.unwrap().join().unwrap();
 }
 
-/// An unparsable command is shown in part, but searched to its end.
+/// Only part of an unparsable command is shown, but all of it is searched.
 #[test]
 fn denied_name_is_found_at_the_end_of_unparsable_text() {
     let many = |text: &str| text.repeat(600);

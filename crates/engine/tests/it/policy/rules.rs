@@ -292,7 +292,7 @@ fn each_asking_part_proposes_its_grant() {
     check("timeout 5 make", &["timeout 5 make"]);
     check("git commit -m 'a b'", &["git commit -m 'a b'"]);
     check("rm -rf build", &["rm -rf build"]);
-    // No exact rule is possible, or none is permitted or needed.
+    // An exact rule is not possible, not permitted or not needed.
     check("make $X", &[]);
     check("make && make $X", &[]);
     check("rm -rf /", &[]);

@@ -1,5 +1,5 @@
-//! Start folders and `cd`: grants for one folder do not apply to another, and read-only commands do not run in folders
-//! that no tool would read.
+//! Start folders and `cd`: grants for one folder do not apply to another, and read-only commands follow the read
+//! rules of their folder.
 
 use agentd_core::{
     policy::Explanation,
@@ -37,7 +37,7 @@ fn project_grant_does_not_apply_in_other_session_folders() {
         [format!("cd {PROJECT} && make"), "cd /project; cargo test x".to_owned(), "cd /project/ && make".to_owned()]
     {
         check(&stays, Some(&project), "allow");
-        // With an unknown start folder, the command may leave that folder.
+        // With an unknown start folder, `cd` may leave that folder.
         check(&stays, None, "ask");
         check(&stays, Some(&folder("/project/sub", &format!("{PROJECT}/sub"))), "ask");
     }
@@ -175,7 +175,7 @@ fn git_asks_next_to_unsandboxed_commands() {
     assert_eq!(mark(&run(&policy, "git diff; touch x", &all)), "allow");
     let mild = compiled("tools: {run_bash_command: {patterns: {low_risk: ['make test']}}}");
     assert_eq!(mark(&run(&mild, "git diff; make test", &SessionSettings::default())), "ask");
-    // If commands run without approval anyway, this command does so as well.
+    // If commands run without approval anyway, so does this command.
     let trusting = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
     assert_eq!(mark(&run(&policy, "git diff; touch x", &trusting)), "allow");
 }

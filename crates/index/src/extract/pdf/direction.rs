@@ -1,4 +1,5 @@
-//! Scripts that are not written from left to right: Arabic and Hebrew, and vertical Chinese and Japanese. Pure.
+//! Scripts that are not written from left to right: Arabic and Hebrew, and vertical Chinese and Japanese. No side
+//! effects.
 //!
 //! A page that reads from the right is mirrored, so that its columns, indents and lines are processed like those of any
 //! other page. Words that run against the direction of the page come out reversed, and [`to_logical_order`] restores

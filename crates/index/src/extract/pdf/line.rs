@@ -1,5 +1,5 @@
 //! Characters with their positions, as drawn and as laid out, and their grouping into pieces of lines. Also accents
-//! printed separately from their letters, and string decoding. Pure.
+//! printed separately from their letters, and string decoding. No side effects.
 
 use hayro_font::kurbo::Point;
 use unicode_normalization::char::{canonical_combining_class, compose};

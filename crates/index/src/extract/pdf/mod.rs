@@ -88,7 +88,7 @@ pub(super) fn extract(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
     let damage = if is_whole || emitter.is_partial { first_error } else { Some(TRUNCATED.to_owned()) };
     match (emitter.unread(), damage) {
         (Some(unread), damage) => {
-            let besides = damage.map(|damage| clean::line(&format!("it is damaged, too ({damage})"), 200));
+            let besides = damage.map(|damage| clean::line(&format!("it is also damaged ({damage})"), 200));
             Err(Failure::Scanned { kind: Kind::Pdf, unread, pages, besides })
         }
         (None, Some(damage)) => Err(broken(Kind::Pdf, &damage)),

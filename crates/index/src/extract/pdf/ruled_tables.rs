@@ -1,4 +1,4 @@
-//! Tables drawn with ruling lines, as Markdown. Pure.
+//! Tables drawn with ruling lines, as Markdown. No side effects.
 
 use super::{
     drawing::Content,

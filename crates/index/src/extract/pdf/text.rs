@@ -1,5 +1,5 @@
 //! Lines as Markdown with paragraphs, headings, lists and listings, and reading order with columns one after the other.
-//! Pure.
+//! No side effects.
 //!
 //! A gutter is a gap at the same position in many lines. Lines that cross a gutter, such as a title above two columns,
 //! keep their position. Table cells also have aligned gaps, so a gap only counts as a gutter if both sides look like

@@ -169,7 +169,7 @@ fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
     (orientations, is_all)
 }
 
-/// Degrees between two directions.
+/// Returns the angle between two directions, in degrees.
 fn distance(one: f32, other: f32) -> f32 {
     let difference = (one - other).rem_euclid(360.0);
     difference.min(360.0 - difference)

@@ -1,5 +1,5 @@
 //! Renders the images on a PDF page. Text, lines and areas are not drawn: text is extracted directly, and lines and
-//! areas contain none.
+//! areas contain no text.
 
 use std::borrow::Cow;
 

@@ -22,7 +22,7 @@ pub(crate) use self::present::Scanner;
 
 /// Text recognised on a page.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition makes none"))]
+#[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "not constructed in builds without recognition"))]
 pub(super) struct RecognisedText {
     pub(super) text: String,
     /// True if the page may have more lines than the limit.

@@ -74,7 +74,7 @@ impl Scanner {
     /// Recognises a PDF page.
     ///
     /// # Errors
-    /// If recognition is necessary but deferred.
+    /// Fails if recognition is necessary but deferred.
     pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> RecognitionResult {
         self.read(number, || drawing::page(page))
     }

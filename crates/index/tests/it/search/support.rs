@@ -31,7 +31,7 @@ pub(crate) fn index_files(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Default settings for this folder.
+/// Returns the default settings for this folder.
 pub(crate) fn config(folder: &Path, clock: &Arc<AtomicU64>) -> IndexConfig {
     let clock = Arc::clone(clock);
     IndexConfig::new(folder.join("index"), Arc::new(move || clock.load(Ordering::Relaxed)))
@@ -90,7 +90,7 @@ pub(crate) fn words(documents: &[VisibleDocument], query: &str) -> Request {
     Request::new(documents.to_vec(), Query::Words(query.to_owned()))
 }
 
-/// Returns the key of a document with this text.
+/// Returns the ID of a document with this text.
 pub(crate) fn id_of(name: &str, pages: &[(Option<&str>, String)]) -> DocumentId {
     DocumentId::new(ContentHash::of(format!("{name} {pages:?}").as_bytes()), Kind::Pdf, 1)
 }
@@ -127,7 +127,7 @@ pub(crate) fn page(number: u32, heading: Option<&str>, text: String) -> Chunk {
     Chunk { place: DocumentPlace::Page(number), heading: heading.map(str::to_owned), bytes: 0..text.len(), text }
 }
 
-/// Returns citations with the highlighted text.
+/// Formats each hit as its citation with the highlighted texts in brackets.
 pub(crate) fn highlights(answer: &Answer) -> Vec<String> {
     let hit = |hit: &agentd_index::Hit| {
         let marks: Vec<&str> = hit.snippet.hits.iter().map(|mark| &hit.snippet.text[mark.clone()]).collect();

@@ -45,7 +45,7 @@ async fn invisible_documents_do_not_affect_typo_correction() {
     test_index.add("theirs.pdf", &wrong).await;
     let mine = test_index.add("mine.pdf", &["the harbour is closed", "nothing of it"]).await;
     assert_eq!(cited(&test_index.search(&[mine], "harbuor").await), ["mine.pdf p. 1"]);
-    // Corrections of typos do not come from other documents either.
+    // Typo corrections are not derived from other documents either.
     let other = test_index.add("other.pdf", &["a harbor on the hill"]).await;
     let answer = test_index.search(&[other], "harbuor hill").await;
     assert_eq!(cited(&answer), ["other.pdf p. 1"]);

@@ -55,12 +55,12 @@ pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     })
 }
 
-/// Name of a known tool at the start of an object.
+/// Returns the name of a known tool at the start of an object.
 pub(super) fn leading_tool_name(object: &str, tools: &[ToolSpec]) -> Option<String> {
     names_in(object).find(|name| is_known(name, tools)).map(str::to_owned)
 }
 
-/// Values of the first keys that name a tool.
+/// Returns the values of the first keys that name a tool.
 pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     NAME_KEYS.into_iter().filter_map(move |key| {
         let (_, rest) = text.split_once(&format!("\"{key}\""))?;
@@ -74,7 +74,7 @@ pub(super) fn is_known(name: &str, tools: &[ToolSpec]) -> bool {
     tools.iter().any(|tool| tool.name == name)
 }
 
-/// True if the first key allows the object to be a call; `None` if more of the key is needed.
+/// Returns true if the first key allows the object to be a call, or `None` if more of the key is needed.
 pub(super) fn may_be_call(object: &str, with_any_key: bool) -> Option<bool> {
     let key = object[1..].trim_start();
     if object.len() - key.len() > MAX_OPENING {
@@ -91,8 +91,8 @@ pub(super) fn may_be_call(object: &str, with_any_key: bool) -> Option<bool> {
     }
 }
 
-/// The first call in a text that consists only of calls, with marks, fences and invented text around them. `is_whole`
-/// is true if no text precedes this text. The error is the position of other content.
+/// Returns the first call in a text that consists only of calls, with marks, fences and invented text around them.
+/// `is_whole` is true if no text precedes this text. The error is the position of other content.
 pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Result<RawCall, usize> {
     let (mut rest, mut first, mut is_fenced) = (text, None, false);
     while let Some(letter) = rest.chars().next() {
@@ -128,13 +128,13 @@ pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Resu
     first.filter(|_| rest.is_empty()).ok_or(text.len() - rest.len())
 }
 
-/// The code after the label of a fence.
+/// Returns the code after the label of a fence.
 pub(super) fn without_label(code: &str) -> &str {
     code.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')).trim_start()
 }
 
-/// The text after a model's tag, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`. `None` after other tags, whose
-/// content may be a quotation.
+/// Returns the text after a model's tag, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`, or `None` after other
+/// tags, whose content may be a quotation.
 pub(super) fn without_tag(text: &str) -> Option<&str> {
     let closing = match text.chars().next()? {
         '<' => '>',
@@ -159,7 +159,7 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// The end of the object, which may have grown since the last call.
+    /// Returns the end of the object, which may have grown since the last call.
     pub(crate) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         while let Some(byte) = bytes.get(self.at) {
             self.at += 1;
@@ -209,7 +209,7 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     })
 }
 
-/// The arguments' own bytes, unquoted if the model has written them as a string.
+/// Returns the arguments' own bytes, unquoted if the model has written them as a string.
 fn arguments_of(raw: &RawValue) -> Option<String> {
     let raw = raw.get();
     match raw.as_bytes().first()? {
@@ -298,13 +298,13 @@ const BEFORE_NAME: [&str; 10] = [
     "to=",
 ];
 
-/// Marks that may start a call at this position of an answer.
+/// Returns the marks that may start a call at this position of an answer.
 pub(super) fn marks(is_first: bool) -> impl Iterator<Item = &'static str> {
     START_MARKS.into_iter().chain(iter::once(RECIPIENT).filter(move |_| is_first))
 }
 
-/// The first tool name in a call in one of these formats. Unknown names are also returned, as the format defines the
-/// name's position.
+/// Returns the first tool name in a call in one of these formats. Unknown names are also returned, as the format
+/// defines the name's position.
 pub(super) fn named_in(text: &str, tools: &[ToolSpec]) -> Option<String> {
     let name_after = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
@@ -323,7 +323,7 @@ pub(crate) fn is_mark(text: &str) -> bool {
     without_tag(text.trim()) == Some("")
 }
 
-/// Tool name without leftovers of formats such as that of gpt-oss.
+/// Removes leftovers of formats such as that of gpt-oss from a tool name.
 pub(crate) fn clean_name(name: &str, tools: &[ToolSpec]) -> String {
     let stem = name.split("<|").next().unwrap_or(name).trim();
     let plain = stem.strip_prefix("functions.").unwrap_or(stem);

@@ -25,7 +25,7 @@ pub(crate) use self::{
 /// Stop sequence for an answer in which the model starts to invent a result.
 pub(crate) const STOP: &str = "\n<tool_result name=";
 
-/// The messages of a request: unchanged, or with tools, calls and results as plain text.
+/// Returns the messages of a request: unchanged, or with tools, calls and results as plain text.
 pub(crate) fn messages(request: &ModelRequest, native: bool) -> Cow<'_, [Message]> {
     if native { Cow::Borrowed(&request.messages) } else { Cow::Owned(conversation(&request.messages, &request.tools)) }
 }
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Parts of hostile results.
+    /// Generates parts of hostile results.
     fn piece() -> impl Strategy<Value = String> {
         prop_oneof![
             Just("</tool_result>".to_owned()),
@@ -137,7 +137,7 @@ mod tests {
         ]
     }
 
-    /// Lines that look like marks of results or daemon messages.
+    /// Returns lines that look like marks of results or daemon messages.
     fn marks(text: &str) -> Vec<String> {
         let low = text.to_lowercase();
         let opens = low.match_indices('<').filter_map(|(at, _)| {

@@ -133,7 +133,7 @@ impl Scanner {
         pending
     }
 
-    /// The text before a call that does not run. The call itself is left out.
+    /// Returns the text before a call that does not run, without the call.
     fn unrun(&mut self, at: usize, name: String, reason: UnrunReason) -> ScanResult {
         self.pending.truncate(at);
         ScanResult { text: std::mem::take(&mut self.pending), call: None, unrun: Some((name, reason)) }

@@ -185,7 +185,7 @@ impl ServerError {
         self.number.filter(|number| (400..600).contains(number)).or_else(named)
     }
 
-    /// Cause of the error, if known.
+    /// Returns the cause of the error, if known.
     pub(super) fn cause(&self, status: u16) -> Option<Cause> {
         let has = |text: &str, signs: &str| signs.split("; ").any(|sign| !sign.is_empty() && text.contains(sign));
         // Cerebras uses the same codes for its daily limits.
@@ -215,7 +215,7 @@ impl ServerError {
     }
 }
 
-/// The provider's error within a gateway's error (OpenRouter).
+/// Returns the provider's error within a gateway's error (OpenRouter).
 fn upstream(body: &[u8]) -> Option<Vec<u8>> {
     let json = unwrap_array(serde_json::from_slice(body).ok()?);
     match json.pointer("/error/metadata/raw")? {
@@ -233,7 +233,7 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A short, printable, single-line excerpt of untrusted text, without our key.
+/// Returns a short, printable, single-line excerpt of untrusted text, without our key.
 pub(crate) fn excerpt(target: &Target, text: &str) -> String {
     let mut out = String::new();
     let text: String = text.chars().take(MAX_EXCERPT * 4).collect();
@@ -254,13 +254,13 @@ const WAIT_PHRASES: [&str; 4] = ["try again in ", "retry in ", "try again after 
 /// Maximum wait that is accepted: a day.
 const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
-/// The server's request ID, for its support.
+/// Returns the server's request ID, which the provider's support needs.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
     let of = |name: &str| headers.get(name)?.to_str().ok().map(str::trim).filter(|id| !id.is_empty());
     of("request-id").or_else(|| of("x-request-id"))
 }
 
-/// Wait requested by a server: seconds, milliseconds, or a date relative to the server's own clock.
+/// Returns the wait requested by a server: seconds, milliseconds, or a date relative to the server's own clock.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str| text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -276,7 +276,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// Wait until a limit is reset, as given by OpenRouter in milliseconds since 1970.
+/// Returns the wait until a limit is reset, as given by OpenRouter in milliseconds since 1970.
 pub(super) fn limit_reset(headers: &HeaderMap) -> Option<Duration> {
     let until = headers.get("x-ratelimit-reset")?.to_str().ok()?.trim().parse().ok()?;
     let until = Timestamp::from_millisecond(until).ok().filter(|_| until > MILLISECONDS)?;
@@ -289,7 +289,7 @@ const MILLISECONDS: i64 = 100_000_000_000;
 /// Maximum time in seconds until a quota is renewed: a bit more than a year.
 const MAX_RESET: i64 = 400 * 86_400;
 
-/// Time at which an exhausted quota is renewed: in seconds since 1970, as a date, or in seconds from now.
+/// Returns the time at which an exhausted quota is renewed: in seconds since 1970, as a date, or in seconds from now.
 fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
     let number = |name: &str| {
         let value = error.get(name)?;
@@ -303,13 +303,14 @@ fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
     is_ahead.then(|| Timestamp::from_second(at).ok()).flatten()
 }
 
-/// Retry time named by a server that accepts no more requests. Short waits are ignored, as they come with every error.
+/// Returns the retry time named by a server that accepts no more requests. Short waits are ignored, as they come with
+/// every error.
 pub(super) fn retry_at(headers: &HeaderMap) -> Option<Timestamp> {
     let wait = retry_after(headers).filter(|wait| wait.as_secs() >= 60)?;
     Timestamp::now().checked_add(SignedDuration::try_from(wait).ok()?).ok()
 }
 
-/// The wait in a lower-case message, such as `7.66s`, `820ms`, `1m2.5s` or `30 seconds`.
+/// Returns the wait in a lower-case message, such as `7.66s`, `820ms`, `1m2.5s` or `30 seconds`.
 fn wait_in(message: &str) -> Option<Duration> {
     let (_, rest) = WAIT_PHRASES.iter().find_map(|wait| message.split_once(wait))?;
     let words: Vec<&str> = rest.split_whitespace().take(4).collect();
@@ -340,7 +341,7 @@ pub(crate) const PLAUSIBLE: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
 /// Maximum length of a message that is searched, in bytes. Longer messages repeat the request.
 const MAX_MESSAGE: usize = 2_000;
 
-/// The window named in the body of an error, or in an error within a stream.
+/// Returns the window named in the body of an error, or in an error within a stream.
 pub(super) fn window_in(body: &[u8]) -> Option<u64> {
     let body = unwrap_array(serde_json::from_slice(body).ok()?);
     let error = body.get("error").unwrap_or(&body);
@@ -362,7 +363,7 @@ fn window_in_text(message: &str) -> Option<u64> {
     found.all(|other| other == first).then_some(first)
 }
 
-/// The error within the array in which Gemini wraps it.
+/// Returns the error within the array in which Gemini wraps it.
 fn unwrap_array(mut body: Value) -> Value {
     match body.get_mut(0) {
         Some(first @ Value::Object(_)) => first.take(),
@@ -370,14 +371,14 @@ fn unwrap_array(mut body: Value) -> Value {
     }
 }
 
-/// The text of a message up to its first quotation or data, in lower case.
+/// Returns the text of a message up to its first quotation or data, in lower case.
 fn before_quotation(message: &str) -> String {
     let is_own = |word: &&str| !begins_quotation(word) && !word.contains('{');
     let words: Vec<&str> = message.split_whitespace().take_while(is_own).collect();
     words.join(" ").to_lowercase()
 }
 
-/// The number at the start of a text. Numbers with a suffix such as `8k` are rejected.
+/// Returns the number at the start of a text. Numbers with a suffix such as `8k` are rejected.
 fn number(text: &str) -> Option<u64> {
     let mut words = text.split([' ', '(', ')', ':']).filter(|word| !word.is_empty());
     let number = words.find(|word| !FILLER_WORDS.contains(word))?;

@@ -63,7 +63,7 @@ pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>)
     Conversation { system, fingerprint: writer.prefix.fingerprint(), messages: writer.messages }
 }
 
-/// Prefixes of all answers from that model with stored blocks.
+/// Returns the prefixes of all answers from that model with stored blocks.
 pub(super) fn prefixes_of_answers(messages: &[Message], origin: &str) -> Vec<String> {
     let stored = messages.iter().filter_map(|message| match message {
         Message::Assistant { origin: of_answer, .. } => StoredAnswer::parse(of_answer.blocks_of(origin)?),
@@ -124,8 +124,8 @@ impl<'a> Writer<'a> {
         self.trim_answer();
     }
 
-    /// The unchanged blocks of the first answer in these parts, and the remaining parts. `None` if it must not be sent
-    /// unchanged.
+    /// Returns the unchanged blocks of the first answer in these parts, and the remaining parts, or `None` if it must
+    /// not be sent unchanged.
     fn unchanged_answer<'r>(&mut self, rest: &'r [AnswerPart<'a>]) -> Option<(Vec<Block>, &'r [AnswerPart<'a>])> {
         let origin = self.recipient.origin;
         if rest.iter().all(|part| part.origin.blocks_of(origin).is_none()) {
@@ -136,7 +136,8 @@ impl<'a> Writer<'a> {
         (1..=rest.len()).find_map(|parts| Some((self.unchanged_blocks(&rest[..parts], &fingerprint)?, &rest[parts..])))
     }
 
-    /// The unchanged blocks of an answer that consists of these parts. `None` if it must not be sent unchanged.
+    /// Returns the unchanged blocks of an answer that consists of these parts, or `None` if it must not be sent
+    /// unchanged.
     fn unchanged_blocks(&mut self, parts: &[AnswerPart<'a>], fingerprint: &str) -> Option<Vec<Block>> {
         let stored = parts.last()?.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse)?;
         let is_refused = self.recipient.without_thoughts || self.recipient.distrusted.contains(fingerprint);
@@ -219,7 +220,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The server's own ID for a call, if it can be sent back.
+/// Returns the server's own ID for a call, if it can be sent back.
 fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
     let fields = origin.of_call(&call.call_id, recipient)?;
     Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
@@ -264,7 +265,7 @@ impl Block {
         Self::of(Kind::Result, json!({"type": "tool_result", "tool_use_id": id, "content": text}).to_string())
     }
 
-    /// A block of an answer with its original bytes.
+    /// Creates a block of an answer from its original bytes.
     fn original(raw: &RawValue, is_thought: bool) -> Self {
         Self::of(if is_thought { Kind::Thoughts } else { Kind::Other }, raw.get().to_owned())
     }
@@ -319,7 +320,7 @@ mod tests {
         write(messages, "[]", recipient)
     }
 
-    /// Answer after that prefix with signed reasoning, a call and its result.
+    /// Returns an answer after that prefix with signed reasoning, a call and its result.
     fn answer(number: usize, content: &str, prefix: &str) -> [Message; 2] {
         let call_id = CallId::from(format!("c{number}"));
         let fields = ServerFields { call_id: format!("toolu_{number}"), ..ServerFields::default() };

@@ -112,7 +112,7 @@ fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value
     json!({"name": name, "description": description, "input_schema": parameters})
 }
 
-/// The configured reasoning mode. By default adaptive, if the server reports that the model supports it.
+/// Returns the configured reasoning mode. The default is adaptive, if the server reports that the model supports it.
 fn thinking(plan: &RequestPlan<'_>) -> Option<Value> {
     let is_supported = plan.abilities.adaptive_thinking == Some(true);
     Some(match plan.config.thinking.or(is_supported.then_some(Thinking::Adaptive))? {
@@ -122,7 +122,7 @@ fn thinking(plan: &RequestPlan<'_>) -> Option<Value> {
     })
 }
 
-/// Maximum number of tokens in the answer. The wire requires a limit in every request.
+/// Returns the maximum number of tokens in the answer. The wire requires a limit in every request.
 fn max_tokens(plan: &RequestPlan<'_>) -> u64 {
     let limit = plan.abilities.max_answer.unwrap_or(u64::MAX);
     let learnt = plan.form.answer_limit().unwrap_or(MAX_ANSWER);
@@ -142,8 +142,8 @@ fn asks_for_reasons(plan: &RequestPlan<'_>) -> bool {
     is_wanted && !plan.request.tools.is_empty() && !plan.config.body.contains_key(DIAGNOSTICS)
 }
 
-/// The messages. Cache positions are after the tools, after the instructions, and after the last two user messages: the
-/// earlier one is where the previous request stored its prefix.
+/// Returns the messages. Cache positions are after the tools, after the instructions, and after the last two user
+/// messages: the earlier one is where the previous request stored its prefix.
 fn wire_messages(conversation: &Conversation, paused: Option<&str>, is_cached: bool) -> String {
     let marked_positions = marked_positions(&conversation.messages);
     let message = |(at, WireMessage { role, blocks }): (usize, &WireMessage)| {
@@ -157,7 +157,7 @@ fn wire_messages(conversation: &Conversation, paused: Option<&str>, is_cached: b
     format!("[{}]", messages.join(","))
 }
 
-/// Positions of the last two user messages, which get a cache mark.
+/// Returns the positions of the last two user messages, which get a cache mark.
 fn marked_positions(messages: &[WireMessage]) -> [Option<usize>; 2] {
     let mut user_messages = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
     [user_messages.next().map(|(at, _)| at), user_messages.next().map(|(at, _)| at)]

@@ -197,7 +197,7 @@ struct BlockHead<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// Reasons that only mean that the reason is unknown.
+/// Values that only mean that the reason is unknown.
 const NO_REASONS: [&str; 2] = ["unavailable", "previous_message_not_found"];
 
 /// Records why the cache missed part of the previous request. The server reports nothing while it is still comparing.
@@ -326,7 +326,7 @@ impl PartialBlocks {
         Ok(())
     }
 
-    /// The calls. A call without arguments gets an empty object, unless the answer was cut before they arrived.
+    /// Returns the calls. A call without arguments gets an empty object, unless the answer was cut before they arrived.
     fn calls(&self, is_cut: bool) -> Vec<RawCall> {
         let last = self.blocks.len().saturating_sub(1);
         let call = |(at, block): (usize, &PartialBlock)| match &block.body {
@@ -336,7 +336,7 @@ impl PartialBlocks {
         self.blocks.iter().enumerate().filter_map(call).collect()
     }
 
-    /// All blocks in stored form, after that prefix. `None` if only text and calls need to be sent back.
+    /// Returns all blocks in stored form, after that prefix, or `None` if only text and calls need to be sent back.
     fn stored(&self, prefix: &str) -> Option<String> {
         if self.is_malformed {
             self.warn_if_thoughts_are_lost();
@@ -359,7 +359,7 @@ impl PartialBlocks {
         stored.into_json(Some(prefix))
     }
 
-    /// All blocks in the format of a message. `None` if they cannot be sent back.
+    /// Returns all blocks in the format of a message, or `None` if they cannot be sent back.
     fn message(&self) -> Option<String> {
         let blocks = self.blocks.iter().filter_map(|block| match &block.body {
             Body::Text(text) => (!is_blank(text)).then(|| Some(Block::text(text).json)),
@@ -407,18 +407,18 @@ impl PartialBlocks {
         Ok(())
     }
 
-    /// The last block with that number.
+    /// Returns the last block with that number.
     fn block(&mut self, index: u64) -> Option<&mut Body> {
         self.blocks.iter_mut().rev().find(|block| block.index == index).map(|block| &mut block.body)
     }
 }
 
-/// Signed reasoning in the format in which it is sent back.
+/// Formats signed reasoning as it is sent back.
 fn signed(text: &str, signature: &str) -> Option<Box<RawValue>> {
     to_raw_value(&json!({"type": "thinking", "thinking": text, "signature": signature})).ok()
 }
 
-/// A block with its original bytes, and the input that followed it.
+/// Returns a block with its original bytes, and the input that followed it.
 fn with_input(raw: &RawValue, input: &str) -> Option<Box<RawValue>> {
     if !is_json(raw.get()) {
         return None;

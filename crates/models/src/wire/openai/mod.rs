@@ -339,8 +339,8 @@ fn add_answer<'a>(
     tool_calls.extend(calls);
 }
 
-/// A call as it was, except for parts that would make servers reject the whole conversation permanently: names with
-/// unsupported characters, and arguments that are not a JSON object, which many servers parse to reformat them.
+/// Converts a call unchanged, except for parts that would make servers reject the whole conversation permanently: names
+/// with unsupported characters, and arguments that are not a JSON object, which many servers parse to reformat them.
 fn wire_call<'a>(
     call: &'a ToolCall,
     is_first: bool,
@@ -374,15 +374,15 @@ struct Recipient<'a> {
 }
 
 impl Recipient<'_> {
-    /// The reasoning of an answer, if the model needs it. Such models require the field in every message with calls,
-    /// even if the answer is from another model or its reasoning was not stored.
+    /// Returns the reasoning of an answer, if the model needs it. Such models require the field in every message with
+    /// calls, even if the answer is from another model or its reasoning was not stored.
     fn thoughts<'a>(&self, reasoning: Option<&'a str>, origin: &'a AnswerOrigin, has_calls: bool) -> Option<&'a str> {
         let own = reasoning.or(origin.unsent_reasoning.as_deref());
         let thoughts = own.filter(|_| !origin.has_foreign_reasoning(self.origin)).or(has_calls.then_some(""));
         thoughts.filter(|_| self.requires_reasoning)
     }
 
-    /// The call's own signature, or the placeholder for a call from another model if a signature is required.
+    /// Returns the call's own signature, or the placeholder for a call from another model if a signature is required.
     fn extra_content<'a>(&self, own: Option<&'a ServerFields>, is_first: bool) -> Option<&'a RawValue> {
         match own {
             Some(fields) => raw(fields.extra_content.as_deref()?),
@@ -399,7 +399,7 @@ fn requires_signatures(id: &str) -> bool {
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 3)
 }
 
-/// JSON with its original bytes. `None` if it is invalid, as in a journal edited by hand.
+/// Parses JSON, keeping its original bytes. Returns `None` if it is invalid, as in a journal edited by hand.
 fn raw(json: &str) -> Option<&RawValue> {
     serde_json::from_str(json).ok()
 }

@@ -181,7 +181,7 @@ struct Delta<'a> {
 }
 
 impl Delta<'_> {
-    /// The text of reasoning. Some servers send the same text under two names.
+    /// Returns the text of reasoning. Some servers send the same text under two names.
     fn reasoning(&self) -> &str {
         let candidates = [&*self.reasoning_content, &self.reasoning, &self.thinking];
         candidates.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
@@ -191,7 +191,7 @@ impl Delta<'_> {
 /// Limit in dollars above which the cost of a single request is implausible.
 const MAX_CHARGE: f64 = 10_000.0;
 
-/// Usage of a request, from the many formats of servers.
+/// Parses the usage of a request, in any of the formats of servers.
 fn usage(value: &Value) -> Usage {
     // The last two names are those of DeepSeek and Moonshot.
     let cached_tokens =
@@ -222,8 +222,8 @@ fn usage(value: &Value) -> Usage {
     }
 }
 
-/// Amount that OpenRouter charges for the request, in millionths of a dollar. Includes the charge of the model's
-/// provider if the user's own key is used there.
+/// Returns the amount that OpenRouter charges for the request, in millionths of a dollar. Includes the charge of the
+/// model's provider if the user's own key is used there.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before the cast")]
 fn charged_microusd(value: &Value) -> Option<u64> {
     let dollars = |path: &str| {
@@ -267,7 +267,7 @@ const SIGNATURE: &str = "signature";
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
-/// Pieces of a detail, with its number and type. `None` if it has no number and is thus complete.
+/// Pieces of a detail, with its number and type, or `None` if the detail has no number and is thus complete.
 type DetailPieces = (Option<(u64, String)>, Vec<Box<RawValue>>);
 
 #[derive(Debug, Default)]
@@ -304,7 +304,7 @@ impl ReasoningDetails {
         }
     }
 
-    /// All details as JSON, or `None` if there are none.
+    /// Returns all details as JSON, or `None` if there are none.
     fn take(&mut self) -> Option<String> {
         let Self { details, bytes, is_malformed } = std::mem::take(self);
         if details.is_empty() && !is_malformed {
@@ -417,7 +417,7 @@ impl Calls {
         Ok(())
     }
 
-    /// All calls, in the order in which they started.
+    /// Returns all calls, in the order in which they started.
     fn take(&mut self) -> Vec<RawCall> {
         self.calls.drain(..).map(|numbered| numbered.call.read(false)).collect()
     }

@@ -193,7 +193,7 @@ fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<
     Conversation { instructions, items: writer.items }
 }
 
-/// All answers from that model with stored items.
+/// Returns all answers from that model with stored items.
 fn answers_of(messages: &[Message], origin: &str) -> Vec<String> {
     let stored = messages.iter().filter_map(|message| match message {
         Message::Assistant { origin: of_answer, .. } => of_answer.blocks_of(origin).map(fingerprint),
@@ -261,7 +261,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The unchanged items of an answer that consists of these parts. `None` if it must not be sent unchanged.
+    /// Returns the unchanged items of an answer that consists of these parts, or `None` if it must not be sent
+    /// unchanged.
     fn unchanged_items(&mut self, parts: &[AnswerPart<'a>]) -> Option<Vec<InputItem<'a>>> {
         let json = parts.last()?.origin.blocks_of(self.recipient.origin)?;
         if self.recipient.without_thoughts || self.recipient.distrusted.contains(&fingerprint(json)) {
@@ -304,14 +305,14 @@ fn written_call<'a>(call: &'a ToolCall, call_id: Cow<'a, str>) -> InputItem<'a> 
     InputItem::FunctionCall { call_id, name, arguments }
 }
 
-/// Hash that identifies a stored answer.
+/// Returns the hash that identifies a stored answer.
 fn fingerprint(json: &str) -> String {
     let mut hasher = DefaultHasher::new();
     json.hash(&mut hasher);
     format!("{:x}", hasher.finish())
 }
 
-/// The server's own ID for a call.
+/// Returns the server's own ID for a call.
 fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
     let fields = origin.of_call(&call.call_id, recipient)?;
     Some(fields.call_id.as_str()).filter(|id| !id.is_empty())
@@ -371,7 +372,7 @@ impl<'a> Part<'a> {
         Self::InputText { text: text.into() }
     }
 
-    /// A picture, if its bytes are available.
+    /// Creates a picture item, or returns `None` if the bytes are not available.
     fn picture(shown: &ShownPicture) -> Option<Self> {
         let content = shown.content.as_ref()?;
         let image_url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
@@ -380,7 +381,7 @@ impl<'a> Part<'a> {
 }
 
 impl<'a> InputItem<'a> {
-    /// Text written by the model.
+    /// Creates an item for text written by the model.
     fn answer(text: impl Into<Cow<'a, str>>, phase: Option<String>) -> Self {
         let content = vec![Part::OutputText { text: text.into() }];
         Self::Message { role: Role::Assistant, content, phase }
@@ -410,7 +411,7 @@ mod tests {
 
     const ORIGIN: &str = "m@host/v1";
 
-    /// The items of a request with these messages, as they are sent.
+    /// Writes the items of a request with these messages, as they are sent.
     fn write_items(messages: &[Message]) -> String {
         let distrusted = HashSet::new();
         let recipient =
@@ -418,7 +419,7 @@ mod tests {
         serde_json::to_string(&write(messages, recipient).items).unwrap()
     }
 
-    /// Reasoning item in a form that no serialiser would reproduce.
+    /// Returns a reasoning item in a form that no serialiser would reproduce.
     fn thought(number: usize) -> String {
         format!(r#"{{ "id":"rs_{number}","type":"reasoning", "summary":[],"encrypted_content":"\u0041\/{number}"}}"#)
     }

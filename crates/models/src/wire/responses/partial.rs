@@ -157,7 +157,7 @@ impl PartialItems {
         Ok(())
     }
 
-    /// The original bytes of an item, as long as the total stays within the storage limit.
+    /// Returns the original bytes of an item, as long as the total stays within the storage limit.
     fn stored_original(&mut self, at: usize, raw: &RawValue) -> Option<Box<RawValue>> {
         if !is_json(raw.get()) {
             return None;
@@ -175,7 +175,7 @@ impl PartialItems {
         self.items.iter().any(|item| matches!(&item.body, Body::Message(message) if message.is_refusal))
     }
 
-    /// The calls. A call without arguments gets an empty object, unless the answer was cut before they arrived.
+    /// Returns the calls. A call without arguments gets an empty object, unless the answer was cut before they arrived.
     pub(super) fn calls(&self, is_cut: bool) -> Vec<RawCall> {
         let call = |item: &PartialItem| match &item.body {
             Body::Call(call) => Some(call.read(item.is_done || !is_cut)),
@@ -184,7 +184,7 @@ impl PartialItems {
         self.in_order().into_iter().filter_map(call).collect()
     }
 
-    /// All items in stored form. `None` if only text and calls need to be sent back.
+    /// Returns all items in stored form, or `None` if only text and calls need to be sent back.
     pub(super) fn stored(&self) -> Option<String> {
         let mut stored = AnswerParts::default();
         let fits = self.in_order().into_iter().try_for_each(|item| match &item.body {
@@ -204,7 +204,7 @@ impl PartialItems {
         stored
     }
 
-    /// The items by number, or in order of arrival if any has no number.
+    /// Returns the items by number, or in order of arrival if any has no number.
     fn in_order(&self) -> Vec<&PartialItem> {
         let mut items: Vec<&PartialItem> = self.items.iter().collect();
         if items.iter().all(|item| item.index.is_some()) {
@@ -213,8 +213,8 @@ impl PartialItems {
         items
     }
 
-    /// The item with that number, or with that ID. If a server does not number its items, the numbers in the whole
-    /// answer are positions.
+    /// Returns the item with that number, or with that ID. If a server does not number its items, the numbers in the
+    /// whole answer are positions.
     fn find(&self, key: ItemKey<'_>) -> Option<usize> {
         let by_id = || self.items.iter().rposition(|item| !key.id.is_empty() && item.id == key.id);
         let Some(index) = key.index else { return by_id() };
@@ -243,7 +243,7 @@ impl PartialItems {
         Ok(self.items.len() - 1)
     }
 
-    /// The item for a piece of this kind. Creates the item if it has not started yet.
+    /// Returns the item for a piece of this kind. Creates the item if it has not started yet.
     pub(super) fn find_or_create(&mut self, target: &Target, key: ItemKey<'_>, kind: &str) -> Result<usize, Failure> {
         let wanted = mem::discriminant(&empty(kind));
         let fits = |body: &Body| mem::discriminant(body) == wanted;
@@ -336,7 +336,7 @@ impl PartialItems {
 }
 
 impl PartialItem {
-    /// The original bytes of the item, if it is sent back unchanged.
+    /// Returns the original bytes of the item, if it is sent back unchanged.
     fn raw(&self) -> Option<&RawValue> {
         match &self.body {
             Body::Thoughts(Thoughts { raw, .. }) | Body::Other(raw) => raw.as_deref(),

@@ -137,7 +137,7 @@ impl Reader {
     }
 }
 
-/// Failure of an answer that its server has aborted.
+/// Returns the failure for an answer that its server has aborted.
 fn failed(target: &Target, response: &WholeResponse<'_>, status: &str) -> Failure {
     let error = response.error.map(RawValue::get);
     let error = error.and_then(|error| serde_json::from_str(error).ok());

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// Permissions that an owner needs to change the entries of a folder, and to write to a file.
+/// Permissions that an owner needs to change the entries of a folder, or to write to a file.
 const OWNER: u32 = 0o700;
 const OWNER_OF_FILE: u32 = 0o600;
 
@@ -41,7 +41,7 @@ pub(super) fn apply_steps(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path)
         };
         steps.iter().enumerate().filter_map(due).collect()
     };
-    // Folders without write permission are made writable. They get their own permissions at the end.
+    // Folders without write permission are made writable. Their final permissions are set at the end.
     for index in steps_of(steps, |step| is_folder(step.expected())) {
         attempt(&mut steps[index], open_up);
     }
@@ -51,8 +51,8 @@ pub(super) fn apply_steps(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path)
     for index in steps_of(steps, |step| step.goal().is_some()) {
         attempt(&mut steps[index], |root, step| restore_content(session, root, step, blobs));
     }
-    // Each folder is synced once rather than once per file, of which there may be thousands. The syncs come before
-    // folders get their own permissions, because some folders cannot be opened afterwards.
+    // Each folder is synced once rather than once per file, of which there may be thousands. Folders are synced before
+    // their final permissions are set, because some cannot be opened afterwards.
     let mut durable = HashSet::new();
     for index in steps_of(steps, |_| true) {
         attempt(&mut steps[index], |root, step| sync_folder(root, step, &mut durable));
@@ -80,7 +80,7 @@ fn sync_folder(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) ->
     Ok(if matches!(step.verdict, Verdict::DoHere) { Verdict::DoHere } else { Verdict::Do })
 }
 
-/// Names of the entries of a folder.
+/// Returns the names of the entries of a folder.
 pub(super) fn names(root: &Root, safe_path: &SafePath) -> io::Result<Vec<Vec<u8>>> {
     let names = root::entries(&root.folder(&safe_path.below)?)?
         .map(|entry| io::Result::Ok(entry?.file_name().to_bytes().to_vec()));
@@ -155,7 +155,7 @@ fn restore_content(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) 
     }
     let in_place = step.expected().is_some() && !must_be_removed(step);
     if in_place && step.expected().is_some_and(|state| (state.kind, &state.hash) == (goal.kind, &goal.hash)) {
-        // An unreadable file is replaced further below.
+        // An unreadable file is replaced below instead.
         if let Ok((file, _)) = root::file_in(&parent, name) {
             if !is_unchanged(root, &parent, name, step)? {
                 return Ok(changed_meanwhile());
@@ -243,7 +243,7 @@ fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> 
     if Some(now) == step.stamp {
         return Ok(true);
     }
-    // Removing one of a file's names changes the times of the others.
+    // Removing one of a file's names changes the times under the other names.
     let without_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
     Ok(Some(without_times(now)) == step.stamp.map(without_times)
         && current_state(root, &step.safe_path)?.0.as_ref() == step.expected())
@@ -257,11 +257,11 @@ fn stamp_if_there(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<Stamp>> {
 }
 
 fn changed_meanwhile() -> Verdict {
-    Verdict::Conflict("it was changed by something else just now".to_owned())
+    Verdict::Conflict("it was changed while the undo was running".to_owned())
 }
 
-/// Writes a content into the existing file. Returns `None`, without any change, if the path is another file by now or
-/// the file no longer has other names.
+/// Writes content into the existing file. Returns `None`, without any change, if the path refers to another file by now
+/// or the file no longer has other names.
 fn write(
     parent: &OwnedFd,
     name: &[u8],
@@ -274,7 +274,7 @@ fn write(
         let found = file.metadata()?;
         io::Result::Ok(found.dev() == shared.device && found.ino() == shared.inode && found.nlink() > 1)
     };
-    // An unreadable file is replaced instead. A read-only file is made writable by its owner below.
+    // An unreadable file is replaced instead. A read-only file is made writable below.
     let Ok((readable, stamp)) = root::file_in(parent, name) else { return Ok(None) };
     if !is_it(&readable)? {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Source code: the first index, changes, searches and maps, by the worker that the daemon starts for a folder. Also
-//! the quality of answers, if annotations are available.
+//! Source code: the first index, changes, searches and maps, measured on the worker that the daemon starts for a
+//! folder. The quality of answers is also measured if annotations are available.
 
 mod quality;
 
@@ -14,7 +14,7 @@ use super::*;
 
 /// Minimum number of lines in the tree, which consists of crates that cargo has unpacked.
 const LINES: u64 = 1_000_000;
-/// Number of files that are mapped.
+/// Number of files in the mapped folder.
 const MAP_FILES: usize = 5000;
 /// Number of rounds over all questions.
 const ROUNDS: usize = 20;
@@ -24,7 +24,7 @@ const CHANGES: usize = 30;
 const MAPS: usize = 11;
 /// Number of searches for the floor, each of which reads the whole tree.
 const GREPS: usize = 3;
-/// Words, symbols and questions.
+/// Queries of three kinds: words, symbols and questions.
 const QUERIES: [&str; 8] = [
     "how is a connection closed when the peer resets it",
     "parse a header value",
@@ -51,7 +51,7 @@ fn at(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }
 
-/// Copies the sources of crates that cargo has unpacked, until there are enough lines.
+/// Copies the sources of crates that cargo has unpacked until the tree has at least [`LINES`] lines.
 fn tree(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let root = folder.join("tree");
     let mut lines = 0;
@@ -72,7 +72,7 @@ fn as_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Rust files that cargo has unpacked: their paths, absolute and relative.
+/// Returns the absolute and relative paths of the Rust files that cargo has unpacked.
 fn source_files() -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     let home = at("CARGO_HOME").or_else(|| at("HOME").map(|home| home.join(".cargo"))).context("no home folder")?;
     let registry = home.join("registry/src");
@@ -145,7 +145,7 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
     Ok(vec![index, search_row, changed])
 }
 
-/// Time for grep to search the tree for the last word of a query.
+/// Measures the time that grep takes to search the tree for the last word of a query.
 async fn grep(root: &Path, query: &str) -> anyhow::Result<Duration> {
     let word = query.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next_back().context("no word")?;
     let begun = Instant::now();
@@ -155,7 +155,7 @@ async fn grep(root: &Path, query: &str) -> anyhow::Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// Times from the end of a write to a result that includes it.
+/// Measures the time from the end of a write to a result that includes the change.
 async fn changes(pool: &CodePool, root: &Path) -> anyhow::Result<Row> {
     let mut times = Samples::default();
     for number in 0..CHANGES {
@@ -174,7 +174,7 @@ async fn changes(pool: &CodePool, root: &Path) -> anyhow::Result<Row> {
     .with_note(format!("{CHANGES} changes in 1 M lines, each queried immediately")))
 }
 
-/// A map of 5,000 indexed files.
+/// Measures a map of 5,000 indexed files.
 async fn map_row(folder: &Path) -> anyhow::Result<Row> {
     let root = folder.join("map");
     let files = source_files()?.into_iter().take(MAP_FILES);
@@ -196,7 +196,7 @@ async fn map_row(folder: &Path) -> anyhow::Result<Row> {
         .with_note(format!("{files} files, 1,000 tokens, with a warm index")))
 }
 
-/// Private memory of a folder's worker, without the pages of its binary.
+/// Returns the private memory of a folder's worker in bytes, without the pages of its binary.
 fn worker_memory(root: &Path) -> anyhow::Result<u64> {
     for entry in fs::read_dir("/proc")?.flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();

@@ -119,7 +119,7 @@ fn questions(text: &str, root: &str) -> anyhow::Result<Vec<Question>> {
     Ok(questions.collect())
 }
 
-/// NDCG of the first ten results. Each target counts at the rank of the first result that includes it.
+/// Returns the NDCG of the first ten results. Each target counts at the rank of the first result that includes it.
 fn ndcg(hits: &[Hit], targets: &[Target]) -> f64 {
     let gain = |position: u64| 1.0 / (as_f64(position) + 2.0).log2();
     let covers = |hit: &Hit, target: &Target| {
@@ -136,7 +136,7 @@ fn ndcg(hits: &[Hit], targets: &[Target]) -> f64 {
     if ideal > 0.0 { positions.into_iter().map(gain).sum::<f64>() / ideal } else { 0.0 }
 }
 
-/// Files ordered by the number of lines that contain any query word, as a user would count with grep.
+/// Ranks files by the number of lines that contain any query word, as a user would count with grep.
 fn counting(code: &CodeFolder, root: &Path, query: &str) -> Vec<Hit> {
     let query = query.to_lowercase();
     let terms: Vec<&str> =
@@ -163,7 +163,7 @@ fn has_ripgrep() -> bool {
     std::process::Command::new("rg").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Number of matching lines in each file, counted by ripgrep; `None` if ripgrep is not installed.
+/// Returns the number of matching lines in each file, counted by ripgrep, or `None` if ripgrep is not installed.
 fn ripgrep(root: &Path, terms: &[&str]) -> Option<Vec<(String, u16)>> {
     let mut command = std::process::Command::new("rg");
     command.args(["--count", "--ignore-case", "--fixed-strings", "--no-config", "--color=never"]);
@@ -176,7 +176,7 @@ fn ripgrep(root: &Path, terms: &[&str]) -> Option<Vec<(String, u16)>> {
     Some(stdout.lines().filter_map(file).collect())
 }
 
-/// The same count without ripgrep, over the indexed files.
+/// Counts the matching lines of the indexed files without ripgrep.
 fn lines_with(code: &CodeFolder, root: &Path, terms: &[&str]) -> Vec<(String, u16)> {
     let count = |path: &str| {
         let text = fs::read_to_string(root.join(path)).unwrap_or_default().to_lowercase();

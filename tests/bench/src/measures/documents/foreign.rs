@@ -1,5 +1,5 @@
-//! Documents by other authors: how many of the words that other libraries read are extracted, and whether the order of
-//! the words matches.
+//! Documents by other authors: the share of the words read by other libraries that is also extracted, and whether the
+//! words are in the same order.
 
 use crate::measures::python::answer;
 
@@ -7,50 +7,50 @@ use super::{texts::Texts, *};
 
 /// Minimum share of the other library's words, in percent.
 const MIN_WORDS_PERCENT: f64 = 99.0;
-/// Maximum number of documents that are named for missing words.
+/// Maximum number of documents with missing words that are listed.
 const MAX_NAMED: usize = 6;
 
-/// Results of the script for documents in a format.
+/// Output of the script for documents of one format.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     documents: u64,
     words: u64,
-    /// Words that were extracted.
+    /// Number of extracted words.
     found: u64,
-    /// Number of words whose order is compared, followed by the number of words in the same order.
+    /// Number of words whose order is compared. `ordered` counts the words in the same order.
     compared: u64,
     ordered: u64,
     /// Documents with less than nine tenths of their words.
     worst: Vec<String>,
 }
 
-/// Results of the script for workbooks.
+/// Output of the script for workbooks.
 #[derive(Debug, Deserialize)]
 struct BookVerdict {
     books: u64,
     cells: u64,
     equal: u64,
     comments: u64,
-    /// Comments that were extracted.
+    /// Number of extracted comments.
     said: u64,
     /// Workbooks with cells that differ.
     wrong: Vec<String>,
 }
 
-/// Results of the script for PDFs, compared with pdfplumber.
+/// Output of the script for PDFs, compared with pdfplumber.
 #[derive(Debug, Deserialize)]
 struct PlumberVerdict {
     documents: u64,
     words: u64,
-    /// Words that were extracted.
+    /// Number of extracted words.
     found: u64,
-    /// Pages that contain tables.
+    /// Number of pages that contain tables.
     pages: u64,
-    /// Adjacent cells in a row, according to both pdfplumber and PyMuPDF.
+    /// Number of adjacent cells in a row, according to both pdfplumber and PyMuPDF.
     pairs: u64,
-    /// Pairs that are adjacent in an extracted table.
+    /// Number of these pairs that are also adjacent in an extracted table.
     beside: u64,
-    /// Pages where most pairs are not adjacent.
+    /// Pages on which most pairs are not adjacent in an extracted table.
     apart: Vec<String>,
 }
 

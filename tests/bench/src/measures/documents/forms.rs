@@ -1,8 +1,8 @@
-//! Sentences from manuals by other authors, queried in typical forms, compared with the other stack.
+//! Queries for sentences from manuals by other authors, in typical forms, compared with the other stack.
 
 use super::*;
 
-/// The forms, with their descriptions.
+/// Forms of queries, with their descriptions.
 const FORMS: [(&str, &str); 6] = [
     ("keywords", "four words of the sentence"),
     ("question3", "a question with three of its words"),
@@ -11,7 +11,7 @@ const FORMS: [(&str, &str); 6] = [
     ("typo", "four of its words, one with a typo"),
     ("endings", "four of its words, with other endings"),
 ];
-/// Queries for text exactly as it appears on a page.
+/// Forms of queries that quote text exactly as it appears on a page.
 const VERBATIM_FORMS: [(&str, &str); 9] = [
     ("phrase", "four words in quotes"),
     ("zh", "ten letters of Chinese"),

@@ -1,5 +1,5 @@
-//! Malicious and damaged documents: each results in a readable message, and the daemon is unaffected. The largest
-//! documents also show the cost of reading the end of a document compared with the beginning.
+//! Malicious and damaged documents: each results in a readable message, and the daemon is unaffected. For the largest
+//! documents, reading the end is also compared with reading the beginning.
 
 use std::fs::File;
 
@@ -41,7 +41,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns true if a problem describes what is wrong with the file. A crash of the reader would be our own defect.
+/// Returns true if the message describes a problem with the file, rather than a crash of the reader.
 fn is_clear(problem: &str) -> bool {
     problem.contains("could not read") && !problem.contains("its reader") && !problem.contains(char::is_control)
 }
@@ -72,7 +72,8 @@ fn of_given(label: &str, documents: &[Document], given: &Given, workers: usize) 
     ]
 }
 
-/// The daemon that has read all documents finds text in some of them, and nothing from files that others refer to.
+/// Checks that the daemon, after reading all documents, finds text in some of them, but none from the files they refer
+/// to.
 async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let (secrets, questions): (Vec<Question>, Vec<Question>) =
         corpus.questions.iter().cloned().partition(|question| question.form.as_deref() == Some(SECRET));
@@ -87,7 +88,7 @@ async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     ])
 }
 
-/// Measures reading the first and the last pages and rows of a document.
+/// Measures reading the first and the last pages and rows of documents.
 async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let page = |number| WantedParts { first: number, last: Some(number), ..WantedParts::default() };
     let row = |row| WantedParts { window: Some(Window { row, letters: CHARACTERS }), ..WantedParts::default() };
@@ -103,18 +104,18 @@ async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     ])
 }
 
-/// Results of the script for damaged PDFs.
+/// Output of the script for damaged PDFs.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     documents: u64,
-    /// Number of words that PyMuPDF reads, once per page, followed by the number of extracted words.
+    /// Number of words that PyMuPDF reads, counted once per page. `found` counts the extracted words.
     words: u64,
     found: u64,
     /// The PDFs with the most missing words.
     worst: Vec<String>,
 }
 
-/// Compares with the words that another library can read in damaged PDFs.
+/// Compares the extracted words with those that another library reads in damaged PDFs.
 async fn words(environment: &Environment, corpus: &Corpus) -> anyhow::Result<Row> {
     let damaged = corpus.filler.iter().filter(|document| document.name.ends_with(".pdf"));
     let texts = Texts::read(&corpus.folder, damaged).await?;
@@ -130,7 +131,7 @@ async fn words(environment: &Environment, corpus: &Corpus) -> anyhow::Result<Row
     .with_note(format!("{documents} files, {words} words; files with the most missing words: {}", worst.join(", "))))
 }
 
-/// Times from opening a file to the last requested part.
+/// Measures the time from opening a file to the last requested part.
 async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Result<Samples> {
     let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1);
     let path = corpus.folder.join("bombs").join(name);

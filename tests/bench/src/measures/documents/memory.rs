@@ -7,23 +7,24 @@ use std::{
 
 use super::*;
 
-/// Sampling interval. Each sample costs some performance, and the kernel records the peak of a process as long as the
-/// process exists. Only memory allocated in a worker's last moments is missed.
+/// Sampling interval. Sampling slows the measured work down, and the kernel records a process's peak while the process
+/// exists. Only memory that a worker allocates in its last moments is missed.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Peak memory, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Peaks {
-    /// Peak of the daemon alone, recorded by the kernel.
+    /// Peak of the daemon alone, as recorded by the kernel.
     pub(super) daemon: u64,
-    /// Peak of a single child process, recorded by the kernel, as of its last sample.
+    /// Peak of any single child process, as recorded by the kernel at its last sample.
     pub(super) worker: u64,
-    /// Peak of the sum in one sample. Shared pages, such as those of the binary, count once per process.
+    /// Peak of the sum over all processes in one sample. Shared pages, such as those of the binary, count once per
+    /// process.
     pub(super) together: u64,
 }
 
 impl Peaks {
-    /// The maximum of both peaks.
+    /// Returns the maximum of each peak.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             daemon: self.daemon.max(other.daemon),
@@ -33,7 +34,7 @@ impl Peaks {
     }
 }
 
-/// Samples memory until stopped.
+/// Samples memory in the background until stopped.
 pub(super) struct Watch {
     stop: Arc<AtomicBool>,
     looking: JoinHandle<Peaks>,
@@ -71,11 +72,11 @@ fn look(daemon: u32, peaks: &mut Peaks) {
     peaks.together = peaks.together.max(together);
 }
 
-/// Processes with this parent.
+/// Returns the IDs of the processes with this parent.
 pub(super) fn children(of: u32) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // The name is in parentheses and may itself contain parentheses. It is followed by the state and the parent.
+    // The process name is in parentheses and may itself contain parentheses. The state and the parent follow.
     let parent = |id: &u32| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
@@ -83,11 +84,11 @@ pub(super) fn children(of: u32) -> Vec<u32> {
     ids.filter(|id| parent(id) == Some(of)).collect()
 }
 
-/// Resident memory of a process, in bytes; zero if the process is gone.
+/// Resident memory of a process, in bytes, or zero if the process has exited.
 #[derive(Debug, Clone, Copy)]
 struct ProcessMemory {
     now: u64,
-    /// Peak since the process started.
+    /// Peak since the start of the process.
     most: u64,
 }
 

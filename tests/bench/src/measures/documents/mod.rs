@@ -142,7 +142,7 @@ fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
     ]
 }
 
-/// A newly started daemon, and a document that has not been searched yet.
+/// Measures the first search in a newly started daemon, and in a document that has not been searched yet.
 async fn first_search(corpus: &Corpus, peer: &Peer<'_>) -> anyhow::Result<Row> {
     let path = corpus.folder.join(&corpus.long.document);
     let took = Ours::start().await?.first(&path, &corpus.long.query).await?;
@@ -196,7 +196,7 @@ fn recall(questions: &[Question], ours: &[Rank], theirs: &[Rank]) -> Row {
     } else {
         format!("; found only by the other stack: {}", missed.join(" | "))
     };
-    // Rounded as displayed, so that equal shares do not fail.
+    // Rounded as displayed, so that equal shares meet the limit.
     let limit = (10.0 * least).floor() / 10.0;
     Row::new(
         format!("right page among the first five, of {} questions", questions.len()),

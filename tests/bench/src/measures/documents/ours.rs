@@ -1,4 +1,4 @@
-//! The daemon with documents: adding, indexing and searching through the socket, and then with the library alone.
+//! Adds, indexes and searches documents, first through the daemon's socket and then with the library alone.
 
 use std::fs::File;
 
@@ -10,7 +10,7 @@ use agentd_index::{Extractor, IndexConfig, Library, Limits};
 
 use super::{corpus::Document, memory::Watch, *};
 
-/// Number of requested results, which must include the right page.
+/// Number of requested results. An answer counts if these results include the right page.
 pub(super) const MAX_RESULTS: usize = 5;
 /// Number of measurements per question.
 const ROUNDS: usize = 5;
@@ -62,12 +62,12 @@ impl Ours {
         })
     }
 
-    /// Number of child processes that are still running.
+    /// Returns the number of child processes that are still running.
     pub(super) fn workers(&self) -> usize {
         memory::children(self.daemon.id()).len()
     }
 
-    /// Time of the very first search, in a newly uploaded document.
+    /// Measures the very first search, in a newly uploaded document.
     pub(super) async fn first(&self, path: &Path, query: &str) -> anyhow::Result<Duration> {
         let name = path.file_name().context("the document has no name")?.to_string_lossy().into_owned();
         let uploaded = self.daemon.client.upload(&self.session, &name, tokio::fs::File::open(path).await?).await?;
@@ -78,8 +78,8 @@ impl Ours {
         Ok(took)
     }
 
-    /// Asks all questions through the socket, in all documents. Returns the time of each question, and the rank of its
-    /// answer.
+    /// Asks all questions about all documents through the socket. Returns the time of each question, and the rank of
+    /// its answer.
     pub(super) async fn search(&self, questions: &[Question]) -> anyhow::Result<(Samples, Vec<Rank>)> {
         let (mut samples, mut answered) = (Samples::default(), Vec::new());
         for question in questions {
@@ -97,7 +97,7 @@ impl Ours {
     }
 
     /// Stops the daemon, and queries its library directly with the same index and files. This measures a search without
-    /// the socket and without opening files.
+    /// the cost of the socket and of opening files.
     pub(super) async fn search_within(self, questions: &[Question]) -> anyhow::Result<Samples> {
         let Self { home, daemon, session } = self;
         drop(daemon);
@@ -112,7 +112,7 @@ impl Ours {
                 let (query, cancel) = (asked(&question.query), CancellationToken::new());
                 let begun = Instant::now();
                 library.search(documents, query, Arc::new(|_| {}), cancel).await?;
-                // The first round warms up caches.
+                // The first round only warms up caches.
                 if round > 0 {
                     samples.add(begun.elapsed());
                 }

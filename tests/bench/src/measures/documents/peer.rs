@@ -1,4 +1,4 @@
-//! The other stack, driven by its script.
+//! Runs the other stack through its script.
 
 use crate::measures::python::answer;
 
@@ -29,7 +29,7 @@ struct Find {
 }
 
 impl Searched {
-    /// The rank of the answer to each question.
+    /// Returns the rank of the answer to each question.
     pub(super) fn answered(&self, questions: &[Question]) -> Vec<Rank> {
         let rank = |(question, finds): (&Question, &Vec<Find>)| {
             finds.iter().position(|find| question.is_answered(&find.document, find.page.as_deref().unwrap_or_default()))
@@ -43,7 +43,7 @@ pub(super) struct First {
     pub(super) seconds: f64,
 }
 
-/// The other stack with its database.
+/// The other stack and its database.
 pub(super) struct Peer<'a> {
     environment: &'a Environment,
     database: PathBuf,

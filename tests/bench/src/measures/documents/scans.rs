@@ -12,16 +12,16 @@ use super::{texts::parts, *};
 const MIN_WORDS_PERCENT: f64 = 90.0;
 /// Minimum number of pages per second.
 const MIN_PAGES_PER_SECOND: f64 = 1.0;
-/// Number of pages in a document that are recognised in one call; more than any document has.
+/// Number of pages of a document that are recognised in one call. No document has that many.
 const PAGES_PER_CALL: u32 = 100;
 
-/// Results of the script for one kind of scan.
+/// Output of the script for one kind of scan.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     words: u64,
-    /// Words that were recognised.
+    /// Number of recognised words.
     found: u64,
-    /// Number of words that are compared without surrounding spaces, followed by the number of matching words.
+    /// Number of words that are compared without surrounding spaces. `ordered` counts the matching words.
     compared: u64,
     ordered: u64,
 }
@@ -63,7 +63,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Candidates for the data folder, in which `make recognition` stores the models.
+/// Returns the candidates for the data folder in which `make recognition` stores the models.
 fn folders() -> Vec<PathBuf> {
     let data = env::var_os("AGENTD_DATA_DIR").map(PathBuf::from);
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share/agentd"));

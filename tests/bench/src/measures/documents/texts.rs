@@ -34,7 +34,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The parts of a document up to the first read error.
+/// Reads the parts of a document up to the first error.
 pub(super) async fn parts(extractor: &Extractor, file: File, name: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     if let Ok(mut extraction) = extractor.extract(file, Kind::of_name(name), CancellationToken::new()).await {

@@ -1,10 +1,10 @@
-//! Turns that need an answer: silence is not consent, and no model consents on behalf of the user.
+//! Turns that need an answer: a missing answer is not consent, and no model consents on behalf of the user.
 
 use crate::e2e::mcp::{fake_server, world};
 
 use super::*;
 
-/// A model that writes a file, and then reports the result.
+/// Sets up a model that writes a file, and then reports the result.
 fn writes(world: &World) {
     let call = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "hello"}));
     script_steps(&world.model, vec![(&["outputs/a.txt", "refused", "denied", "rejected"], call)], Reply::text("Done."));
@@ -39,7 +39,7 @@ async fn only_the_user_approves_and_the_caller_gets_the_result() {
     assert_eq!(listed["sessions"][0]["interrupts"][0]["id"], id, "{listed:#}");
     assert_eq!(written(&world, &waiting["session_id"]), "");
 
-    // While the question is pending, and after everything has ended.
+    // A caller can wait while the question is pending, and after the turn has ended.
     let rest = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
     world.ok(["answer", id, "approve"]).await;
     let rest = super::result(rest).await.structured_content.unwrap();
@@ -56,7 +56,7 @@ async fn approval_is_asked_in_a_form_of_the_client() {
         (ElicitationAction::Accept, json!({"decision": "approve"}), "ended", "hello"),
         (ElicitationAction::Accept, json!({"decision": "reject", "reason": "no"}), "ended", ""),
         (ElicitationAction::Decline, json!({}), "ended", ""),
-        // Accepting a form without reading it does not count as approval.
+        // A form that is accepted without its fields does not count as approval.
         (ElicitationAction::Accept, json!({}), "waiting", ""),
         (ElicitationAction::Cancel, json!({"decision": "approve"}), "waiting", ""),
     ];
@@ -236,7 +236,7 @@ async fn answer_to_a_subagent_returns_the_parents_result() {
     let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
     let interrupt = &waiting["interrupts"][0];
     holds(interrupt, json!({"question": "Which colour?", "asked_by": "subagent"}));
-    // Another server process does not know how the turn started.
+    // Another server process has no record of how the turn started.
     for caller in [Caller::start(&world, &["--sessions", "all"]).await, caller] {
         let listed = caller.gives("list_sessions", json!({})).await;
         let Some(interrupt) = listed["sessions"][0]["interrupts"].get(0) else {

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// Stop reason of the last turn in the only session.
+/// Returns the stop reason of the last turn in the only session.
 async fn last_stop(world: &World) -> Value {
-    // The model detects an end before the journal records it.
+    // The model notices the end of a turn before the journal records it.
     let listed = until("no turn is running", async || {
         let listed = world.json(["sessions", "list"]).await;
         (listed[0]["status"] != "running").then_some(listed)
@@ -15,7 +15,7 @@ async fn last_stop(world: &World) -> Value {
     lines.last().unwrap()["stop_reason"].clone()
 }
 
-/// Waits until a call has reported progress: a model may be queried before the turn is reported.
+/// Waits until a call has reported progress, because a model may be queried before the turn is reported.
 async fn wait_for_progress(caller: &Caller) {
     let has_progress = || async { (!caller.heard.progress.lock().unwrap().is_empty()).then_some(()) };
     until("progress is reported", has_progress).await;
@@ -101,7 +101,7 @@ async fn daemon_kill_ends_the_call_and_the_turn_can_be_continued() {
     world.model.wait_until(|counts| counts.requests == 1).await;
     wait_for_progress(&caller).await;
     world.daemon.kill9().await;
-    // Another call starts a daemon. The running call learns of the new daemon, and of the turn's end.
+    // Another call starts a daemon. The running call connects to it and receives the turn's end.
     let listed = caller.gives("list_sessions", json!({})).await;
     let session = listed["sessions"][0]["session_id"].clone();
     let ended = result(asking).await;

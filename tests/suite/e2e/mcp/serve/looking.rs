@@ -1,10 +1,10 @@
-//! Data that callers may read: document pages, and folders of the session.
+//! Data that callers may read: document pages, and the session's folders.
 
 use crate::e2e::documents::fixture;
 
 use super::*;
 
-/// A session with a document that has three pages.
+/// Creates a session with a document of three pages.
 async fn session_with_document(world: &World) -> Value {
     let added = world.json(["docs", "add", &fixture("latin.pdf")]).await;
     added["session_id"].clone()

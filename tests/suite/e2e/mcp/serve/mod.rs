@@ -24,7 +24,7 @@ use rmcp::{
 
 use super::*;
 
-/// Messages that an agent received in addition to responses.
+/// Messages other than responses that an agent received.
 #[derive(Debug, Clone, Default)]
 struct ReceivedMessages {
     progress: Arc<Mutex<Vec<ProgressNotificationParam>>>,
@@ -35,7 +35,7 @@ struct ReceivedMessages {
 #[derive(Debug, Clone, Default)]
 struct Agent {
     heard: ReceivedMessages,
-    /// The user's response to every form; if `None`, forms are unsupported.
+    /// The user's response to every form. If `None`, the agent does not support forms.
     person: Option<(ElicitationAction, Value)>,
 }
 
@@ -82,7 +82,7 @@ impl Caller {
         Self::of(world, args, agent, ClientLifecycleMode::Initialize).await
     }
 
-    /// An agent that uses the protocol's newer era.
+    /// Starts a server and an agent that uses the protocol's newer era.
     async fn newer(world: &World, args: &[&str], agent: Agent) -> Self {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         Self::of(world, args, agent, ClientLifecycleMode::Discover { preferred_versions }).await
@@ -101,20 +101,20 @@ impl Caller {
         self.service.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
     }
 
-    /// Calls a tool. If the result asks the user, calls the tool again with the answer.
+    /// Calls a tool. If the result asks the user, repeats the call with the answer.
     async fn call(&self, tool: &'static str, arguments: Value) -> CallToolResult {
         let params = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
         self.service.call_tool(params).await.unwrap()
     }
 
-    /// Result of a successful call.
+    /// Makes a call that must succeed, and returns its result.
     async fn gives(&self, tool: &'static str, arguments: Value) -> Value {
         let result = self.call(tool, arguments).await;
         assert_ne!(result.is_error, Some(true), "{result:#?}");
         result.structured_content.unwrap()
     }
 
-    /// Error of a failed call.
+    /// Makes a call that must fail, and returns its error.
     async fn fails(&self, tool: &'static str, arguments: Value) -> String {
         let result = self.call(tool, arguments).await;
         assert_eq!(result.is_error, Some(true), "{result:#?}");
@@ -129,7 +129,7 @@ async fn result(handle: RequestHandle<RoleClient>) -> CallToolResult {
     }
 }
 
-/// Metadata of a request in the newer era.
+/// Returns the metadata of a request in the newer era.
 fn newer_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -138,7 +138,7 @@ fn newer_meta() -> Value {
     })
 }
 
-/// A server whose input and output lines are accessed directly.
+/// A server that tests access directly, line by line.
 struct Raw {
     running: Running,
 }
@@ -158,7 +158,7 @@ impl Raw {
         raw
     }
 
-    /// Starts a server without initialisation.
+    /// Starts a server without initialising it.
     fn silent(world: &World, args: &[&str]) -> Self {
         Self { running: Running::spawn(world.agentctl_command(["mcp", "serve"].iter().chain(args))) }
     }
@@ -171,7 +171,7 @@ impl Raw {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
     }
 
-    /// The next response. All other messages that arrive must also be valid.
+    /// Sends a request and returns its response. All other messages received must also be valid.
     async fn request(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.ask(id, method, params).await;
         loop {
@@ -285,7 +285,7 @@ async fn invalid_calls_are_refused_without_a_model_request() {
     assert_eq!(caller.gives("ask", json!({"prompt": "Are you there?"})).await["text"], "still here");
 }
 
-/// An ID that refers to nothing.
+/// Returns an ID that refers to nothing.
 fn unused_id() -> String {
     agentd_core::ids::InterruptId::generate().to_string()
 }

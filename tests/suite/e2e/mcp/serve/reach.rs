@@ -1,8 +1,9 @@
-//! Sessions that a caller can access, and limits in a user's sessions.
+//! Access of a caller to sessions, and its limits in a user's own sessions.
 
 use super::*;
 
-/// A user's turn that is waiting for an answer, and its interrupt. The model gives no further replies.
+/// Starts a user's turn that waits for an answer, and returns it with its interrupt. The model sends no further
+/// replies.
 async fn waiting_user_turn(world: &World) -> (Running, Value) {
     world.model.respond_with(|request| match request.last_user() {
         "Ask me" if tool_texts(request).is_empty() => Reply::tool_call("ask_human", json!({"question": "Which?"})),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// The view of a body, as chat completions.
+/// Returns the view of a body as chat completions.
 pub(super) fn of(body: &Value) -> Value {
     let mut view = body.clone();
     let mut messages: Vec<Value> = Vec::new();
@@ -49,7 +49,7 @@ fn texts(item: &Value) -> Vec<&str> {
     item["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// The assistant message under construction, at the end of the messages.
+/// Returns the assistant message under construction, which is the last message. Adds it if necessary.
 fn answer(messages: &mut Vec<Value>) -> &mut Value {
     if messages.last().is_none_or(|last| last["role"] != "assistant") {
         messages.push(json!({"role": "assistant", "content": null}));

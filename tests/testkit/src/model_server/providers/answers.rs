@@ -1,4 +1,4 @@
-//! Converts replies to a provider's form.
+//! Converts replies to the form of a provider.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub(super) struct IssuedCall {
     pub(super) signature: Option<String>,
     /// Reasoning text of the response.
     pub(super) thoughts: String,
-    /// OpenRouter's complete details of the response.
+    /// Complete reasoning details of the response, as sent by OpenRouter.
     pub(super) details: Value,
 }
 
@@ -81,7 +81,7 @@ impl IssuedCalls {
     }
 }
 
-/// The ID that a provider assigns to the call with that number.
+/// Returns the ID that a provider assigns to the call with that number.
 fn id(provider: Provider, number: usize, name: &str) -> String {
     match provider {
         Provider::Mistral => format!("mIsTr{number:04}"),

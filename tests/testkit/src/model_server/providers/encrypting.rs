@@ -23,7 +23,7 @@ struct IssuedThought {
     number: usize,
     /// The item as it was sent.
     raw: String,
-    /// The item that followed in the response, without its ID.
+    /// Item that followed in the response, without its ID.
     follower: Value,
 }
 
@@ -67,7 +67,7 @@ impl EncryptedThoughts {
         reply
     }
 
-    /// Describes a reasoning item that was changed or moved, if there is such an item.
+    /// Describes a reasoning item that was changed or moved, if any.
     pub(super) fn misplaced_item(&self, body: &[u8]) -> Option<String> {
         let Input { input } = serde_json::from_slice(body).ok()?;
         let items: Vec<Value> = input.iter().map(|raw| serde_json::from_str(raw.get()).unwrap_or_default()).collect();
@@ -102,7 +102,7 @@ impl EncryptedThoughts {
 /// Value of `include` that requests encrypted reasoning.
 const INCLUDED: &str = "reasoning.encrypted_content";
 
-/// An item without the parts that need not be sent back.
+/// Returns an item without the parts that need not be sent back.
 fn identity(item: &Value) -> Value {
     match item["type"].as_str() {
         Some("message") => {
@@ -177,7 +177,7 @@ mod tests {
         check(&|items| items.insert(0, items[0].clone()), Some("Duplicate item"));
         check(&|items| items.truncate(1), Some("required following item"));
         check(&|items| items.rotate_left(3), Some("the item is out of order"));
-        // Everything in a response except text and calls may be omitted.
+        // Everything in a response except text and calls may be left out.
         check(&|items| drop(items.remove(0)), None);
     }
 }

@@ -23,26 +23,26 @@ use self::{answers::IssuedCalls, encrypting::EncryptedThoughts};
 use super::Reply;
 use crate::validator::{self, Leeway};
 
-/// A kind of server.
+/// A kind of model server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// Mistral's API, and vLLM with Mistral's tokenizer: IDs of nine letters and digits, no unknown fields.
+    /// Mistral's API, and vLLM with Mistral's tokenizer: IDs have nine letters and digits, unknown fields are rejected.
     Mistral,
     /// Gemini's endpoint for OpenAI clients: the signature of a step's first call must be sent back during the turn.
     Gemini,
-    /// DeepSeek with reasoning: the reasoning of a turn's calls must be sent back.
+    /// DeepSeek with reasoning: the reasoning for the calls of a turn must be sent back.
     DeepSeek,
     /// Kimi with reasoning: every message with calls needs the reasoning field, and IDs must be unchanged.
     Kimi,
-    /// Groq: no unknown fields, which includes reasoning.
+    /// Groq: rejects unknown fields, including reasoning.
     Groq,
     /// OpenRouter with Claude: signed reasoning must be sent back completely.
     OpenRouter,
-    /// OpenRouter with a model without tools.
+    /// OpenRouter with a model that does not support tools.
     OpenRouterWithoutTools,
-    /// Ollama: all calls have the index 0, and no IDs.
+    /// Ollama: all calls have the index 0 and no ID.
     Ollama,
-    /// Ollama with a model without tools.
+    /// Ollama with a model that does not support tools.
     OllamaWithoutTools,
     /// vLLM without a tool call parser.
     VllmWithoutParser,
@@ -92,7 +92,7 @@ impl Provider {
         matches!(self, Self::DeepSeek | Self::Kimi)
     }
 
-    /// Name of the provider's wire in `models.yaml`.
+    /// Returns the name of the provider's wire in `models.yaml`.
     #[must_use]
     pub fn wire(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl Provider {
         }
     }
 
-    /// The list of the provider's models, if it contains more than their IDs.
+    /// Returns the list of the provider's models, if it contains more than their IDs.
     pub(super) fn models(self) -> Option<Value> {
         let mut model = thinking_model("the-model");
         (model["max_input_tokens"], model["max_tokens"]) = (200_000.into(), 64_000.into());
@@ -110,7 +110,7 @@ impl Provider {
             .then(|| json!({"data": [model], "has_more": false, "first_id": "the-model", "last_id": "the-model"}))
     }
 
-    /// The usual rules that the provider does not enforce.
+    /// Returns the usual rules that the provider does not enforce.
     pub(super) fn leeway(self) -> Leeway {
         Leeway {
             any_ids: matches!(self, Self::Kimi | Self::Gemini),
@@ -131,7 +131,7 @@ pub(super) struct StrictServer {
     encrypted: EncryptedThoughts,
 }
 
-/// The rejection of a Messages request, with the rule that the request breaks.
+/// Returns the rejection of a Messages request with the rule that the request breaks, if any.
 pub(super) fn messages_refusal(
     strict: Option<&StrictServer>,
     headers: &BTreeMap<String, String>,
@@ -153,7 +153,7 @@ pub(super) fn messages_refusal(
     signing::unbound_block(&serde_json::from_slice(body).ok()?).and_then(invalid)
 }
 
-/// The rejection of a Responses request, with the rule that the request breaks.
+/// Returns the rejection of a Responses request with the rule that the request breaks, if any.
 pub(super) fn responses_refusal(strict: Option<&StrictServer>, body: &[u8]) -> Option<(String, Reply)> {
     let broken = validator::responses(body).err().map(|broken| broken.to_string());
     let strict = strict.filter(|strict| strict.provider == Provider::OpenAi);
@@ -162,7 +162,7 @@ pub(super) fn responses_refusal(strict: Option<&StrictServer>, body: &[u8]) -> O
     Some((rule, reply))
 }
 
-/// A thinking model in Anthropic's list, without its context window.
+/// Returns a thinking model as in Anthropic's list, without its context window.
 pub(super) fn thinking_model(id: &str) -> Value {
     let yes = json!({"supported": true});
     let thinking = json!({"supported": true, "types": {"adaptive": yes, "enabled": {"supported": false}}});
@@ -177,7 +177,7 @@ impl StrictServer {
         Self { provider, issued_calls: IssuedCalls::default(), answers: 0, encrypted: EncryptedThoughts::default() }
     }
 
-    /// The rejection of a request that breaks one of the provider's rules.
+    /// Returns the rejection of a request that breaks one of the provider's rules, if any.
     pub(super) fn refuses(&self, body: &Value) -> Option<Reply> {
         rules::refusal(self.provider, body, &self.issued_calls)
     }

@@ -1,4 +1,4 @@
-//! The providers' requirements, with their error messages.
+//! Requirements of the providers, with their error messages.
 
 use serde_json::{Value, json};
 
@@ -27,18 +27,18 @@ pub(super) fn refusal(provider: Provider, body: &Value, issued: &IssuedCalls) ->
     }
 }
 
-/// Assistant messages with calls, and their indices.
+/// Returns the assistant messages with calls, and the indices of these messages.
 fn messages_with_calls(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, &Vec<Value>)> {
     messages.iter().enumerate().filter_map(|(at, message)| Some((at, message, message["tool_calls"].as_array()?)))
 }
 
-/// Assistant messages with calls after the last user message.
+/// Returns the assistant messages with calls after the last user message.
 fn messages_with_calls_of_turn(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, &Vec<Value>)> {
     let begins = messages.iter().rposition(|message| message["role"] == "user").unwrap_or_default();
     messages_with_calls(messages).filter(move |(at, ..)| *at > begins)
 }
 
-/// The first field of an assistant message or of a call that is not in `allowed`.
+/// Returns the first field of an assistant message or of a call that is not in `allowed`.
 fn unknown_field(messages: &[Value], allowed: &[&str]) -> Option<(usize, String)> {
     messages.iter().enumerate().filter(|(_, message)| message["role"] == "assistant").find_map(|(at, message)| {
         let fields = message.as_object().into_iter().flatten().map(|(name, _)| name);
@@ -189,7 +189,7 @@ fn without_tools(provider: Provider, body: &Value) -> Option<Reply> {
             let message = "registry.ollama.ai/library/gemma3:latest does not support tools";
             (400, json!({"error": {"message": message, "type": "api_error", "param": null, "code": null}}))
         }
-        // The server accepts tools that may not be called.
+        // The server accepts tools if the request forbids calling them.
         Provider::VllmWithoutParser if body["tool_choice"] == "none" => return None,
         Provider::VllmWithoutParser => {
             let message = "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set";

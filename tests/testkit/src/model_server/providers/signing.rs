@@ -38,7 +38,7 @@ pub(super) fn dressed(mut reply: Reply, request: &Value, number: usize) -> Reply
     reply
 }
 
-/// Describes a thinking block that was changed or moved, if there is such a block.
+/// Describes a thinking block that was changed or moved, if any.
 pub(super) fn unbound_block(request: &Value) -> Option<String> {
     let mut before = Vec::new();
     before.extend(head(request));
@@ -101,7 +101,7 @@ fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
     dressed
 }
 
-/// Everything in a request, part by part.
+/// Returns everything in a request, part by part.
 fn entries(request: &Value) -> Vec<String> {
     let mut entries: Vec<String> = head(request).collect();
     for message in request["messages"].as_array().into_iter().flatten() {
@@ -116,7 +116,7 @@ fn head(request: &Value) -> impl Iterator<Item = String> {
     parts.into_iter()
 }
 
-/// Canonical form of a block; `None` for a blank text, which cannot be sent back.
+/// Returns the canonical form of a block, or `None` for a blank text, which cannot be sent back.
 fn entry(role: &str, block: &Value) -> Option<String> {
     let is_blank = block["type"] == "text" && block["text"].as_str().is_none_or(|text| text.trim().is_empty());
     let mut block = block.clone();
@@ -126,7 +126,7 @@ fn entry(role: &str, block: &Value) -> Option<String> {
     (!is_blank).then(|| format!("{role} {}", canonical(&block)))
 }
 
-/// A value without cache markers, with its fields in a fixed order.
+/// Returns a value without cache markers, with its fields in a fixed order.
 fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,10 +1,10 @@
 //! Files of a compaction: recently used project files, which are read again after a summary; the file with the
 //! session's history; and the inputs of the running turn, verbatim or stored in a file if too long.
 //!
-//! The history file contains every item that compactions replaced, in order and once each. The file may end with items
-//! that are still visible, because their compaction was undone or the daemon was killed before storing its end; the
-//! next write removes such items. Items that could not be written are still in the journal, and the next write starts
-//! with them.
+//! The history file contains every item that compactions replaced, once and in order. The file may end with items that
+//! are still visible, because their compaction was undone or the daemon was killed before storing its end; the next
+//! write removes such items. Items that could not be written are still in the journal, and the next write starts with
+//! them.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub(super) async fn append_contents(
     context.append_notice(state, body).await
 }
 
-/// Text of a file, if the rules allow reading it without asking.
+/// Returns the text of a file if the rules allow reading the file without asking.
 async fn read(context: &TurnContext, path: &str) -> Option<String> {
     let arguments = json!({ "path": path }).to_string();
     let call = ToolCall { call_id: CallId::generate(), name: READ_FILE.to_owned(), arguments };
@@ -85,8 +85,8 @@ async fn read(context: &TurnContext, path: &str) -> Option<String> {
 /// Number of journal events per read.
 const PAGE: usize = 500;
 
-/// Appends the items that a compaction replaces to the history file, and returns the file's new state. The inner error
-/// is the reason why the file is incomplete; the path is the one at which tools find the file.
+/// Appends the items that a compaction replaces to the history file, and returns the file's new state. Also returns the
+/// path of the file for tools, or the reason why the file is incomplete.
 pub(super) async fn store_replaced(
     context: &TurnContext,
     state: &TurnState,
@@ -103,7 +103,7 @@ fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compa
     let Some(before) = before else {
         let name = match state.reset_at {
             0 => format!("{}.md", context.ids.session),
-            // The part before a reset keeps its own file.
+            // The history before a reset stays in its own file.
             reset => format!("{}-{reset}.md", context.ids.session),
         };
         return HistoryFile { name, bytes: Some(0), missing_after: Some(state.reset_at) };
@@ -159,10 +159,10 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
 
 /// Divisor of the window for the inputs of a turn within a summary.
 const INPUTS_DIVISOR: u64 = 5;
-/// Minimum number of tokens for each input, however small the window is.
+/// Minimum number of tokens for each input, even if the window is small.
 const MIN_INPUT_TOKENS: u64 = 64;
 
-/// Inputs of the turn among the replaced items, with the inputs recorded in a replaced earlier summary.
+/// Returns the inputs of the turn among the replaced items, with the inputs recorded in a replaced earlier summary.
 pub(crate) async fn inputs(
     context: &TurnContext,
     before: Option<&Compaction>,

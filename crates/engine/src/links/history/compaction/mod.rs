@@ -96,7 +96,7 @@ impl Link for Compaction {
     }
 }
 
-/// Reason why a call to the tool has no effect, if there is one.
+/// Returns the reason why a call to the tool has no effect, if there is one.
 fn refusal(call: &Invocation<'_>) -> Option<String> {
     let state = call.state;
     if state.compact.is_some() {
@@ -117,7 +117,7 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     run::refusal(call.context, state)
 }
 
-/// Maximum number of messages in the history.
+/// Returns the maximum number of messages in the history.
 fn max_messages(context: &TurnContext) -> usize {
     plan::message_limit(context.config.max_message_history)
 }

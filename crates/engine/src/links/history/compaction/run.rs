@@ -55,7 +55,7 @@ pub(crate) async fn run(
     Ok(outcome)
 }
 
-/// Returns the part of the history to replace, or a sentence on why there is none.
+/// Returns the part of the history to replace, or a sentence that explains why nothing can be replaced.
 fn make_plan(history: &[Arc<Item>], cause: CompactionCause, budget: plan::HistoryBudget) -> Result<Plan, String> {
     let Some(plan) = plan::plan(history, cause, budget) else {
         return Err("there is nothing to compact: the history is short, or all of it is still needed".to_owned());
@@ -70,10 +70,11 @@ fn make_plan(history: &[Arc<Item>], cause: CompactionCause, budget: plan::Histor
     Ok(plan)
 }
 
-/// Reason why a compaction after the pending calls would have no effect; `None` if it would have an effect.
+/// Returns the reason why a compaction after the pending calls would have no effect, or `None` if it would have an
+/// effect.
 pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String> {
     let mut history = state.history.clone();
-    // The pending calls will have ended by then. Their results are not known yet, but can only add to the items that
+    // The compaction runs after the pending calls. Their results are not known yet, but can only add to the items that
     // can be replaced.
     history.extend(state.pending_calls.iter().map(|call| {
         let result = ToolResult::empty(call.call_id.clone(), call.name.clone());
@@ -83,8 +84,8 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
     make_plan(&history, CompactionCause::Model, budget(context, state)).err()
 }
 
-/// Window of the next model in uncalibrated tokens: if a server counts twice as many tokens as estimated, half as many
-/// tokens fit.
+/// Returns the window of the next model in uncalibrated tokens: if a server counts twice as many tokens as estimated,
+/// half as many tokens fit.
 fn budget(context: &TurnContext, state: &TurnState) -> plan::HistoryBudget {
     let model = context.next_model(state);
     let guess = request::guess(context, state, model).max(1);
@@ -177,7 +178,7 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
     })
 }
 
-/// Report on a history before the compaction.
+/// Returns the report on a history before the compaction.
 fn initial_report(
     context: &TurnContext,
     state: &TurnState,
@@ -214,7 +215,7 @@ fn count(messages: usize) -> u32 {
     u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
-/// One-sentence report for the model and for users.
+/// Returns the one-sentence report for the model and for users.
 fn sentence(report: &CompactionReport) -> String {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
     let percent = tokens_after.saturating_mul(100).checked_div(*tokens_before).unwrap_or(100);
@@ -236,7 +237,7 @@ pub(super) async fn offload(
     let expected = request::expected(context, state, model).max(1);
     let mut needed = to_offload(expected, context.next_window(state));
     if cause == CompactionCause::Overflow {
-        // The request does not fit, whatever the estimate is.
+        // The server rejected the request as too long, regardless of the estimate.
         needed = needed.max(expected / 2);
     }
     // If a server counts twice as many tokens as estimated, half as many estimated tokens must be freed.
@@ -278,7 +279,7 @@ async fn store_results(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Ve
     Some(offloaded)
 }
 
-/// Maximum bytes of a model's summary: many times the requested length.
+/// Maximum size of a model's summary, in bytes: many times the requested length.
 const MAX_SUMMARY_BYTES: usize = 100_000;
 
 /// A model's summary and the model's ID. The error is from the model, and does not end the turn.
@@ -377,7 +378,7 @@ async fn summarise(
     };
     let cost = chunks.close(end.is_ok() || !text.is_empty());
     sample::count(context, state, slot, info, cost, prompt).await?;
-    // Text next to a call is about the call.
+    // Text next to a call describes the call and is no summary.
     let has_text = !calls && !text.trim().is_empty();
     let no_text = || ModelError::new(ErrorKind::Protocol, NO_TEXT);
     let end = end.and_then(|()| has_text.then(|| (text, info.id.clone())).ok_or_else(no_text));

@@ -12,7 +12,7 @@ fn marker(wanted: Option<&Regex>) -> Marker<'_> {
     Marker::new(&PATTERNS, wanted)
 }
 
-/// Irrelevant lines between the relevant lines.
+/// Generates irrelevant lines, placed between the relevant lines.
 fn filler(count: usize, line: impl Fn(usize) -> String) -> String {
     (0..count).map(|n| line(n) + "\n").collect()
 }
