@@ -238,9 +238,9 @@ pub(crate) fn end(error: &Error) -> ! {
 fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
     let args: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
     let is_json = |value: &str| matches!(value, "json" | "stream-json");
-    let apart = args.windows(2).any(|pair| pair[0] == "--output" && is_json(&pair[1]));
+    let is_separate = args.windows(2).any(|pair| pair[0] == "--output" && is_json(&pair[1]));
     let joined = args.iter().any(|word| word.strip_prefix("--output=").is_some_and(is_json));
-    args.iter().any(|word| word == "run") && (apart || joined)
+    args.iter().any(|word| word == "run") && (is_separate || joined)
 }
 
 /// Returns the first line of the error, without the usage.

@@ -76,8 +76,8 @@ pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String
     // A blocking read of a pipe that is never closed cannot time out, so another thread reads.
     thread::spawn(move || done.send(read_text(io::stdin().lock(), MAX_PROMPT_BYTES)));
     let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
-        let late = Failure::new(ErrorKind::Timeout, "standard input did not end within --timeout");
-        Err(Failure { exit: Exit::Limit, ..late }.hint("close it, or use </dev/null without input"))
+        let timeout_failure = Failure::new(ErrorKind::Timeout, "standard input did not end within --timeout");
+        Err(Failure { exit: Exit::Limit, ..timeout_failure }.hint("close it, or use </dev/null without input"))
     })?;
     Ok((!text.trim().is_empty()).then_some(text))
 }
@@ -127,7 +127,7 @@ impl Prompt {
 /// If both together are longer than [`MAX_PROMPT_BYTES`].
 pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<Prompt>, Failure> {
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
-    let whole = match (prompt, piped) {
+    let joined = match (prompt, piped) {
         (Some(prompt), Some(piped)) => {
             let typed = prompt.trim_end();
             Some(Prompt { typed_bytes: Some(typed.len() as u64), text: format!("{typed}\n\n{piped}") })
@@ -135,9 +135,9 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
         // Piped text alone is the prompt; scripts use it this way.
         (prompt, piped) => prompt.or(piped).map(|text| Prompt { text, typed_bytes: None }),
     };
-    match whole {
-        Some(whole) if whole.text.len() > MAX_PROMPT_BYTES => Err(too_long("the prompt")),
-        whole => Ok(whole),
+    match joined {
+        Some(joined) if joined.text.len() > MAX_PROMPT_BYTES => Err(too_long("the prompt")),
+        joined => Ok(joined),
     }
 }
 

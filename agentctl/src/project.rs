@@ -67,14 +67,15 @@ fn folder(report: &ProjectReport) -> String {
 /// Returns a short summary of the folder's parts.
 pub(crate) fn parts(report: &ProjectReport) -> String {
     let mut parts = Vec::from_iter(report.instructions.then(|| "instructions".to_owned()));
-    let counted = [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
-    parts.extend(counts(&counted));
+    let part_counts =
+        [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
+    parts.extend(counts(&part_counts));
     if parts.is_empty() { count(report.files.len(), "file") } else { parts.join(", ") }
 }
 
 /// Formats each count with its noun, and omits zero counts.
-pub(crate) fn counts(counted: &[(usize, &str)]) -> Vec<String> {
-    counted.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number, noun)).collect()
+pub(crate) fn counts(part_counts: &[(usize, &str)]) -> Vec<String> {
+    part_counts.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number, noun)).collect()
 }
 
 /// Describes an agent in one line.

@@ -339,12 +339,13 @@ async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<Sess
         None => std::env::current_dir().and_then(std::fs::canonicalize).ok(),
     };
     let sessions = daemon.client.sessions(MAX_SEARCHED).await?;
-    let is_here = |session: &&SessionSummary| {
+    let is_in_folder = |session: &&SessionSummary| {
         let worktree = session.worktree.as_ref().map(|worktree| &worktree.project);
-        let own = session.project.as_ref().map(|mount| &mount.path);
-        own.is_none() || [own, worktree].into_iter().flatten().any(|path| here.as_ref() == Some(path))
+        let session_folder = session.project.as_ref().map(|mount| &mount.path);
+        session_folder.is_none()
+            || [session_folder, worktree].into_iter().flatten().any(|path| here.as_ref() == Some(path))
     };
-    let last = sessions.iter().find(is_here);
+    let last = sessions.iter().find(is_in_folder);
     last.map(|session| session.id).ok_or_else(|| {
         if sessions.is_empty() {
             return nothing_to_resume();

@@ -243,8 +243,8 @@ impl DaemonControl {
             clashes.check_name("server", &server.name, owner, "mcp_servers.yaml");
         }
         for skill in &report.skills {
-            let same = |other: &&SkillReport| other.usable && other.skill.name.eq_ignore_ascii_case(&skill.name);
-            let Some(other) = skills.iter().find(same) else { continue };
+            let same_name = |other: &&SkillReport| other.usable && other.skill.name.eq_ignore_ascii_case(&skill.name);
+            let Some(other) = skills.iter().find(same_name) else { continue };
             match other.skill.origin {
                 SkillOrigin::Person => clashes.check_name("skill", &skill.name, Some(None), "your own skills"),
                 SkillOrigin::Plugin => clashes.check_name("skill", &skill.name, Some(Some(&other.plugin)), ""),

@@ -77,11 +77,12 @@ pub fn start(
 
 fn sockets(args: &Args, source: &ConfigSource, current: &Path) -> Result<SocketPaths, Failure> {
     let ConfigSource { paths, env, .. } = source;
-    let explicit = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
+    let explicit_socket = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
     let runtime_dir = env.path("XDG_RUNTIME_DIR").map(Into::into);
-    let place = SocketSettings::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());
-    let first = socket_path(&place).map_err(listener::failure)?;
-    Ok(SocketPaths { first, others: other_paths(&place), is_named: place.named().is_some() })
+    let socket_settings =
+        SocketSettings::of_this_user(explicit_socket.map(Into::into), runtime_dir, paths.data.clone());
+    let first = socket_path(&socket_settings).map_err(listener::failure)?;
+    Ok(SocketPaths { first, others: other_paths(&socket_settings), is_named: socket_settings.named().is_some() })
 }
 
 /// Creates the data folder with mode 0700, locks it and makes it the working directory, because the folder from which
@@ -109,11 +110,11 @@ fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
 
 /// Raises the soft limit on open files up to the hard limit. On failure, the daemon serves fewer concurrent turns.
 fn allow_many_files() {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, max)| match OPEN_FILES.min(max) {
+    let raise_result = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, max)| match OPEN_FILES.min(max) {
         wanted if wanted > now => setrlimit(Resource::RLIMIT_NOFILE, wanted, max),
         _ => Ok(()),
     });
-    if let Err(error) = raised {
+    if let Err(error) = raise_result {
         tracing::warn!("could not raise the limit of open files: {error}");
     }
 }

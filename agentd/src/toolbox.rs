@@ -107,8 +107,8 @@ impl DaemonTools {
 
     /// Returns the toolbox for a tool that all sessions share.
     fn toolbox_of(&self, call: &ToolCall) -> Arc<dyn Toolbox> {
-        let theirs = McpToolbox::new(Arc::clone(&self.pool));
-        if theirs.has(&call.name) { Arc::new(theirs) } else { Arc::clone(&self.builtin) }
+        let from_mcp = McpToolbox::new(Arc::clone(&self.pool));
+        if from_mcp.has(&call.name) { Arc::new(from_mcp) } else { Arc::clone(&self.builtin) }
     }
 
     /// Returns the shared toolbox for a call in a turn. A server's tool may have taken over the alias of a built-in
@@ -124,8 +124,8 @@ impl DaemonTools {
     fn session_toolbox(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
         let (session, _) = context.stands_for.as_ref()?.strip_prefix(SESSION_MARK)?.split_once(' ')?;
         let pool = session.parse().ok().and_then(|session| self.servers.of(session));
-        let theirs = |pool| Arc::new(McpToolbox::marked(pool, session_mark(session))) as Arc<dyn Toolbox>;
-        Some(pool.map(theirs).ok_or_else(server_gone))
+        let from_mcp = |pool| Arc::new(McpToolbox::marked(pool, session_mark(session))) as Arc<dyn Toolbox>;
+        Some(pool.map(from_mcp).ok_or_else(server_gone))
     }
 
     /// Returns the toolbox that inspects a call without running it.
@@ -136,7 +136,7 @@ impl DaemonTools {
     /// Returns the toolbox that runs a call, or the reason why the call cannot run.
     fn running_toolbox(&self, context: &ToolContext, call: &ToolCall) -> Result<Arc<dyn Toolbox>, ToolOutput> {
         match self.session_toolbox(context) {
-            Some(theirs) => theirs,
+            Some(from_mcp) => from_mcp,
             None => self.refusal(call).map_or_else(|| Ok(self.toolbox_in_turn(context, call)), Err),
         }
     }
@@ -386,14 +386,14 @@ mod tests {
             catalogue.tools.iter().map(|tool| tool.label.tier).collect()
         };
         assert_eq!(tiers(ToolOrigin::BuiltIn), [ToolTier::Off, ToolTier::Enabled]);
-        let theirs = ToolOrigin::Mcp { server: "other".to_owned() };
-        assert_eq!(tiers(theirs), [ToolTier::Enabled, ToolTier::Enabled], "a server's tools are not affected");
+        let from_mcp = ToolOrigin::Mcp { server: "other".to_owned() };
+        assert_eq!(tiers(from_mcp), [ToolTier::Enabled, ToolTier::Enabled], "a server's tools are not affected");
     }
 
     #[test]
     fn ineffective_tool_settings_are_reported() {
-        let off = ToolSetting { enabled: Some(ToolSwitch::WhenMentioned), ..ToolSetting::default() };
-        let settings = ["gerp", "ask_human", "grep"].map(|name| (name.to_owned(), off.clone())).into();
+        let when_mentioned = ToolSetting { enabled: Some(ToolSwitch::WhenMentioned), ..ToolSetting::default() };
+        let settings = ["gerp", "ask_human", "grep"].map(|name| (name.to_owned(), when_mentioned.clone())).into();
         let notes = notes(&settings, &[spec("grep")], &[spec("ask_human"), spec("grep")]);
         assert_eq!(
             notes,

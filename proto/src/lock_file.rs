@@ -178,8 +178,8 @@ mod tests {
             let record = LockRecord { pid: 7, socket };
             assert_eq!(LockRecord::parse(&record.to_bytes()), Some(record));
         }
-        let odd = LockRecord { pid: 7, socket: Some("/run/a\nb".into()) };
-        assert_eq!(LockRecord::parse(&odd.to_bytes()), Some(LockRecord { pid: 7, socket: None }));
+        let multiline = LockRecord { pid: 7, socket: Some("/run/a\nb".into()) };
+        assert_eq!(LockRecord::parse(&multiline.to_bytes()), Some(LockRecord { pid: 7, socket: None }));
     }
 
     #[test]
@@ -189,8 +189,8 @@ mod tests {
         let open = File::open(folder.path()).unwrap();
         assert_eq!(folder_holder(folder.path()), None, "the folder is open but not locked");
         open.try_lock().unwrap();
-        let us = LockHolder { pid: Some(std::process::id()), socket: None };
-        assert_eq!(folder_holder(folder.path()), cfg!(target_os = "linux").then_some(us));
+        let own_holder = LockHolder { pid: Some(std::process::id()), socket: None };
+        assert_eq!(folder_holder(folder.path()), cfg!(target_os = "linux").then_some(own_holder));
         drop(open);
         assert_eq!(folder_holder(folder.path()), None);
         assert_eq!(folder_holder(&folder.path().join("none")), None);

@@ -54,7 +54,7 @@ impl StartVariables {
     pub fn compare(&self, name: &str, value: &str) -> VariableMatch {
         match self.digests.get(name) {
             None => VariableMatch::Missing,
-            Some(theirs) if *theirs == digest(&self.salt, name, value) => VariableMatch::Same,
+            Some(daemon_digest) if *daemon_digest == digest(&self.salt, name, value) => VariableMatch::Same,
             Some(_) => VariableMatch::Other,
         }
     }

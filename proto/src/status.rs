@@ -27,7 +27,7 @@ pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>
 /// Returns the kind and the hint of a status from [`to_status`], or `None` for a status from another source.
 pub fn read_details(status: &Status) -> Option<(ErrorKind, Option<String>)> {
     let details = v1::ErrorStatus::decode(status.details()).ok()?;
-    let detail = details.details.iter().find(|any| any.type_url == DETAIL_TYPE)?;
+    let detail = details.details.iter().find(|packed| packed.type_url == DETAIL_TYPE)?;
     let detail = v1::ErrorDetail::decode(detail.value.as_slice()).ok()?;
     // Even with an unknown kind from a newer version, this is a response from the daemon.
     let kind = Wire::from_wire(detail.kind, "the kind of an error").unwrap_or_else(|_| kind(status.code()));

@@ -376,10 +376,10 @@ impl Follow {
     /// Continues a turn that was ended by a stop of the daemon. Waits for the daemon to come back, but does not start
     /// it, because the stop may have been intended.
     async fn continued(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         loop {
             match self.start_again(last_seq).await {
-                Err(failure) if failure.exit == Exit::Unreachable && begun.elapsed() < RECONNECT_LIMIT => {
+                Err(failure) if failure.exit == Exit::Unreachable && started_at.elapsed() < RECONNECT_LIMIT => {
                     tokio::time::sleep(RETRY_DELAY).await
                 }
                 line => return line,

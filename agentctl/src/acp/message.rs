@@ -65,8 +65,8 @@ async fn next_within(input: &mut (impl AsyncBufRead + Unpin), longest: usize) ->
                 line.truncate(HEAD_BYTES.min(longest));
                 line.shrink_to_fit();
             }
-            let consumed = part.len() + usize::from(end.is_some());
-            input.consume(consumed);
+            let consumed_bytes = part.len() + usize::from(end.is_some());
+            input.consume(consumed_bytes);
             if end.is_some() {
                 break false;
             }

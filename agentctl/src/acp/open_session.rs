@@ -140,8 +140,8 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
             ));
             continue;
         }
-        let beside = project.and_then(|project| project.path.parent());
-        let Some(mount) = mount::further_folder(&real, beside, of_daemon) else {
+        let first_parent = project.and_then(|project| project.path.parent());
+        let Some(mount) = mount::further_folder(&real, first_parent, of_daemon) else {
             notices.push(format!("{} is not a project folder, so the session does not see it", display_path(&real)));
             continue;
         };
@@ -304,10 +304,10 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
     sessions.retain(|session| {
         // A session without messages has no history to load.
         let is_used = session.turns > 0 || !session.title.is_empty();
-        let is_here = folder
+        let is_in_folder = folder
             .as_ref()
             .is_none_or(|folder| session.project.as_ref().is_some_and(|project| project.path == *folder));
-        is_used && is_here && after.as_ref().is_none_or(|after| Cursor::of(session) < *after)
+        is_used && is_in_folder && after.as_ref().is_none_or(|after| Cursor::of(session) < *after)
     });
     let next = (sessions.len() > PAGE_SIZE).then(|| Cursor::of(&sessions[PAGE_SIZE - 1]).encode());
     let page = sessions.iter().take(PAGE_SIZE).map(|session| info(&daemon, session)).collect();

@@ -68,7 +68,7 @@ pub(super) async fn run(
         follow.catch_up(*ended).await?;
     }
     let own_text = text.clone();
-    let begun = async {
+    let started_turn = async {
         match question(session, &view) {
             Some(asked) if try_answer(bridge, &daemon, asked, &text).await? => {
                 pending.retain(|interrupt| interrupt.id != asked.id);
@@ -77,8 +77,8 @@ pub(super) async fn run(
             _ => Ok(Some(begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?)),
         }
     };
-    let begun: Result<Option<SocketLine>, RequestError> = begun.await;
-    let line = match (begun, &mut suspended) {
+    let started_turn: Result<Option<SocketLine>, RequestError> = started_turn.await;
+    let line = match (started_turn, &mut suspended) {
         (Err(error), _) => {
             // The next prompt can still resume the turn.
             session.state().suspended = suspended;

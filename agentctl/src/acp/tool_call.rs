@@ -51,8 +51,9 @@ pub(super) fn title(tool: &str, args: &Value) -> String {
 /// Returns true if Markdown might render the title differently from its text.
 fn is_markup(title: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let strays = title.split(|letter| !is_word(letter)).any(|word| word.starts_with('_') || word.ends_with('_'));
-    strays || !title.chars().all(|letter| is_word(letter) || " ./,;=+-…".contains(letter))
+    let has_stray_underscore =
+        title.split(|letter| !is_word(letter)).any(|word| word.starts_with('_') || word.ends_with('_'));
+    has_stray_underscore || !title.chars().all(|letter| is_word(letter) || " ./,;=+-…".contains(letter))
 }
 
 /// Returns the files that a call refers to.
@@ -126,8 +127,8 @@ impl LiveOutput {
     pub(super) fn take(&mut self, more: &str) -> Option<String> {
         self.has_output = true;
         self.tail.push_str(more);
-        let surplus = self.tail.len().saturating_sub(TAIL_BYTES);
-        self.tail.drain(..self.tail.ceil_char_boundary(surplus));
+        let excess_bytes = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..self.tail.ceil_char_boundary(excess_bytes));
         if self.shown.is_some_and(|at| at.elapsed() < UPDATE_INTERVAL) {
             return None;
         }

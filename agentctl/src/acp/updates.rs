@@ -171,8 +171,8 @@ impl Updates {
                 // Without a reported token count, the estimated size of the request is used, because the call still
                 // fills the window.
                 let about = prompt.as_ref().map_or(0, |report| report.tokens);
-                let counted = if usage.tokens() > 0 { usage.tokens() } else { about };
-                self.used = Some(counted).filter(|used| *used > 0).or(self.used);
+                let used_tokens = if usage.tokens() > 0 { usage.tokens() } else { about };
+                self.used = Some(used_tokens).filter(|used| *used > 0).or(self.used);
                 let (Some(size), Some(used)) = (self.window, self.used) else { return Vec::new() };
                 vec![usage_update(used, size, self.cost)]
             }

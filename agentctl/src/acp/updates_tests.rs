@@ -169,14 +169,23 @@ fn usage_and_notices_become_updates() {
 fn unannounced_call_is_sent_before_its_result() {
     let mut fixture = Fixture::with(EditorFeatures { terminals: true, ..EditorFeatures::default() });
     let item = fixture.item(ItemBody::ToolResult(result("c", SHELL, "")));
-    let begun = fixture.take(EventKind::ItemStarted { item: item.clone() });
-    assert_eq!((&begun[0]["sessionUpdate"], &begun[0]["toolCallId"]), (&json!("tool_call"), &json!("c")));
-    assert_eq!(begun[0]["_meta"]["terminal_info"]["terminal_id"], "c", "a terminal is announced before it has output");
-    assert_eq!(begun[1]["status"], "in_progress");
+    let start_updates = fixture.take(EventKind::ItemStarted { item: item.clone() });
+    assert_eq!(
+        (&start_updates[0]["sessionUpdate"], &start_updates[0]["toolCallId"]),
+        (&json!("tool_call"), &json!("c"))
+    );
+    assert_eq!(
+        start_updates[0]["_meta"]["terminal_info"]["terminal_id"], "c",
+        "a terminal is announced before it has output"
+    );
+    assert_eq!(start_updates[1]["status"], "in_progress");
     let done = fixture.ran(item, result("c", SHELL, "out"));
     assert_eq!((done.len(), &done[0]["sessionUpdate"]), (1, &json!("tool_call_update")));
-    let past = fixture.completed(ItemBody::ToolResult(result("d", "read_file", "one")));
-    assert_eq!((&past[0]["sessionUpdate"], &past[1]["status"]), (&json!("tool_call"), &json!("completed")));
+    let past_updates = fixture.completed(ItemBody::ToolResult(result("d", "read_file", "one")));
+    assert_eq!(
+        (&past_updates[0]["sessionUpdate"], &past_updates[1]["status"]),
+        (&json!("tool_call"), &json!("completed"))
+    );
     // A subagent's call has the prefixed id that the editor received.
     let child = SessionId::generate();
     let item = fixture.item(ItemBody::ToolResult(result("e", "read_file", "two")));

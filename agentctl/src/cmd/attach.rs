@@ -117,16 +117,16 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     if args.output == Output::StreamJson {
         line = line.with_children();
     }
-    let asks = is_attended();
-    let human = || Human::stdio().showing_input();
+    let can_ask = is_attended();
+    let make_renderer = || Human::stdio().showing_input();
     let renderer: Box<dyn Renderer> = match args.output {
-        Output::Text if asks => Box::new(human()),
-        Output::Text => Box::new(human().showing_interrupts()),
+        Output::Text if can_ask => Box::new(make_renderer()),
+        Output::Text => Box::new(make_renderer().showing_interrupts()),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     };
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
-    let client = asks.then(|| daemon.client.clone());
-    let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, asks).await?;
+    let client = can_ask.then(|| daemon.client.clone());
+    let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, can_ask).await?;
     // The exit code is that of the live turn, not of a replayed one.
     let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
     Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))

@@ -263,7 +263,7 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AnsweredBy::Deadline => "deadline".to_owned(),
         AnsweredBy::Daemon => "daemon".to_owned(),
     };
-    let none = || "-".to_owned();
+    let dash = || "-".to_owned();
     let (title, details, by) = match fact {
         AuditFact::ModelAsked { tool, model, max_tokens } => {
             ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
@@ -287,24 +287,24 @@ fn event(fact: &AuditFact) -> [String; 5] {
             let more = files.len().saturating_sub(1);
             ("undo", if more > 0 { format!("{first} and {more} more") } else { first }, by.clone())
         }
-        AuditFact::DaemonStarted { version, pid } => ("agentd started", format!("{version}, pid {pid}"), none()),
-        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), none()),
-        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules rejected", problem.clone(), none()),
-        AuditFact::RulesRead { sources, .. } => ("rules loaded", sources.join(", "), none()),
-        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), none()),
-        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), none()),
+        AuditFact::DaemonStarted { version, pid } => ("agentd started", format!("{version}, pid {pid}"), dash()),
+        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), dash()),
+        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules rejected", problem.clone(), dash()),
+        AuditFact::RulesRead { sources, .. } => ("rules loaded", sources.join(", "), dash()),
+        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), dash()),
+        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), dash()),
         AuditFact::LogTrimmed { file, through, .. } => {
-            ("log trimmed", format!("{file} removed, up to line {}", through.n), none())
+            ("log trimmed", format!("{file} removed, up to line {}", through.n), dash())
         }
         AuditFact::Cleaned { parts, by } => {
             let parts: Vec<String> =
                 parts.iter().map(|part| format!("{}: {}", part.part.as_str(), report::bytes(part.bytes))).collect();
             ("cleaned", parts.join(", "), by.clone())
         }
-        AuditFact::CallDecided(_) => ("call_decided", String::new(), none()),
-        AuditFact::CallEnded(_) => ("call_ended", String::new(), none()),
+        AuditFact::CallDecided(_) => ("call_decided", String::new(), dash()),
+        AuditFact::CallEnded(_) => ("call_ended", String::new(), dash()),
     };
-    [title.to_owned(), details, none(), by, none()]
+    [title.to_owned(), details, dash(), by, dash()]
 }
 
 #[cfg(test)]

@@ -176,8 +176,8 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
             .hint("wait for its end, answer its question, or cancel it")
             .into());
     }
-    let point = args.to.map_or(RewindPoint::Steps(args.steps.unwrap_or(1)), RewindPoint::Before);
-    let turn = point.turn(view.session.summary.turns)?;
+    let rewind_point = args.to.map_or(RewindPoint::Steps(args.steps.unwrap_or(1)), RewindPoint::Before);
+    let turn = rewind_point.turn(view.session.summary.turns)?;
     let (with_files, with_talk) = (!args.talk, !args.files);
     // The preview comes first, so that conflicts are reported before anything changes.
     let preview = if with_files { Some(rewind::files(&daemon, id, turn, args.redo, true).await?) } else { None };

@@ -88,13 +88,13 @@ pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit>
 pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit> {
     let drain = args.within.map(Duration::from_secs);
     let location = DaemonLocation::of(global)?;
-    let (begun, mut was_there) = (Instant::now(), false);
+    let (started_at, mut was_found) = (Instant::now(), false);
     let pid = loop {
         match location.search(|client, _| Ok(client)).await {
             SearchResult::Reached(client, _) => break client.stop(drain).await?,
             // The daemon may already be exiting, and a signal would interrupt that.
-            SearchResult::Silent(..) if begun.elapsed() < EXIT_LIMIT => {
-                was_there = true;
+            SearchResult::Silent(..) if started_at.elapsed() < EXIT_LIMIT => {
+                was_found = true;
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
             SearchResult::Silent(_, error) => {
@@ -103,7 +103,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
                 }
             }
             SearchResult::NotRunning => {
-                note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
+                note(if was_found { "the daemon has stopped" } else { "no daemon is running" });
                 return Ok(Exit::Done);
             }
             SearchResult::Unusable(error) => return Err(error.into()),

@@ -183,8 +183,8 @@ async fn stored_data_checks(daemon: &Daemon, disk_reported: bool) -> Vec<ModelCh
         Err(error) if error.answered() == Some(ErrorKind::Protocol) => return Vec::new(),
         Err(error) => return vec![with_name("journal", failed(&error.into()))],
     };
-    let news = findings.into_iter().filter(|finding| !disk_reported || finding.subject != "disk");
-    let checks: Vec<ModelCheck> = news
+    let other_findings = findings.into_iter().filter(|finding| !disk_reported || finding.subject != "disk");
+    let checks: Vec<ModelCheck> = other_findings
         .map(|Finding { subject, message, hint, is_failure }| {
             let name = ["audit", "disk", "session"].into_iter().find(|name| *name == subject).unwrap_or("journal");
             with_name(name, if is_failure { fail(message, hint) } else { warn(message, hint) })

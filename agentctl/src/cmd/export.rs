@@ -413,11 +413,11 @@ async fn confirm_pins(daemon: &Daemon, report: &ImportReport, agreed: bool) -> a
     for (number, pin) in report.pins.iter().enumerate() {
         note(&format!("  {}. {}", number + 1, visible::line(pin)));
     }
-    let uses = agreed || is_attended() && ask::confirm("Use them in this session? [y/N] ")?;
-    if uses {
+    let use_pins = agreed || is_attended() && ask::confirm("Use them in this session? [y/N] ")?;
+    if use_pins {
         daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
     }
-    note(if uses {
+    note(if use_pins {
         "the rules are used"
     } else {
         "the rules are not used; `agentctl sessions pin` pins a rule, --pins all of them"

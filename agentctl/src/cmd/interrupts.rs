@@ -223,16 +223,16 @@ pub(crate) fn resolve<'a>(
     if let Some(one) = list_position(text).and_then(|position| pending.get(position - 1)) {
         return Ok((one.id, Some(one)));
     }
-    let wanted = normalize_id(text);
+    let normalized = normalize_id(text);
     let of_ids = |is_meant: fn(&str, &str) -> bool| -> Vec<&Interrupt> {
-        pending.iter().filter(|interrupt| is_meant(&normalize_id(&interrupt.id.to_string()), &wanted)).collect()
+        pending.iter().filter(|interrupt| is_meant(&normalize_id(&interrupt.id.to_string()), &normalized)).collect()
     };
     let mut matches = of_ids(|id, start| id.starts_with(start));
-    if matches.is_empty() && wanted.len() >= MIN_SUFFIX {
+    if matches.is_empty() && normalized.len() >= MIN_SUFFIX {
         matches = of_ids(|id, end| id.ends_with(end));
     }
     match matches.as_slice() {
-        [one] if !wanted.is_empty() => Ok((one.id, Some(one))),
+        [one] if !normalized.is_empty() => Ok((one.id, Some(one))),
         [_, _, ..] => Err(Failure::usage(format!("{text:?} matches several pending interrupts"))
             .hint(report::choice_hint(matches.iter().map(subject), MAX_LISTED))),
         _ => Err(nothing_waits(format!("no pending interrupt matches {text:?}"))),

@@ -130,8 +130,9 @@ pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Resu
     match command {
         McpCommand::List => list(&daemon::connect(global).await?, json).await,
         McpCommand::Start(server_arg) => {
-            let here = project::absolute(Path::new("."))?;
-            let server = daemon::connect(global).await?.client.start_mcp_server(&server_arg.server, &here).await?;
+            let current_folder = project::absolute(Path::new("."))?;
+            let server =
+                daemon::connect(global).await?.client.start_mcp_server(&server_arg.server, &current_folder).await?;
             report::show(json, &as_json(&server), || {
                 notes(&server);
                 report_status(false, "runs", &server_arg.server).map(drop)
@@ -177,9 +178,9 @@ fn table(servers: &[McpServerView]) -> anyhow::Result<()> {
 
 async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
     let folder = project::absolute(Path::new("."))?;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let server = daemon.client.start_mcp_server(name, &folder).await?;
-    let took = report::millis(begun.elapsed());
+    let took = report::millis(started_at.elapsed());
     if !server.reached {
         notes(&server);
         return Err(Failure::new(ErrorKind::Conflict, format!("{name} did not list its tools")).into());

@@ -286,9 +286,10 @@ fn summary(changed: u64, of: u64, balance: &[(&'static str, i64); 3]) -> String 
         return format!("{}: none would change", report::count(of, "call"));
     }
     let word = |by: i64| if by > 0 { "more" } else { "fewer" };
-    let moved = balance.iter().filter(|(_, by)| *by != 0);
-    let moved: Vec<String> = moved.map(|(label, by)| format!("{} {} {label}", by.unsigned_abs(), word(*by))).collect();
-    let detail = if moved.is_empty() { String::new() } else { format!(": {}", moved.join(", ")) };
+    let balance_changes = balance.iter().filter(|(_, by)| *by != 0);
+    let balance_changes: Vec<String> =
+        balance_changes.map(|(label, by)| format!("{} {} {label}", by.unsigned_abs(), word(*by))).collect();
+    let detail = if balance_changes.is_empty() { String::new() } else { format!(": {}", balance_changes.join(", ")) };
     format!("{changed} of {} would change{detail}", report::count(of, "call"))
 }
 

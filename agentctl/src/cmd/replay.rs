@@ -200,7 +200,7 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     let play_request: Vec<PlayRequest> =
         cases.iter().map(|case| case.play_request(args.update, args.permitted)).collect::<Result<_, _>>()?;
     let daemon = daemon::connect(global).await?;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut results = Vec::new();
     for (case, play_request) in cases.iter().zip(play_request) {
         let result = run(&daemon, case, play_request).await?;
@@ -210,7 +210,7 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
         results.push(result);
     }
     if let Some(path) = &args.junit {
-        let text = junit(&args.folder.display().to_string(), &results, begun.elapsed());
+        let text = junit(&args.folder.display().to_string(), &results, started_at.elapsed());
         write(path, text.as_bytes())?;
     }
     let failed = results.iter().filter(|result| !result.passed).count();
@@ -219,14 +219,14 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     if global.json {
         report::json(&serde_json::json!({ "passed": passed, "failed": failed, "tests": results }))?;
     } else {
-        let took = report::span(report::millis(begun.elapsed()));
+        let took = report::span(report::millis(started_at.elapsed()));
         report::lines([format!("{passed} passed, {failed} failed in {took}")])?;
     }
     Ok(exit)
 }
 
 async fn run(daemon: &Daemon, case: &TestCase, play_request: PlayRequest) -> anyhow::Result<TestResult> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut turns = PlayedTurns::default();
     let played = play(daemon, &case.recording, play_request, &mut |event| {
         turns.take(event);
@@ -248,7 +248,7 @@ async fn run(daemon: &Daemon, case: &TestCase, play_request: PlayRequest) -> any
         name: case.name.clone(),
         passed: failures.is_empty() && problems.is_empty(),
         turns: count,
-        duration_ms: report::millis(begun.elapsed()),
+        duration_ms: report::millis(started_at.elapsed()),
         failures,
         problems,
     })

@@ -219,7 +219,7 @@ struct TurnProgress {
 
 /// Runs the command `agentctl run`.
 pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exit> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let output = args.output;
     let mut progress = TurnProgress::default();
     let is_ephemeral = args.ephemeral;
@@ -232,7 +232,7 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
         && !progress.printed
         && !failure::is_broken_pipe(error)
     {
-        let (failure, took) = (Failure::from_any(error), report::millis(begun.elapsed()));
+        let (failure, took) = (Failure::from_any(error), report::millis(started_at.elapsed()));
         report::json_line(&report::no_result(progress.session, progress.turn, &failure, took))?;
     }
     outcome
@@ -344,7 +344,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
 
 /// Deletes the session of an ephemeral run. Retries while the turn or one of its subagents is still ending.
 async fn remove(global: &Global, session: SessionId) {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let failure = loop {
         let daemon = match daemon::connect_running(global).await {
             Ok(Some(daemon)) => daemon,
@@ -354,7 +354,7 @@ async fn remove(global: &Global, session: SessionId) {
         match daemon.client.delete_session(&session.to_string()).await {
             Ok(()) => return,
             Err(error)
-                if error.kind == ClientErrorKind::Answered(ErrorKind::Busy) && begun.elapsed() < REMOVAL_LIMIT =>
+                if error.kind == ClientErrorKind::Answered(ErrorKind::Busy) && started_at.elapsed() < REMOVAL_LIMIT =>
             {
                 tokio::time::sleep(RETRY_DELAY).await;
             }
@@ -397,14 +397,14 @@ fn prompt(args: &RunArgs, text: Option<String>, dash: bool) -> Result<Option<Pro
 
 fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt, has_schema: bool) -> Box<dyn Renderer> {
     let waits = at_interrupt == AtInterrupt::Wait;
-    let human = match output {
+    let text_renderer = match output {
         Output::Lines => Human::stdio().line_by_line(),
         Output::Text if has_schema => Human::stdio().answer_alone(),
         _ => Human::stdio(),
     };
     match output {
-        Output::Text | Output::Lines if waits => Box::new(human.showing_interrupts()),
-        Output::Text | Output::Lines => Box::new(human),
+        Output::Text | Output::Lines if waits => Box::new(text_renderer.showing_interrupts()),
+        Output::Text | Output::Lines => Box::new(text_renderer),
         Output::Json => Box::new(ResultOnly { session, waits, notes: TurnNotes::default() }),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     }

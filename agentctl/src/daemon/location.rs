@@ -156,9 +156,11 @@ impl DaemonLocation {
     /// Returns true if the daemon uses the expected data folder. A named socket is accepted with any folder. Older
     /// daemons do not report their folder and are accepted as well.
     fn is_expected(&self, client: &Client) -> bool {
-        let theirs = &client.hello().data_dir;
+        let daemon_folder = &client.hello().data_dir;
         match &self.data {
-            Some(ours) if self.named.is_none() && !theirs.as_os_str().is_empty() => is_same_folder(ours, theirs),
+            Some(client_folder) if self.named.is_none() && !daemon_folder.as_os_str().is_empty() => {
+                is_same_folder(client_folder, daemon_folder)
+            }
             _ => true,
         }
     }
@@ -207,9 +209,10 @@ impl Weights {
             Some(path) if path.is_file() => return Self::File(path),
             Some(path) => path,
             None => {
-                let theirs = &daemon.client.hello().data_dir;
-                let ours = || super::data_dir().unwrap_or_default();
-                if theirs.as_os_str().is_empty() { ours() } else { theirs.clone() }.join("models")
+                let daemon_folder = &daemon.client.hello().data_dir;
+                let client_folder = || super::data_dir().unwrap_or_default();
+                if daemon_folder.as_os_str().is_empty() { client_folder() } else { daemon_folder.clone() }
+                    .join("models")
             }
         };
         let packaged = || if is_named { None } else { file_below(&packaged::models()?, MAX_DEPTH) };

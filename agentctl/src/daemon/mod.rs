@@ -80,8 +80,8 @@ impl Daemon {
     }
 
     fn environment_in_no_folder(&self) -> ClientEnvironment {
-        let wanted = &self.client.hello().environment;
-        ClientEnvironment::unchecked(variables().filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
+        let requested = &self.client.hello().environment;
+        ClientEnvironment::unchecked(variables().filter(|(name, _)| ClientEnvironment::is_wanted(requested, name)))
     }
 
     /// Builds a turn of this client with default settings.
@@ -103,8 +103,8 @@ impl Daemon {
 
     /// Returns variables named in the daemon's configuration that only this client has, such as keys of MCP servers.
     pub(crate) fn variables(&self) -> HashMap<String, String> {
-        let wanted = self.client.hello().variables.iter();
-        wanted.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
+        let requested = self.client.hello().variables.iter();
+        requested.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
     }
 }
 
@@ -160,8 +160,8 @@ pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, F
 /// Connects to a running daemon. Waits for a daemon that starts, stops, or has lost its socket; a lost socket is
 /// restored within a few seconds.
 async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, Failure> {
-    let begun = Instant::now();
-    let mut pause = RETRY_DELAYS.0;
+    let started_at = Instant::now();
+    let mut retry_delay = RETRY_DELAYS.0;
     loop {
         match location.search(Client::of_our_version).await {
             SearchResult::Reached(client, socket) => {
@@ -170,14 +170,14 @@ async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, F
             SearchResult::NotRunning => return Ok(None),
             SearchResult::Unusable(error) => return Err(error.into()),
             SearchResult::Silent(holder, error) => {
-                let may_come = error.as_ref().is_none_or(|error| error.kind == ClientErrorKind::NotRunning);
-                if !may_come || begun.elapsed() > HOLDER_LIMIT {
+                let may_appear = error.as_ref().is_none_or(|error| error.kind == ClientErrorKind::NotRunning);
+                if !may_appear || started_at.elapsed() > HOLDER_LIMIT {
                     return Err(silent_error(&holder, error.as_ref()));
                 }
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY_DELAYS.1);
+        tokio::time::sleep(retry_delay).await;
+        retry_delay = (retry_delay * 2).min(RETRY_DELAYS.1);
     }
 }
 
@@ -190,12 +190,12 @@ async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, F
 pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, location.named(), log_file()?)?;
-    let begun = Instant::now();
-    let mut pause = RETRY_DELAYS.0;
+    let started_at = Instant::now();
+    let mut retry_delay = RETRY_DELAYS.0;
     let mut exit_status = None;
     loop {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY_DELAYS.1);
+        tokio::time::sleep(retry_delay).await;
+        retry_delay = (retry_delay * 2).min(RETRY_DELAYS.1);
         match location.search(Client::of_our_version).await {
             SearchResult::Reached(client, socket) => return Ok(Daemon { client, location, socket, started: true }),
             // Retrying does not help. A lost connection during the start is not an error: it may belong to a daemon
@@ -212,7 +212,7 @@ pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
         }
         match exit_status {
             // Exit code 1 also means that another daemon holds the lock.
-            Some((status, _)) if status.code() != Some(1) || begun.elapsed() > launched.race_limit() => {
+            Some((status, _)) if status.code() != Some(1) || started_at.elapsed() > launched.race_limit() => {
                 return Err(launched.failure("the daemon failed to start", Some(status)));
             }
             Some((_, at)) if at.elapsed() > RELAUNCH_DELAY => {
@@ -220,7 +220,7 @@ pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
                 exit_status = None;
             }
             Some(_) => {}
-            None if begun.elapsed() > START_LIMIT => {
+            None if started_at.elapsed() > START_LIMIT => {
                 return Err(launched.failure("the daemon was started but does not answer", None));
             }
             None => {}
@@ -246,14 +246,14 @@ fn is_alive(pid: u32) -> bool {
 /// # Errors
 /// If the time limit is exceeded.
 pub(crate) async fn wait_for_exit(pid: u32, limit: Duration) -> io::Result<()> {
-    let begun = Instant::now();
-    let mut pause = RETRY_DELAYS.0;
+    let started_at = Instant::now();
+    let mut retry_delay = RETRY_DELAYS.0;
     while is_alive(pid) {
-        if begun.elapsed() > limit {
+        if started_at.elapsed() > limit {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY_DELAYS.1);
+        tokio::time::sleep(retry_delay).await;
+        retry_delay = (retry_delay * 2).min(RETRY_DELAYS.1);
     }
     Ok(())
 }

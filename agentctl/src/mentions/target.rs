@@ -66,9 +66,9 @@ pub(super) fn at(text: &str, base: &Path) -> Option<Mention> {
 
 /// Returns the text without trailing punctuation, or else without the last word.
 fn shorter(candidate: &str) -> &str {
-    let bare = candidate.trim_end_matches(|letter: char| CLOSING_PUNCTUATION.contains(letter));
-    if bare.len() < candidate.len() {
-        return bare;
+    let trimmed = candidate.trim_end_matches(|letter: char| CLOSING_PUNCTUATION.contains(letter));
+    if trimmed.len() < candidate.len() {
+        return trimmed;
     }
     // Punctuation may join the name and the next word, as in `#a.txt,b`.
     let cut =
@@ -111,15 +111,17 @@ fn matches(written: &str, base: &Path) -> Option<MentionTarget> {
 
 /// Returns true if the path or the target of its links is hidden. Hidden folders above `base` are ignored.
 fn is_hidden(path: &Path, base: &Path) -> bool {
-    let here = if base.as_os_str().is_empty() { std::env::current_dir().ok() } else { Some(base.to_owned()) };
-    let written_hidden =
+    let base_folder = if base.as_os_str().is_empty() { std::env::current_dir().ok() } else { Some(base.to_owned()) };
+    let has_hidden_name =
         has_hidden(path.strip_prefix(base).unwrap_or(path)) && (path.is_relative() || path.starts_with(base));
-    let real = here.and_then(|here| fs::canonicalize(here).ok());
+    let real_base = base_folder.and_then(|base_folder| fs::canonicalize(base_folder).ok());
     // Only components under the current folder are checked, so that a user can work inside of a hidden folder.
     let leads_hidden = fs::canonicalize(path).is_ok_and(|real_path| {
-        has_hidden(real.as_deref().and_then(|here| real_path.strip_prefix(here).ok()).unwrap_or(&real_path))
+        has_hidden(
+            real_base.as_deref().and_then(|base_folder| real_path.strip_prefix(base_folder).ok()).unwrap_or(&real_path),
+        )
     });
-    written_hidden || leads_hidden
+    has_hidden_name || leads_hidden
 }
 
 fn has_hidden(path: &Path) -> bool {

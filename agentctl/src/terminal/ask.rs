@@ -30,13 +30,13 @@ pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
             bytes => bytes?,
         };
         let end = bytes.iter().position(|byte| matches!(*byte, b'\n' | CTRL_C));
-        let (consumed, last) = (end.map_or(bytes.len(), |at| at + 1), end.map(|at| bytes[at]));
-        line.extend_from_slice(&bytes[..consumed]);
-        stdin.consume(consumed);
+        let (consumed_bytes, last) = (end.map_or(bytes.len(), |at| at + 1), end.map(|at| bytes[at]));
+        line.extend_from_slice(&bytes[..consumed_bytes]);
+        stdin.consume(consumed_bytes);
         match last {
             Some(CTRL_C) => break true,
             Some(_) => break false,
-            None if consumed == 0 => break line.is_empty(),
+            None if consumed_bytes == 0 => break line.is_empty(),
             None => {}
         }
     };

@@ -59,10 +59,10 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
         return text.to_owned();
     }
     let mut clipped = String::new();
-    let mut used = 0;
+    let mut used_columns = 0;
     for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used + 1 > columns {
+        used_columns += c.width().unwrap_or(0);
+        if used_columns + 1 > columns {
             break;
         }
         clipped.push(c);

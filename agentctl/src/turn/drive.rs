@@ -408,7 +408,7 @@ impl<L: Line> Driver<'_, L> {
                         None => return Ok(true),
                     };
                     let settled = settles(&event, interrupt);
-                    let elsewhere = answered_elsewhere(&event, interrupt);
+                    let other_answer = answered_elsewhere(&event, interrupt);
                     if self.backlog.len() < MAX_BACKLOG || event.kind.is_stored() {
                         self.backlog.push_back(*event);
                     }
@@ -416,7 +416,7 @@ impl<L: Line> Driver<'_, L> {
                         drop(asking);
                         // The user may have pressed Esc to dismiss the question, so it must not cancel the turn.
                         self.escape_ignored_until = Some(Instant::now() + STILLNESS);
-                        elsewhere.map_or(Ok(()), |note| renderer.note(&note))?;
+                        other_answer.map_or(Ok(()), |note| renderer.note(&note))?;
                         return Ok(true);
                     }
                 }

@@ -204,12 +204,12 @@ async fn turns_are_followed_until_they_end() {
     check(answered, approve.clone(), &["Approve"], &[raised, settled, ended]).await;
     // An answer from another client or the end of the turn dismisses a question; a repeated question is not asked
     // again.
-    let elsewhere: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), Beat::Note, resolved(turn), end(turn)];
-    check(elsewhere, None, &[], &[raised, "note", settled, ended]).await;
+    let answered_elsewhere: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), Beat::Note, resolved(turn), end(turn)];
+    check(answered_elsewhere, None, &[], &[raised, "note", settled, ended]).await;
     check(|turn| vec![ask(turn), end(turn)], None, &[], &[raised, ended]).await;
     check(|turn| vec![ask(turn), ask(turn), end(turn)], approve.clone(), &["Approve"], &[raised, raised, ended]).await;
-    let long_ago = play(|turn| vec![ask(turn), end(turn)], approve, false).await;
-    assert!(long_ago.sent.is_empty());
+    let replayed_outcome = play(|turn| vec![ask(turn), end(turn)], approve, false).await;
+    assert!(replayed_outcome.sent.is_empty());
     // Ctrl-C cancels the turn, also during a question, and events are still read. A cancellation by another client is
     // reported.
     let cancelled: fn(TurnId) -> Vec<Beat> =

@@ -120,13 +120,13 @@ impl Exporter {
 
     fn manifest(&self) -> Manifest {
         let SessionExport { summary, sessions } = &self.export;
-        let made_by = format!("agentd {}", env!("CARGO_PKG_VERSION"));
+        let creator = format!("agentd {}", env!("CARGO_PKG_VERSION"));
         let session = |session: &ArchivedSession| match &self.redactor {
             Some(redactor) => redactor.session(session.clone()),
             None => session.clone(),
         };
         let sessions = sessions.iter().map(session).collect();
-        Manifest::new(made_by, Timestamp::now(), self.masked(&summary.title), self.redactor.is_some(), sessions)
+        Manifest::new(creator, Timestamp::now(), self.masked(&summary.title), self.redactor.is_some(), sessions)
     }
 
     /// Adds a file and returns its size in bytes. Returns `None` if the file is omitted because it cannot be searched

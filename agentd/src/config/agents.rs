@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn foreign_tool_names_are_translated_unless_used_as_aliases() {
         let names = ToolNames { aliases: ["fs_read".to_owned()].into() };
-        for (theirs, ours) in [
+        for (foreign_name, canonical_name) in [
             ("fetch_web", "read_url"),
             ("jina_reader", "read_url"),
             ("google_search", "web_search"),
@@ -425,7 +425,7 @@ mod tests {
             ("fs_write", "write_file"),
             ("extract_links", "extract_links"),
         ] {
-            assert_eq!(names.canonical(theirs), ours);
+            assert_eq!(names.canonical(foreign_name), canonical_name);
         }
     }
 }

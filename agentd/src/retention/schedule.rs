@@ -48,15 +48,15 @@ impl KeepSince {
         ];
         Self {
             now,
-            areas: limits.into_iter().filter_map(|(area, limit)| Some((area, ago(now, limit)?))).collect(),
-            undo: ago(now, settings.undo),
-            sessions: ago(now, settings.sessions),
+            areas: limits.into_iter().filter_map(|(area, limit)| Some((area, period_start(now, limit)?))).collect(),
+            undo: period_start(now, settings.undo),
+            sessions: period_start(now, settings.sessions),
         }
     }
 
     /// Returns the start of the retention period `limit`, or `None` if the data never expires.
     pub(super) fn before(&self, limit: Limit<Span>) -> Option<Timestamp> {
-        ago(self.now, limit)
+        period_start(self.now, limit)
     }
 
     /// Returns the folders of a session whose files may be cleaned, with the start of their retention period. The
@@ -122,7 +122,7 @@ fn is_inactive(session: &SessionSummary) -> bool {
     matches!(session.status, SessionStatus::Idle | SessionStatus::Interrupted)
 }
 
-fn ago(now: Timestamp, limit: Limit<Span>) -> Option<Timestamp> {
+fn period_start(now: Timestamp, limit: Limit<Span>) -> Option<Timestamp> {
     // If the period starts before the earliest timestamp, nothing expires.
     now.checked_sub(limit.0?.0).ok()
 }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_expire_by_their_own_ages() {
+    fn areas_expire_independently() {
         use WorkspaceArea::{Outputs, Skills, Temp, Uploads};
         let due = KeepSince::new(&settings(), day(100));
         let check = |used, expected: &[WorkspaceArea], undo| {

@@ -135,9 +135,9 @@ impl World {
             (id.to_string(), number).hash(&mut hasher);
             hasher.finish().to_le_bytes()
         };
-        let noise: Vec<u8> = (0..RESULT / 8).flat_map(word).collect();
+        let incompressible_bytes: Vec<u8> = (0..RESULT / 8).flat_map(word).collect();
         for file in ["outputs/report.txt", "temp/x", "large_tool_results/y.txt", "conversation_history/h.md"] {
-            fs::write(self.path(&format!("workspace/{id}/{file}")), &noise).unwrap();
+            fs::write(self.path(&format!("workspace/{id}/{file}")), &incompressible_bytes).unwrap();
         }
         let changes = before.after.await.unwrap();
         assert!(!changes.files.is_empty(), "{changes:?}");
@@ -197,7 +197,7 @@ impl World {
         fs::read_dir(self.path(parent)).map_or(0, Iterator::count)
     }
 
-    fn holds(&self, id: SessionId, file: &str) -> bool {
+    fn has_file(&self, id: SessionId, file: &str) -> bool {
         self.path(&format!("workspace/{id}/{file}")).exists()
     }
 
@@ -247,7 +247,7 @@ async fn data_folder_stops_growing_within_thirty_days() {
         (bytes <= 10 * RESULT as u64).then_some(())
     })
     .await;
-    assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "the files of a pinned session stay");
+    assert!(world.has_file(pinned.unwrap(), "outputs/report.txt"), "the files of a pinned session stay");
     let report = world.audit.verify(None).await.unwrap();
     assert!(report.is_intact(), "{report:?}");
     // The newest log file may have been rotated just now.
@@ -266,15 +266,15 @@ async fn areas_expire_by_age_and_history_stays() {
 
     world.set_day(4);
     let trial = world.retention.clean("a test", true).await.unwrap();
-    assert!(world.holds(id, "uploads/notes.txt") && world.notices(id).await.is_empty(), "a trial removes nothing");
+    assert!(world.has_file(id, "uploads/notes.txt") && world.notices(id).await.is_empty(), "a trial removes nothing");
     assert_eq!(world.clean().await.parts, trial.parts);
-    assert!(!world.holds(id, "uploads/notes.txt") && !world.holds(id, "temp/x"));
-    assert!(world.holds(id, "outputs/report.txt") && world.holds(id, "large_tool_results/y.txt"));
+    assert!(!world.has_file(id, "uploads/notes.txt") && !world.has_file(id, "temp/x"));
+    assert!(world.has_file(id, "outputs/report.txt") && world.has_file(id, "large_tool_results/y.txt"));
 
     world.set_day(9);
     world.clean().await;
-    assert!(!world.holds(id, "outputs/report.txt") && !world.holds(id, "large_tool_results/y.txt"));
-    assert!(world.holds(id, "conversation_history/h.md"), "the compacted history stays");
+    assert!(!world.has_file(id, "outputs/report.txt") && !world.has_file(id, "large_tool_results/y.txt"));
+    assert!(world.has_file(id, "conversation_history/h.md"), "the compacted history stays");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -285,7 +285,7 @@ async fn sessions_in_use_are_not_cleaned() {
     let _reader = handle.subscribe(0).await.unwrap();
     world.set_day(29);
     let report = world.clean().await;
-    assert!(report.kept_sessions > 0 && world.holds(used, "uploads/notes.txt"), "{report:?}");
+    assert!(report.kept_sessions > 0 && world.has_file(used, "uploads/notes.txt"), "{report:?}");
     assert_eq!(world.engine.sessions(10).await.unwrap().len(), 1);
 }
 
@@ -315,7 +315,7 @@ async fn cleaning_does_not_count_as_use() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn oversized_journal_loses_its_oldest_sessions() {
+async fn oldest_sessions_are_removed_from_oversized_journal() {
     let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
     let mut ids = Vec::new();
     for day in 0..6 {

@@ -184,13 +184,13 @@ pub async fn serve(
     grace: Duration,
 ) -> Result<(), tonic::transport::Error> {
     let serving = router.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
-    let overdue = async {
+    let grace_expired = async {
         shutdown.cancelled().await;
         tokio::time::sleep(grace).await;
     };
     tokio::select! {
         served = serving => served,
-        () = overdue => {
+        () = grace_expired => {
             tracing::warn!("connections were still open at shutdown and are dropped");
             Ok(())
         }

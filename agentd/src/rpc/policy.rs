@@ -343,7 +343,7 @@ mod tests {
 
     use super::*;
 
-    fn denying(program: &str) -> Policy {
+    fn rules_denying(program: &str) -> Policy {
         let shell = ToolRules { deny: Some(vec![program.to_owned()]), ..ToolRules::default() };
         let file = RuleFile { tools: Some([(SHELL_TOOL.to_owned(), shell)].into()), ..RuleFile::default() };
         Policy::new(Rules::compile(&file).unwrap())
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn number_of_reported_kinds_is_bounded() {
-        let (now, then) = (denying("x"), denying("y"));
+        let (now, then) = (rules_denying("x"), rules_denying("y"));
         let mut dry_run = PolicyDryRun::new(&now, &then, &[]);
         let comparison = |number: usize| {
             let explanation = DryRunSubject::default().judge(&now, &unknown_tool("t"), "{}", &LookedUp::default());

@@ -32,11 +32,11 @@ async fn raw_channel(path: PathBuf) -> Channel {
 
 /// Runs a test with a raw connection, a client and a session.
 fn with_daemon<F: Future<Output = ()>>(test: impl FnOnce(Channel, Client, String) -> F) {
-    let stuck = StuckDaemon::new("1s");
-    stuck.runtime.block_on(async {
-        let client = Client::connect(&stuck.home.socket()).await.unwrap();
+    let stuck_daemon = StuckDaemon::new("1s");
+    stuck_daemon.runtime.block_on(async {
+        let client = Client::connect(&stuck_daemon.home.socket()).await.unwrap();
         let session = client.create_session(&NewSession::default()).await.unwrap();
-        test(raw_channel(stuck.home.socket()).await, client, session.session.summary.id.to_string()).await;
+        test(raw_channel(stuck_daemon.home.socket()).await, client, session.session.summary.id.to_string()).await;
     });
 }
 

@@ -249,12 +249,12 @@ fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig))
     let mut config = ModelConfig::new(Wire::OpenAi, server.base_url());
     config.id = "the-model".to_owned();
     configure(&mut config);
-    let strict = match config.wire {
+    let strict_server = match config.wire {
         Wire::Anthropic => Some(Provider::Anthropic),
         Wire::Responses => Some(Provider::OpenAi),
         Wire::OpenAi | Wire::LlamaCpp => None,
     };
-    if let Some(provider) = strict {
+    if let Some(provider) = strict_server {
         server.acts_as(provider);
     }
     let model = connect(&config).unwrap();
@@ -267,8 +267,8 @@ fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig))
     outcome.unwrap();
     let requests = server.requests();
     assert!(requests.len() >= 2 * CASES as usize, "both requests of each turn are checked");
-    let forbids = |choice: &Value| choice == "none" || choice["type"] == "none";
-    let final_requests = requests.iter().filter(|request| forbids(&request.body["tool_choice"])).count();
+    let forbids_tools = |choice: &Value| choice == "none" || choice["type"] == "none";
+    let final_requests = requests.iter().filter(|request| forbids_tools(&request.body["tool_choice"])).count();
     assert_eq!(final_requests > 0, native, "final requests forbid calls only with native tools");
     assert_eq!(server.refusals(), Vec::<String>::new());
 }

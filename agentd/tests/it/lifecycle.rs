@@ -60,8 +60,8 @@ fn reload_applies_valid_files_and_rejects_invalid_ones() {
         assert_eq!(reloaded.config_sources.len(), 4);
         assert!(reloaded.notes.iter().any(|note| note.contains("web.yaml")), "{:?}", reloaded.notes);
         let tools = client.tools("").await.unwrap();
-        let shell = tools.iter().find(|standing| standing.tool.spec.name == "run_bash_command").unwrap();
-        assert!(!shell.visible && shell.why.contains("never"), "{shell:?}");
+        let bash_tool = tools.iter().find(|standing| standing.tool.spec.name == "run_bash_command").unwrap();
+        assert!(!bash_tool.visible && bash_tool.why.contains("never"), "{bash_tool:?}");
         assert!(client.models().await.unwrap().iter().all(|slot| slot.model.id == "small"));
     });
     assert_eq!(daemon.stop().status.code(), Some(0));

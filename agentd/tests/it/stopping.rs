@@ -72,16 +72,16 @@ fn request() -> StartRequest {
 
 #[test]
 fn turn_exceeding_the_drain_time_is_suspended() {
-    let stuck = StuckDaemon::new("100ms");
-    let mut turn = stuck.start_turn();
+    let stuck_daemon = StuckDaemon::new("100ms");
+    let mut turn = stuck_daemon.start_turn();
     let session = turn.session_id().to_string();
-    let mut events = stuck.runtime.block_on(async {
-        let client = Client::connect(&stuck.home.socket()).await.unwrap();
+    let mut events = stuck_daemon.runtime.block_on(async {
+        let client = Client::connect(&stuck_daemon.home.socket()).await.unwrap();
         client.subscribe(&session, 0, false).await.unwrap()
     });
-    stuck.daemon.signal(Signal::SIGTERM);
-    assert_eq!(stuck.read_end(&mut turn), StopReason::Suspended);
-    let closed = stuck.runtime.block_on(async {
+    stuck_daemon.daemon.signal(Signal::SIGTERM);
+    assert_eq!(stuck_daemon.read_end(&mut turn), StopReason::Suspended);
+    let closed = stuck_daemon.runtime.block_on(async {
         let mut has_ended = false;
         loop {
             match events.next().await {
@@ -92,7 +92,7 @@ fn turn_exceeding_the_drain_time_is_suspended() {
         }
     });
     assert_eq!(closed.and_then(|error| error.answered()), Some(ErrorKind::ShuttingDown));
-    let (home, output) = stuck.wait();
+    let (home, output) = stuck_daemon.wait();
     output.assert_exit(0, &[]);
     assert!(!home.socket().exists());
     assert!(home.log().contains("turn") && !home.log().contains('\u{1b}'), "the log contains no colour codes");
@@ -104,12 +104,12 @@ fn turn_exceeding_the_drain_time_is_suspended() {
 
 #[test]
 fn second_signal_stops_immediately() {
-    let stuck = StuckDaemon::new("1h");
-    let _turn = stuck.start_turn();
-    stuck.daemon.signal(Signal::SIGTERM);
-    wait_until("the stop has begun", || stuck.home.log().contains("stopping"));
-    stuck.daemon.signal(Signal::SIGTERM);
-    let (home, output) = stuck.wait();
+    let stuck_daemon = StuckDaemon::new("1h");
+    let _turn = stuck_daemon.start_turn();
+    stuck_daemon.daemon.signal(Signal::SIGTERM);
+    wait_until("the stop has begun", || stuck_daemon.home.log().contains("stopping"));
+    stuck_daemon.daemon.signal(Signal::SIGTERM);
+    let (home, output) = stuck_daemon.wait();
     output.assert_exit(1, &["stopped immediately by a second signal", "hint: "]);
     // The next daemon reports the turn that was interrupted by the stop.
     let next = home.start();
@@ -119,15 +119,15 @@ fn second_signal_stops_immediately() {
 
 #[test]
 fn turns_are_rejected_while_stopping() {
-    let stuck = StuckDaemon::new("1h");
-    let _turn = stuck.start_turn();
-    stuck.daemon.signal(Signal::SIGTERM);
-    wait_until("the stop has begun", || stuck.home.log().contains("stopping"));
-    let answered = stuck.runtime.block_on(async {
-        let client = Client::connect(&stuck.home.socket()).await.unwrap();
+    let stuck_daemon = StuckDaemon::new("1h");
+    let _turn = stuck_daemon.start_turn();
+    stuck_daemon.daemon.signal(Signal::SIGTERM);
+    wait_until("the stop has begun", || stuck_daemon.home.log().contains("stopping"));
+    let answered = stuck_daemon.runtime.block_on(async {
+        let client = Client::connect(&stuck_daemon.home.socket()).await.unwrap();
         client.turn(request()).await.err().and_then(|error| error.answered())
     });
     assert_eq!(answered, Some(ErrorKind::ShuttingDown));
-    stuck.daemon.signal(Signal::SIGINT);
-    stuck.wait().1.assert_exit(1, &[]);
+    stuck_daemon.daemon.signal(Signal::SIGINT);
+    stuck_daemon.wait().1.assert_exit(1, &[]);
 }

@@ -216,8 +216,8 @@ async fn blocking<T: Send + 'static>(
     folder: &Path,
     work: impl FnOnce(&Path) -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, AuditError> {
-    let owned = folder.to_path_buf();
-    let done = tokio::task::spawn_blocking(move || work(&owned)).await;
+    let folder_buf = folder.to_path_buf();
+    let done = tokio::task::spawn_blocking(move || work(&folder_buf)).await;
     done.map_err(|error| storage_error(action, folder, std::io::Error::other(error)))?
         .map_err(|error| storage_error(action, folder, error))
 }

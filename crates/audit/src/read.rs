@@ -28,12 +28,12 @@ const MAX_BYTES: usize = 8 << 20;
 /// Fails if the folder or a file cannot be read.
 pub fn each(folder: &Path, mut visit: impl FnMut(AuditLine)) -> io::Result<()> {
     for (_, file) in opened(folder)? {
-        each_of(file?, &mut |_, line| visit(line))?;
+        visit_lines(file?, &mut |_, line| visit(line))?;
     }
     Ok(())
 }
 
-fn each_of(file: File, visit: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
+fn visit_lines(file: File, visit: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
     let mut lines = BufReader::new(file);
     while let Some(found) = next_line(&mut lines)? {
         if let LogLine::Line(bytes) = found
@@ -61,7 +61,7 @@ pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<Audit
     let mut last_start = 0;
     for (_, file) in opened(folder)?.into_iter().rev() {
         let mut records = FileRecords::new(query, limit - found.len());
-        each_of(file?, &mut |size, line| records.add(size, line))?;
+        visit_lines(file?, &mut |size, line| records.add(size, line))?;
         last_start = last_start.max(records.last_start);
         // Older files have no matching records.
         let is_done = query.since.is_some_and(|since| records.first_at.is_some_and(|first| first < since));

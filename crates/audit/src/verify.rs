@@ -152,7 +152,7 @@ impl Verifier {
             self.last = Some(sealed.head());
             return;
         }
-        if !self.follows(&sealed) {
+        if !self.continues_chain(&sealed) {
             return;
         }
         if let Some(other) = self.remembered.iter().find(|head| head.n == n && head.hash != sealed.hash) {
@@ -185,7 +185,7 @@ impl Verifier {
     }
 
     /// Returns true if the line continues the chain. A line that does not continue the chain is skipped.
-    fn follows(&mut self, sealed: &SealedLine<'_>) -> bool {
+    fn continues_chain(&mut self, sealed: &SealedLine<'_>) -> bool {
         let n = sealed.n;
         let (expected, before) = match &self.last {
             Some(last) => (last.n.saturating_add(1), last.hash.clone()),

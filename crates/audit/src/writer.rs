@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn full_disk_rejects_without_a_partial_line() {
+    fn full_disk_leaves_no_partial_line() {
         let folder = tempfile::tempdir().unwrap();
         let mut thread = thread(folder.path());
         assert_eq!(write_batch(&mut thread, 1), [true]);

@@ -35,8 +35,8 @@ fn main() -> ExitCode {
     report("list another folder", fs::read_dir("/").is_err());
     report("see who runs", fs::read("/proc/1/cmdline").is_err());
     report("change a file of the folder", File::options().append(true).open(folder.join("inside")).is_err());
-    let emptying = OFlags::RDONLY | OFlags::TRUNC;
-    report("empty a file", rustix::fs::open(folder.join("inside"), emptying, Mode::empty()).is_err());
+    let truncating_flags = OFlags::RDONLY | OFlags::TRUNC;
+    report("empty a file", rustix::fs::open(folder.join("inside"), truncating_flags, Mode::empty()).is_err());
     report("signal another process", kill(getppid(), None).is_err());
     report("make a file", File::create(folder.join("new")).is_err());
     report("make a link", symlink("/", folder.join("root")).is_err());

@@ -127,14 +127,14 @@ const GENERIC_FOLDERS: [&str; 4] = [SOURCES, "lib", "main", "java"];
 
 /// Lowers the rank of additional files in the same group, and sorts again.
 fn diversify(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
-    let mut crowds: HashMap<String, i32> = HashMap::new();
+    let mut group_counts: HashMap<String, i32> = HashMap::new();
     let mut factors: HashMap<u32, f32> = HashMap::new();
     let mut seen = HashSet::new();
     for definition in &ranked {
         if let Some(file) = index.file(definition.file).filter(|_| seen.insert(definition.file)) {
-            let crowd = crowds.entry(group_of(&file.path)).or_default();
-            factors.insert(definition.file, GROUP_FACTOR.powi(*crowd));
-            *crowd += 1;
+            let group_count = group_counts.entry(group_of(&file.path)).or_default();
+            factors.insert(definition.file, GROUP_FACTOR.powi(*group_count));
+            *group_count += 1;
         }
     }
     for definition in &mut ranked {
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn areas_are_packages_or_first_meaningful_folders() {
+    fn groups_are_packages_or_first_meaningful_folders() {
         for (path, expected) in [
             ("crates/engine/src/session/load.rs", "crates/engine"),
             ("agentd/src/boot.rs", "agentd"),

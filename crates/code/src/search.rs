@@ -46,17 +46,17 @@ impl CodeIndex {
 
     /// Drops the scores of chunks outside `below`.
     fn keep_within(&self, scores: &mut Scores, below: &str) {
-        let is_there = |number: u32| {
+        let is_in_scope = |number: u32| {
             let file = self.chunk(number).and_then(|chunk| self.file(chunk.file));
             file.is_some_and(|file| is_within(&file.path, below))
         };
         let Scores { by_chunk, touched } = scores;
         touched.retain(|number| {
-            let keeps = is_there(*number);
-            if let Some(score) = by_chunk.get_mut(*number as usize).filter(|_| !keeps) {
+            let is_retained = is_in_scope(*number);
+            if let Some(score) = by_chunk.get_mut(*number as usize).filter(|_| !is_retained) {
                 *score = 0.0;
             }
-            keeps
+            is_retained
         });
     }
 
@@ -70,13 +70,13 @@ impl CodeIndex {
 
     /// Returns the symbol of a chunk. Prefers a symbol that the query names.
     fn symbol(&self, file: &IndexedFile, chunk: &IndexedChunk, named: &[u32]) -> Option<HitSymbol> {
-        let asked = file.definitions.iter().find(|definition| {
+        let queried = file.definitions.iter().find(|definition| {
             (chunk.first_line..=chunk.last_line).contains(&definition.first_line)
                 && definition.kind != SymbolKind::Impl
                 && named.contains(&definition.name)
         });
         let own = || file.definitions.get(chunk.symbol as usize).filter(|_| chunk.symbol != NO_SYMBOL);
-        let definition = asked.or_else(own)?;
+        let definition = queried.or_else(own)?;
         Some(HitSymbol { name: self.names().text(definition.name).to_owned(), kind: definition.kind })
     }
 }
@@ -162,10 +162,10 @@ pub(super) fn rank(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, l
     let top_sum = files.values().map(|file| file.sum).fold(0.0, f32::max).max(f32::MIN_POSITIVE);
     let top = if top > 0.0 { top } else { 1.0 };
     let mut weights: HashMap<u32, (f32, f32), DefaultHashBuilder> = HashMap::default();
-    let asked: Vec<u32> = query.terms.iter().filter_map(|(term, _)| index.term(term)).collect();
+    let queried: Vec<u32> = query.terms.iter().filter_map(|(term, _)| index.term(term)).collect();
     for (slot, file) in &files {
         let Some(indexed) = index.file(*slot) else { continue };
-        let named = indexed.name_terms.iter().filter(|term| asked.contains(term)).count();
+        let named = indexed.name_terms.iter().filter(|term| queried.contains(term)).count();
         let named = named as f32 / indexed.name_terms.len().max(1) as f32;
         let bonus = COHERENCE_BONUS * file.sum / top_sum + FILE_NAME_BONUS * named;
         weights.insert(*slot, (bonus, indexed.weight));
@@ -256,13 +256,13 @@ fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChun
 /// Lowers the score of additional results from the same file.
 fn diversify(index: &CodeIndex, candidates: RankedChunks, limit: usize) -> RankedChunks {
     let mut seen: HashMap<u32, i32, DefaultHashBuilder> = HashMap::default();
-    let lessened = candidates.into_iter().map(|(number, score)| {
+    let reduced_scores = candidates.into_iter().map(|(number, score)| {
         let seen = seen.entry(index.chunk(number).map_or(u32::MAX, |chunk| chunk.file)).or_default();
         let factor = REPEATED_FILE_FACTOR.powi(*seen);
         *seen += 1;
         (number, score * factor)
     });
-    best(index, lessened.collect(), limit)
+    best(index, reduced_scores.collect(), limit)
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stop_words_count_if_there_are_no_others() {
+    fn stop_words_match_if_the_query_has_no_other_words() {
         assert!(SearchQuery::new("").terms.is_empty() && !SearchQuery::new("what is it").terms.is_empty());
     }
 }

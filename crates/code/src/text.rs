@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_export_lists_weigh_less() {
+    fn tests_and_export_lists_have_lower_weight() {
         for path in ["tests/it.rs", "a/foo_test.go", "src/FooTest.java", "x.test.ts", "pkg/__init__.py", "README.md"] {
             assert!(weight(path) < 1.0, "{path}");
         }

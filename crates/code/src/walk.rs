@@ -120,8 +120,8 @@ pub(crate) fn may_index(path: &str, may_read: &MayRead) -> bool {
 
 /// Returns the path relative to a folder, with slashes, or `None` if a name is not valid UTF-8.
 fn relative(root: &Path, path: &Path) -> Option<String> {
-    let below = path.strip_prefix(root).ok()?;
-    let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();
+    let relative_path = path.strip_prefix(root).ok()?;
+    let parts: Option<Vec<&str>> = relative_path.iter().map(|part| part.to_str()).collect();
     parts.map(|parts| parts.join("/")).filter(|path| !path.is_empty())
 }
 
@@ -170,13 +170,13 @@ pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
     if is_root(folder) {
         return found;
     }
-    for above in folder.ancestors().skip(1).take(MAX_LEVELS) {
-        let files = [above.join(".gitignore"), above.join(".git/info/exclude")];
+    for parent_folder in folder.ancestors().skip(1).take(MAX_LEVELS) {
+        let files = [parent_folder.join(".gitignore"), parent_folder.join(".git/info/exclude")];
         let rules: Vec<String> = files.iter().filter_map(|file| read(file)).collect();
         if !rules.is_empty() {
-            found.push(OuterRules { folder: above.to_owned(), rules: rules.join("\n") });
+            found.push(OuterRules { folder: parent_folder.to_owned(), rules: rules.join("\n") });
         }
-        if is_root(above) {
+        if is_root(parent_folder) {
             return found;
         }
     }

@@ -142,8 +142,8 @@ fn filter_programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfPro
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED_CALLS.iter().chain(ALLOWED_CALLS_BY_ARCH).chain(reading).map(|call| (*call, Vec::new())).collect();
     // The process may signal itself but no other process.
-    let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-    allowed.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![equals(0, own)?])?]);
+    let own_pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    allowed.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![equals(0, own_pid)?])?]);
     if matches!(access, Access::Read(_)) {
         // Older kernels even truncate files that are opened for reading.
         allowed.insert(libc::SYS_openat, vec![SeccompRule::new(vec![has_none(2, WRITE_FLAGS)?])?]);

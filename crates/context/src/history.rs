@@ -231,10 +231,10 @@ mod tests {
         };
         let from = |item: Arc<Item>, origin: Option<Arc<ItemOrigin>>| Arc::new(Item { origin, ..Item::clone(&item) });
         let [call, result] = call_and_result();
-        let thought = item(ItemBody::Reasoning { text: "hm".to_owned() });
+        let reasoning_item = item(ItemBody::Reasoning { text: "hm".to_owned() });
         let items = [
             user("time?"),
-            thought,
+            reasoning_item,
             from(says("I look."), origin(Some("[1]"), "")),
             from(call, origin(None, "a")),
             result,

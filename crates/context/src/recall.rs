@@ -64,9 +64,9 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let mut seen = HashSet::new();
     let is_rare =
         |word: &&String| word.chars().count() >= LONG_WORD && !known.contains(*word) && seen.insert((*word).clone());
-    let rare: Vec<String> = words.iter().filter(is_rare).take(MAX_WORDS).cloned().collect();
-    if rare.len() > 1 {
-        add(rare, 2, 3);
+    let rare_words: Vec<String> = words.iter().filter(is_rare).take(MAX_WORDS).cloned().collect();
+    if rare_words.len() > 1 {
+        add(rare_words, 2, 3);
     }
     queries
 }
@@ -79,10 +79,10 @@ pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
         let words: HashSet<String> = words(line).map(str::to_lowercase).collect();
         let has =
             |term: &&String| words.contains(*term) || (!is_number(term) && line.to_lowercase().contains(term.as_str()));
-        let begins = |term: &&String| is_number(term) && begins_with(line, term);
+        let begins_line = |term: &&String| is_number(term) && begins_with(line, term);
         let is_phrase = query.terms.len() == 2 && line.to_lowercase().contains(&query.terms.join(" "));
         let score = query.terms.iter().filter(has).count()
-            + LINE_START_SCORE * query.terms.iter().filter(begins).count()
+            + LINE_START_SCORE * query.terms.iter().filter(begins_line).count()
             + usize::from(is_phrase);
         if score > best.0 {
             best = (score, at..at + line.len());
@@ -103,8 +103,8 @@ fn begins_with(line: &str, number: &str) -> bool {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    let joins = |letter: char| letter.is_alphanumeric() || "_-./:@".contains(letter);
-    text.split(move |letter| !joins(letter))
+    let is_word_character = |letter: char| letter.is_alphanumeric() || "_-./:@".contains(letter);
+    text.split(move |letter| !is_word_character(letter))
         .map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()))
         .filter(|word| !word.is_empty())
 }
@@ -116,9 +116,9 @@ fn is_number(word: &str) -> bool {
 /// Returns true if a word is a path, an identifier, a code or a large number.
 fn is_name(word: &str) -> bool {
     let has = |test: fn(char) -> bool| word.chars().any(test);
-    let joined = word.chars().any(|letter| "_./:@".contains(letter)) && word.len() > 3;
-    let mixed = has(|letter| letter.is_ascii_digit()) && has(char::is_alphabetic) && word.len() > 3;
-    joined || mixed || (is_number(word) && word.len() > 3)
+    let has_separator = word.chars().any(|letter| "_./:@".contains(letter)) && word.len() > 3;
+    let has_digits_and_letters = has(|letter| letter.is_ascii_digit()) && has(char::is_alphabetic) && word.len() > 3;
+    has_separator || has_digits_and_letters || (is_number(word) && word.len() > 3)
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn named_items_not_in_view_are_queried() {
+    fn names_outside_the_context_are_queried() {
         check("Begin with step 23.", "I do all steps.", &[&["step", "23"], &["23"]]);
         check("Begin with step 23.", "Then Step 23 is next.", &[]);
         check("What did src/main.rs say of MAX_SIZE?", "", &[&["src/main.rs"], &["max_size"]]);

@@ -204,10 +204,11 @@ pub fn harmless(text: &str) -> String {
 
 fn opens_daemon_tag(tag: &str) -> bool {
     let name = tag.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '/');
-    let begins = |own: &str| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own));
-    let ends_after =
+    let begins_with_name = |own: &str| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own));
+    let ends_name =
         |own: &str| !name[own.len()..].starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next));
-    DAEMON_AND_USER_TAGS.into_iter().any(begins) || FILE_TAGS.into_iter().any(|own| begins(own) && ends_after(own))
+    DAEMON_AND_USER_TAGS.into_iter().any(begins_with_name)
+        || FILE_TAGS.into_iter().any(|own| begins_with_name(own) && ends_name(own))
 }
 
 /// Like [`harmless`], but also puts the text on one line and removes control characters.
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_described_in_words() {
+    fn sizes_are_formatted() {
         assert_eq!(sizes("a\n"), "2 bytes, 1 line, about 1 tokens");
         assert_eq!(sizes(&"abc\n".repeat(1234)), "4,936 bytes, 1,234 lines, about 1,234 tokens");
         assert_eq!((grouped(0), grouped(999), grouped(1_000_000)), ("0".into(), "999".into(), "1,000,000".into()));

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortened_tool_keeps_what_a_call_needs() {
+    fn brief_description_keeps_names_and_types() {
         let tool = ToolSpec {
             name: "grep".to_owned(),
             description: "Searches text files, e.g. *.rs, line by line. Hidden ones are left out.\nMore.".to_owned(),

@@ -60,8 +60,8 @@ impl ContextWindows {
         let mut windows = self.map();
         let known = windows.entry(key(info)).or_default();
         // If a request that fit earlier is now refused, the server's window has changed.
-        let fits_no_longer = refused <= known.answered;
-        if stated < MIN_WINDOW || (stated < known.answered && !fits_no_longer) {
+        let window_shrank = refused <= known.answered;
+        if stated < MIN_WINDOW || (stated < known.answered && !window_shrank) {
             let answered = known.answered;
             tracing::info!("ignored the reported window of {}: {stated} tokens, but {answered} were accepted", info.id);
             return false;
@@ -136,10 +136,10 @@ impl CountedRequest {
         let may_be_fresh = self.is_fresh_part(before);
         // The request was truncated like earlier ones.
         let window = model.context_window;
-        let fills_known = model.window_source == WindowSource::Cut
+        let fills_known_window = model.window_source == WindowSource::Cut
             && counted <= window.saturating_add(window / 50)
             && self.guess / 11 * 10 > window;
-        if !may_be_fresh && fills_known {
+        if !may_be_fresh && fills_known_window {
             return Some(window);
         }
         // A count far above any estimate is invented rather than truncated.
@@ -175,11 +175,9 @@ impl CountedRequest {
         if counted.abs_diff(before.usage.prompt_tokens) > COUNT_TOLERANCE {
             return false;
         }
-        let as_much_as_before = is_near(self.fresh, before.fresh) || is_near(self.fresh, before.beyond_fixed);
+        let grew_equally = is_near(self.fresh, before.fresh) || is_near(self.fresh, before.beyond_fixed);
         let remainder = counted % WINDOW_STEP;
-        !(may_be_fresh && as_much_as_before)
-            || remainder <= COUNT_TOLERANCE
-            || remainder >= WINDOW_STEP - COUNT_TOLERANCE
+        !(may_be_fresh && grew_equally) || remainder <= COUNT_TOLERANCE || remainder >= WINDOW_STEP - COUNT_TOLERANCE
     }
 
     /// Returns true if the count may only cover the uncached part. This is the part added since the last request or,
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn window_is_learnt_but_never_above_the_configured_one() {
+    fn learnt_window_never_exceeds_the_configured_one() {
         let windows = ContextWindows::default();
         assert_eq!(windows.of(&info("a")), 8192);
         assert!(!windows.learn(&info("a"), 9999, 9000) && !windows.learn(&info("a"), 9999, 8192));

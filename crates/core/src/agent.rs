@@ -93,14 +93,14 @@ impl AgentCard {
     /// # Errors
     /// Returns the reason, starting with a lowercase letter.
     pub fn check_id(id: &str) -> Result<(), &'static str> {
-        let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
+        let is_plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         if id.is_empty()
             || id.len() > Self::MAX_ID_CHARACTERS
             || !id.starts_with(|letter: char| letter.is_ascii_lowercase())
         {
             return Err("a name must begin with a lower-case letter and have at most 40 characters");
         }
-        if !id.chars().all(plain) {
+        if !id.chars().all(is_plain) {
             return Err("a name may contain only lower-case letters, digits and underscores");
         }
         if Self::RESERVED.contains(&id) {

@@ -124,12 +124,12 @@ fn has_gap(bytes: &[u8]) -> bool {
 
 /// Returns true for UTF-8 with a few invalid bytes, which indicates UTF-8 text that was damaged later.
 fn mostly_utf8(bytes: &[u8]) -> bool {
-    let (mut good, mut bad) = (0, 0);
+    let (mut valid_count, mut invalid_count) = (0, 0);
     for chunk in bytes.utf8_chunks() {
-        good += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
-        bad += usize::from(!chunk.invalid().is_empty());
+        valid_count += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
+        invalid_count += usize::from(!chunk.invalid().is_empty());
     }
-    good >= bad * 4
+    valid_count >= invalid_count * 4
 }
 
 /// Detects UTF-16 without a byte order mark: each ASCII character has a zero byte, and there are no characters that are
@@ -156,9 +156,9 @@ fn utf16(bytes: &[u8], whole: bool) -> Option<Charset> {
         let plausible = ascii == all || (all >= MIN_CHARACTERS && ascii * 20 >= all);
         if plausible && unpaired <= usize::from(!whole) { ascii } else { 0 }
     };
-    let (little, big) = (ascii(UTF_16LE), ascii(UTF_16BE));
-    let encoding = if little >= big { UTF_16LE } else { UTF_16BE };
-    (little != big).then_some(Charset { encoding, bom: 0, sure: true })
+    let (little_endian, big_endian) = (ascii(UTF_16LE), ascii(UTF_16BE));
+    let encoding = if little_endian >= big_endian { UTF_16LE } else { UTF_16BE };
+    (little_endian != big_endian).then_some(Charset { encoding, bom: 0, sure: true })
 }
 
 fn is_iso_2022_jp(bytes: &[u8], whole: bool) -> bool {

@@ -206,10 +206,11 @@ mod tests {
         }
         let nul = ClientEnvironment::unchecked([("PATH".to_owned(), "/bin\0".to_owned())]);
         assert!(nul.allowed(&[]).is_empty());
-        let long = ClientEnvironment::unchecked([("PATH".to_owned(), "x".repeat(MAX_VALUE + 1))]);
-        assert!(long.allowed(&[]).is_empty());
-        let many = ClientEnvironment::unchecked((0..1000).map(|number| (format!("LC_{number}"), String::new())));
-        assert_eq!(many.allowed(&[]).iter().count(), MAX_VARIABLES);
+        let overlong_value = ClientEnvironment::unchecked([("PATH".to_owned(), "x".repeat(MAX_VALUE + 1))]);
+        assert!(overlong_value.allowed(&[]).is_empty());
+        let many_variables =
+            ClientEnvironment::unchecked((0..1000).map(|number| (format!("LC_{number}"), String::new())));
+        assert_eq!(many_variables.allowed(&[]).iter().count(), MAX_VARIABLES);
     }
 
     #[test]
@@ -226,10 +227,10 @@ mod tests {
             let wanted = ClientEnvironment::wanted(&[]);
             ClientEnvironment::default().in_folder(&wanted, Path::new(folder)).allowed(&[])
         };
-        let here = sent("/home/me/shop");
-        assert_eq!((here.folder(), here.iter().count()), (Some(Path::new("/home/me/shop")), 0));
-        for odd in ["", "shop", "~/shop", "/a\0b", &format!("/{}", "x".repeat(MAX_FOLDER))] {
-            assert_eq!(sent(odd).folder(), None, "{odd:?}");
+        let sent_folder = sent("/home/me/shop");
+        assert_eq!((sent_folder.folder(), sent_folder.iter().count()), (Some(Path::new("/home/me/shop")), 0));
+        for invalid_folder in ["", "shop", "~/shop", "/a\0b", &format!("/{}", "x".repeat(MAX_FOLDER))] {
+            assert_eq!(sent(invalid_folder).folder(), None, "{invalid_folder:?}");
         }
         let unrequested = ClientEnvironment::default().in_folder(&["PATH".to_owned()], Path::new("/home"));
         assert!(unrequested.is_empty(), "the folder is only sent if the daemon requests it");

@@ -104,8 +104,8 @@ impl GuardedNames {
     }
 
     fn is_named(&self, path: &[u8]) -> bool {
-        let folded = path.to_ascii_lowercase();
-        ends_in(&self.globs, &folded) || ends_in(&TABLE.guarded, &folded)
+        let lowercase_path = path.to_ascii_lowercase();
+        ends_in(&self.globs, &lowercase_path) || ends_in(&TABLE.guarded, &lowercase_path)
     }
 
     fn guarded_end(&self, path: &[u8], skip_caches: bool) -> Option<usize> {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn files_run_or_followed_by_others_are_guarded_at_any_depth() {
+    fn executed_or_followed_files_are_guarded_at_any_depth() {
         let names =
             GuardedNames::with(&["Tiltfile".to_owned(), "ops/*.hcl".to_owned(), "conf[1].yml".to_owned()]).unwrap();
         for path in [

@@ -209,11 +209,11 @@ const MAX_SKILL_NAME: usize = 64;
 
 /// Returns true if the name is valid for a skill, both as the name of a folder in `skills/` and after an `@`.
 pub fn is_skill_name(name: &str) -> bool {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     name.len() <= MAX_SKILL_NAME
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && !name.ends_with('.')
-        && name.chars().all(plain)
+        && name.chars().all(is_plain)
 }
 
 /// Returns the names of skills to which a text refers as `skills/NAME/`, without duplicates.
@@ -221,11 +221,12 @@ pub fn skills_named(text: &str) -> Vec<&str> {
     const FOLDER: &str = "skills/";
     let mut found = Vec::new();
     for (at, _) in text.match_indices(FOLDER) {
-        let glued = text[..at].ends_with(|before: char| before.is_alphanumeric() || "-_.".contains(before));
+        let joins_previous_word =
+            text[..at].ends_with(|before: char| before.is_alphanumeric() || "-_.".contains(before));
         let rest = &text[at + FOLDER.len()..];
         let end = rest.find(|letter: char| !(letter.is_ascii_alphanumeric() || "-_.".contains(letter)));
         let name = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
-        if !glued && is_skill_name(name) && !found.contains(&name) {
+        if !joins_previous_word && is_skill_name(name) && !found.contains(&name) {
             found.push(name);
         }
     }

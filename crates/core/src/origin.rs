@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_fields_return_only_to_their_model() {
+    fn server_fields_are_only_sent_to_their_model() {
         let fields = ServerFields { call_id: "a".to_owned(), ..ServerFields::default() };
         let origin = Arc::new(ItemOrigin { model: model_origin("m", "https://host/v1/"), fields: fields.clone() });
         let call = CallId::from("c".to_owned());

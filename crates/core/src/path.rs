@@ -85,11 +85,11 @@ pub fn read(written: &str) -> Option<Cow<'_, str>> {
 /// Returns true if two names differ only in ways that are hard to see: spaces, composition of accents, case, or
 /// invisible characters.
 pub fn looks_like(one: &str, other: &str) -> bool {
-    let folded = |name: &str| {
+    let normalised = |name: &str| {
         let seen: String = name.nfkc().filter(|letter| !is_unseen(*letter)).flat_map(char::to_lowercase).collect();
         seen.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    folded(one) == folded(other)
+    normalised(one) == normalised(other)
 }
 
 /// Returns true if [`shown`] escapes the character.

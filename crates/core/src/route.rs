@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn no_proxy_entries_match_in_all_forms() {
+    fn no_proxy_matches_names_addresses_and_networks() {
         #[track_caller]
         fn check(no_proxy: &'static str, url: &str, is_direct: bool) {
             let routes = routes(&[("all_proxy", "http://proxy:3128"), ("NO_PROXY", no_proxy)]);

@@ -44,10 +44,10 @@ impl SearchQuery {
             text.chars().take(MAX_QUERY).map(|letter| if is_quote(letter) { '"' } else { letter }).collect();
         let mut terms: Vec<String> = Vec::new();
         for (index, part) in text.split('"').enumerate() {
-            let inside = index % 2 == 1;
+            let is_quoted = index % 2 == 1;
             let words: Vec<&str> = part.split(|letter: char| letter.is_whitespace() || letter.is_control()).collect();
             let words = words.into_iter().filter(|word| !word.is_empty());
-            if inside {
+            if is_quoted {
                 terms.push(words.collect::<Vec<_>>().join(" "));
             } else {
                 terms.extend(words.map(str::to_owned));

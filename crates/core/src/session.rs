@@ -258,7 +258,7 @@ mod tests {
     use crate::{ids::SessionId, usage::Usage};
 
     #[test]
-    fn sessions_match_by_project_use_status_and_text() {
+    fn filter_matches_project_last_use_status_and_text() {
         let session = SessionSummary {
             id: SessionId::generate(),
             title: "Steuer 2025: Größe".to_owned(),

@@ -119,8 +119,8 @@ impl FromStr for SessionMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wanted = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
-        Self::from_name(&wanted)
+        let normalized = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
+        Self::from_name(&normalized)
             .ok_or_else(|| format!("no such mode: {text:?}; the modes are ask, accept-edits, plan and auto"))
     }
 }

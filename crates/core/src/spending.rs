@@ -36,11 +36,11 @@ pub struct UsageQuery {
 impl UsageQuery {
     /// Returns the first and the last day of the query, given the current day.
     pub fn days(&self, today: Date) -> (Option<Date>, Date) {
-        let back = |days: u32| {
+        let first_day_of_last = |days: u32| {
             let days = i64::from(days.saturating_sub(1));
             today.checked_sub(jiff::Span::new().try_days(days).ok()?).ok()
         };
-        (self.last_days.map_or(self.since, back), self.until.unwrap_or(today))
+        (self.last_days.map_or(self.since, first_day_of_last), self.until.unwrap_or(today))
     }
 }
 

@@ -170,11 +170,12 @@ mod tests {
     #[test]
     fn invalid_state_writes_are_rejected_with_a_hint() {
         let some = state_with(&[("notes/plan.md", "x"), ("full", &"x".repeat(MAX_FILE_BYTES))]);
-        let many: Vec<String> = (0..MAX_FILES).map(|number| number.to_string()).collect();
-        let many = state_with(&many.iter().map(|path| (path.as_str(), "x")).collect::<Vec<_>>());
-        let large: Vec<String> = (0..32).map(|number| number.to_string()).collect();
+        let full_by_count: Vec<String> = (0..MAX_FILES).map(|number| number.to_string()).collect();
+        let full_by_count = state_with(&full_by_count.iter().map(|path| (path.as_str(), "x")).collect::<Vec<_>>());
+        let full_by_size: Vec<String> = (0..32).map(|number| number.to_string()).collect();
         let whole = "x".repeat(MAX_FILE_BYTES);
-        let large = state_with(&large.iter().map(|path| (path.as_str(), whole.as_str())).collect::<Vec<_>>());
+        let full_by_size =
+            state_with(&full_by_size.iter().map(|path| (path.as_str(), whole.as_str())).collect::<Vec<_>>());
         #[track_caller]
         fn check(files: &StateFiles, path: &str, content: &str, part: Option<&str>) {
             match (files.check(&write(path, content)), part) {
@@ -195,10 +196,10 @@ mod tests {
         check(&some, "a", "\0", Some("NUL"));
         check(&some, "a", &"x".repeat(MAX_FILE_BYTES), None);
         check(&some, "a", &"x".repeat(MAX_FILE_BYTES + 1), Some("bytes"));
-        check(&many, "more", "x", Some("500 files"));
-        check(&many, "7", "xyz", None);
-        check(&large, "more", "x", Some("in total"));
-        check(&large, "7", &whole, None);
-        check(&large, "7", "", None);
+        check(&full_by_count, "more", "x", Some("500 files"));
+        check(&full_by_count, "7", "xyz", None);
+        check(&full_by_size, "more", "x", Some("in total"));
+        check(&full_by_size, "7", &whole, None);
+        check(&full_by_size, "7", "", None);
     }
 }

@@ -148,9 +148,10 @@ impl ToolRow {
     /// Returns the tool with this name or alias, ignoring case and the prefixes that some models add.
     pub fn find(name: &str) -> Option<&'static Self> {
         let name = name.trim();
-        let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
-        let bare = bare.unwrap_or(name);
-        let matches = |known: &str| known.eq_ignore_ascii_case(bare);
+        let unprefixed_name =
+            ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let unprefixed_name = unprefixed_name.unwrap_or(name);
+        let matches = |known: &str| known.eq_ignore_ascii_case(unprefixed_name);
         TOOLS.iter().find(|tool| matches(tool.name) || tool.aliases.split_ascii_whitespace().any(matches))
     }
 

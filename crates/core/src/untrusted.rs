@@ -73,8 +73,9 @@ pub fn user_text_after_result(text: &str) -> String {
 
 /// Escapes text in a tool's result that imitates text from the daemon or the user after the result.
 pub fn escape_reminders(result: &str) -> Cow<'_, str> {
-    let has = |tag: &str| result.as_bytes().windows(tag.len()).any(|part| part.eq_ignore_ascii_case(tag.as_bytes()));
-    if has(REMINDER_TAG) || has(USER_TAG) {
+    let contains_tag =
+        |tag: &str| result.as_bytes().windows(tag.len()).any(|part| part.eq_ignore_ascii_case(tag.as_bytes()));
+    if contains_tag(REMINDER_TAG) || contains_tag(USER_TAG) {
         escape_tags(result, &[REMINDER_TAG, USER_TAG], &[]).into()
     } else {
         result.into()

@@ -201,9 +201,9 @@ mod tests {
         check("/\u{338} e\u{301}\u{301}\u{301}", "/\\u{338} e\u{301}\u{301}\\u{301}");
         // Stacked Thai tone marks and Hebrew points.
         for (letter, mark, written) in [('ก', '\u{e48}', "\\u{e48}"), ('ב', '\u{5b0}', "\\u{5b0}")] {
-            let stack = |count: usize| format!("{letter}{}", mark.to_string().repeat(count));
-            check(&stack(MARK_CAPACITY), &stack(MARK_CAPACITY));
-            check(&stack(MARK_CAPACITY + 1), &format!("{}{written}", stack(MARK_CAPACITY)));
+            let stacked_marks = |count: usize| format!("{letter}{}", mark.to_string().repeat(count));
+            check(&stacked_marks(MARK_CAPACITY), &stacked_marks(MARK_CAPACITY));
+            check(&stacked_marks(MARK_CAPACITY + 1), &format!("{}{written}", stacked_marks(MARK_CAPACITY)));
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn shown_json_keeps_its_meaning(text in texts()) {
+        fn escaped_json_parses_to_the_same_value(text in texts()) {
             let shown = json(serde_json::Value::String(text.clone()).to_string());
             prop_assert!(shown.chars().all(|c| !is_hidden(c)), "{:?}", shown);
             prop_assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);

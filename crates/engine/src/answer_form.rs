@@ -155,9 +155,9 @@ mod tests {
                 let _ = form.check(r#"{"other": 1}"#);
             }
         }
-        let deep = format!("{}{}", r#"{"items":"#.repeat(2000), "{}".to_owned() + &"}".repeat(2000));
-        assert!(form(&deep).is_err());
-        let deep = format!("{}{{}}{}", r#"{"items":"#.repeat(100), "}".repeat(100));
-        assert!(form(&deep).unwrap().check("[]").is_ok());
+        let deeply_nested = format!("{}{}", r#"{"items":"#.repeat(2000), "{}".to_owned() + &"}".repeat(2000));
+        assert!(form(&deeply_nested).is_err());
+        let deeply_nested = format!("{}{{}}{}", r#"{"items":"#.repeat(100), "}".repeat(100));
+        assert!(form(&deeply_nested).unwrap().check("[]").is_ok());
     }
 }

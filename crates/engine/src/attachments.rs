@@ -158,14 +158,14 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
     let mut lines = vec!["The user attached:".to_owned()];
     let mut sources = Vec::with_capacity(named.len());
     for file in named {
-        let fits = match file.selected {
+        let fitting_text = match file.selected {
             // A selection is stored nowhere else, so a selection that does not fit is truncated, with a note.
             Some(_) => file.text.as_deref().map(|text| &text[..text.floor_char_boundary(budget)]),
             None => file.text.as_deref().filter(|text| text.len() <= budget),
         };
-        let bytes = fits.map_or(0, str::len);
+        let bytes = fitting_text.map_or(0, str::len);
         budget -= bytes;
-        lines.push(describe_file(file, fits, tools));
+        lines.push(describe_file(file, fitting_text, tools));
         // The notice is never repeated, so no digest is needed to detect changes.
         sources.push(NoticeSource { name: file.name(), bytes: bytes as u64, ..NoticeSource::default() });
     }
@@ -182,8 +182,9 @@ pub(crate) fn returned_pictures_notice(pictures: Vec<Picture>) -> ItemBody {
         format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
     });
     let text = ["Tools have returned:".to_owned()].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
-    let source = |picture: &Picture| NoticeSource { name: picture.path.clone(), bytes: 0, ..NoticeSource::default() };
-    let sources = pictures.iter().map(source).collect();
+    let picture_source =
+        |picture: &Picture| NoticeSource { name: picture.path.clone(), bytes: 0, ..NoticeSource::default() };
+    let sources = pictures.iter().map(picture_source).collect();
     ItemBody::Notice { text, topic: NoticeTopic::Files, sources, pictures }
 }
 
@@ -223,13 +224,13 @@ fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> Stri
         return format!("- {path}: a picture, shown as {width} × {height}");
     }
     let has_tool = |tool: &str| tools.get(tool).is_some();
-    let opened = match (has_document_name(&file.path) && has_tool(SEARCH_TOOL), has_tool(READ_TOOL)) {
+    let how_to_open = match (has_document_name(&file.path) && has_tool(SEARCH_TOOL), has_tool(READ_TOOL)) {
         (true, true) => format!(": {SEARCH_TOOL} finds passages to cite, {READ_TOOL} opens it"),
         (true, false) => format!(": {SEARCH_TOOL} finds passages to cite"),
         (false, true) => format!(": {READ_TOOL} opens it"),
         (false, false) => String::new(),
     };
-    format!("- {path}{opened}")
+    format!("- {path}{how_to_open}")
 }
 
 /// Returns the pictures that may be shown to a model, newest last.
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_room_are_listed_by_name() {
+    fn files_over_the_budget_are_listed_by_name() {
         let long = "x".repeat(900);
         let attached = [file("a.txt", Some(&long)), file("b.txt", Some(&long)), file("c.txt", Some("short"))];
         let lines = lines(&attached, 2048);
@@ -288,8 +289,8 @@ mod tests {
 
     #[test]
     fn only_the_newest_files_are_listed() {
-        let many: Vec<Attachment> = (0..100).map(|n| file(&format!("uploads/{n}"), None)).collect();
-        let lines = lines(&many, 100_000);
+        let many_files: Vec<Attachment> = (0..100).map(|n| file(&format!("uploads/{n}"), None)).collect();
+        let lines = lines(&many_files, 100_000);
         assert!(lines.contains("- uploads/99: read_file opens it\n- and 80 earlier files"), "{lines}");
         assert!(!lines.contains("uploads/79"), "{lines}");
     }

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_touch_named_and_changed_paths() {
+    fn touched_paths_include_named_and_changed_files() {
         let call = |id: &str, name: &str, arguments: serde_json::Value| {
             let (call_id, name, arguments) = (CallId::from(id.to_owned()), name.to_owned(), arguments.to_string());
             item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }))

@@ -107,7 +107,7 @@ pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
     let text = &text[..text.floor_char_boundary(MAX_EXAMINED)];
     let (prose, has_fence) = without_fences(text);
     let lower = prose.to_lowercase();
-    let paths: HashSet<&str> = prose.split_whitespace().map(bare).filter(|token| is_path(token)).collect();
+    let paths: HashSet<&str> = prose.split_whitespace().map(trim_punctuation).filter(|token| is_path(token)).collect();
     let distinct: HashSet<&str> = words(&lower).collect();
     let listed = prose.lines().filter(|line| is_list_item(line)).count();
     let points = distinct.iter().filter(|word| LARGE_TASK_WORDS.contains(word)).count()
@@ -182,7 +182,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|char: char| !char.is_alphanumeric() && char != '_' && char != '\'').filter(|word| !word.is_empty())
 }
 
-fn bare(token: &str) -> &str {
+fn trim_punctuation(token: &str) -> &str {
     token.trim_matches(|char: char| !char.is_alphanumeric() && char != '/' && char != '_')
 }
 
@@ -195,10 +195,11 @@ fn is_path(token: &str) -> bool {
 /// Returns true if a word looks like an identifier: `a_b`, `aB`, `a()`, `a::b`, or a word in backticks.
 fn is_identifier(token: &str) -> bool {
     let is_quoted = token.contains('`');
-    let name = bare(token);
-    let snake = name.trim_matches('_').contains('_');
-    let camel = name.chars().zip(name.chars().skip(1)).any(|(one, next)| one.is_lowercase() && next.is_uppercase());
-    is_quoted || snake || camel || token.contains("()") || token.contains("::")
+    let name = trim_punctuation(token);
+    let is_snake_case = name.trim_matches('_').contains('_');
+    let is_camel_case =
+        name.chars().zip(name.chars().skip(1)).any(|(one, next)| one.is_lowercase() && next.is_uppercase());
+    is_quoted || is_snake_case || is_camel_case || token.contains("()") || token.contains("::")
 }
 
 #[cfg(test)]

@@ -111,10 +111,10 @@ impl InputBudget {
     pub(crate) fn of(usage: &WindowUsage, large_result: u64) -> Self {
         let WindowUsage { window, used, fixed, notices, tokens_per_thousand, embedded } = *usage;
         let estimated = |tokens: u64| tokens.saturating_mul(1000) / tokens_per_thousand.max(1);
-        let free = estimated((window / 100 * MAX_FILL_PERCENT).saturating_sub(used)).saturating_sub(notices);
+        let free_tokens = estimated((window / 100 * MAX_FILL_PERCENT).saturating_sub(used)).saturating_sub(notices);
         let after_compaction =
             (estimated(window).saturating_sub(fixed) / 100 * COMPACTED_PERCENT).saturating_sub(notices).max(MIN_TOKENS);
-        let whole = free.max(after_compaction);
+        let whole = free_tokens.max(after_compaction);
         let shown = (whole / 2).clamp(MIN_TOKENS, after_compaction);
         let read = ResultLimits::of(large_result, None, window).large;
         if embedded {
@@ -185,10 +185,10 @@ pub(crate) async fn spill(
 pub(crate) async fn refusal(text: String, budget: InputBudget, model: &str, window: u64) -> Option<String> {
     let (_, refusal) =
         run_blocking_if_long(text, move |text| (estimate(text) > budget.whole).then(|| sizes(text))).await;
-    let (free, window) = (grouped(budget.whole), grouped(window));
+    let (free_tokens, window) = (grouped(budget.whole), grouped(window));
     refusal.map(|sizes| {
         format!(
-            "the input does not fit into the window of {model}: it has {sizes}, and there is room for about {free} of \
+            "the input does not fit into the window of {model}: it has {sizes}, and there is room for about {free_tokens} of \
              {window} tokens"
         )
     })

@@ -136,7 +136,7 @@ impl RevertPlan {
         let current = now.as_deref().map(state);
         let content_of =
             |state: &Option<FileState>| state.as_ref().and_then(|state| contents.get(&state.hash)).map(String::as_str);
-        let reverse = inverse_change(change);
+        let reverting_change = inverse_change(change);
         let (outcome, reason) = if !change.is_recorded() {
             let reason = "its earlier content was not recorded, or something else changed it in between".to_owned();
             (Failed, Some(reason))
@@ -159,14 +159,14 @@ impl RevertPlan {
                     // The time of the change is irrelevant here.
                     files.apply(&fact, Timestamp::UNIX_EPOCH);
                     self.facts.push(fact);
-                    self.undone.changes.push(reverse.clone());
+                    self.undone.changes.push(reverting_change.clone());
                     (Done, None)
                 }
                 Err(refused) => (Failed, Some(refused.to_string())),
             }
         };
         let path = change.path.clone();
-        self.undone.files.push(UndoneFile { path, change: reverse.change, outcome, reason, diff: None });
+        self.undone.files.push(UndoneFile { path, change: reverting_change.change, outcome, reason, diff: None });
     }
 
     fn compare(&mut self, change: &FileChange, from: Option<&str>, to: Option<&str>) {

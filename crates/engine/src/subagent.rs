@@ -419,9 +419,9 @@ impl<'a> Monitor<'a> {
         match &event.kind {
             EventKind::UsageUpdated { usage, .. } => {
                 let before = context.tools.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
-                let all = before.saturating_add(usage.tokens());
+                let total_delegated = before.saturating_add(usage.tokens());
                 let own = self.call.state.usage.tokens().saturating_sub(self.call.state.delegated);
-                let is_spent = context.limits.tokens.is_some_and(|limit| own.saturating_add(all) >= limit);
+                let is_spent = context.limits.tokens.is_some_and(|limit| own.saturating_add(total_delegated) >= limit);
                 if is_spent && self.stopped.is_none() {
                     self.stop(work, StopReason::Budget).await;
                 }

@@ -150,8 +150,8 @@ mod tests {
         assert!(stamp(9, 1).may_improve_on(&stamp(8, 1)) && stamp(9, 1).may_improve_on(&stamp(9, 2)));
         assert!(!stamp(9, 1).may_improve_on(&stamp(9, 1)) && !stamp(8, 1).may_improve_on(&stamp(9, 1)));
         // A timeout is retried once in each later daemon run.
-        let late = |run| RecognitionStamp { late_in: run, ..stamp(9, 1) };
-        assert!(stamp(9, 1).may_improve_on(&late(Some(6))) && !stamp(9, 1).may_improve_on(&late(None)));
+        let timed_out_in = |run| RecognitionStamp { late_in: run, ..stamp(9, 1) };
+        assert!(stamp(9, 1).may_improve_on(&timed_out_in(Some(6))) && !stamp(9, 1).may_improve_on(&timed_out_in(None)));
         // Without recognition, nothing is read again, so that recognised text stays in the index.
         assert!(!RecognitionStamp::default().may_improve_on(&stamp(9, 1)));
     }

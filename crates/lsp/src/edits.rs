@@ -186,12 +186,13 @@ async fn compare(
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, PriorText>,
 ) -> Result<Vec<Diagnostic>, ServerError> {
-    let unseen: Vec<&PathBuf> = files.iter().filter(|(_, text)| text.is_none()).map(|(file, _)| &file.below).collect();
+    let without_prior_text: Vec<&PathBuf> =
+        files.iter().filter(|(_, text)| text.is_none()).map(|(file, _)| &file.below).collect();
     let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();
-    if !unseen.is_empty() {
+    if !without_prior_text.is_empty() {
         // For files whose earlier text was not read, the last known findings are the baseline.
         known.extend(server.last_findings_for(CheckPurpose::Comparison).await);
-        known.retain(|below, _| unseen.contains(&below));
+        known.retain(|below, _| without_prior_text.contains(&below));
     }
     let texts = files.iter().filter_map(|(file, before)| OpenText::of(&file.below, before.as_ref()?));
     known.extend(check(&server, texts.collect(), CheckPurpose::Baseline).await?);

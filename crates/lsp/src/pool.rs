@@ -257,8 +257,8 @@ impl PoolState {
 
 /// Returns the first installed server for a file. May block.
 fn needed_server<'c>(config: &'c LanguageConfig, programs: &Programs, file: &SourceFile) -> Option<&'c ServerConfig> {
-    let is_there = |server: &&ServerConfig| matches!(programs.find(&server.command), FoundProgram::Installed(program) if !program::is_of(&program, &file.folder));
-    config.servers.iter().filter(|server| server.language_of(&file.below).is_some()).find(is_there)
+    let is_installed = |server: &&ServerConfig| matches!(programs.find(&server.command), FoundProgram::Installed(program) if !program::is_of(&program, &file.folder));
+    config.servers.iter().filter(|server| server.language_of(&file.below).is_some()).find(is_installed)
 }
 
 /// Returns the outermost folder above a file with a root marker, relative to the project. Empty for the project itself.
@@ -419,13 +419,13 @@ pub(crate) mod tests {
         let places = ProgramPlaces { search_path: "".into(), rustup: None };
         let pool = LanguagePool::new(config(&program, &["one", "two"]), places, Arc::new(NoSandbox));
         let count = || pool.state().servers.len();
-        let both = vec![file("a/x.one".to_owned()), file("a/x.two".to_owned())];
-        assert_eq!(pool.servers_of(both.clone()).await.len(), 2);
-        let refused = pool.diagnostics(both[0].clone()).await.unwrap_err();
+        let both_files = vec![file("a/x.one".to_owned()), file("a/x.two".to_owned())];
+        assert_eq!(pool.servers_of(both_files.clone()).await.len(), 2);
+        let refused = pool.diagnostics(both_files[0].clone()).await.unwrap_err();
         assert!(refused.message.contains("no sandbox"), "{refused}");
         pool.reconfigure(config(&program, &["one", "two"]));
         assert_eq!(count(), 1, "the other server is retried");
-        pool.servers_of(both).await;
+        pool.servers_of(both_files).await;
         pool.reconfigure(config(&program, &["two"]));
         assert_eq!(count(), 1);
         let mut other = config(&program, &["two"]);

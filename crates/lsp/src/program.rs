@@ -86,8 +86,8 @@ fn find(command: &str, places: &ProgramPlaces) -> FoundProgram {
 
 /// Returns true if the program is installed, as opposed to only a rustup proxy for it.
 fn is_installed(path: &Path, command_path: &Path, places: &ProgramPlaces) -> bool {
-    let is_rustup = |real: &Path| real.file_name() == Some(OsStr::new(RUSTUP));
-    if !path.canonicalize().is_ok_and(|real| is_rustup(&real)) {
+    let is_rustup = |canonical: &Path| canonical.file_name() == Some(OsStr::new(RUSTUP));
+    if !path.canonicalize().is_ok_and(|canonical| is_rustup(&canonical)) {
         return true;
     }
     let toolchains = places.rustup.as_ref().and_then(|rustup| rustup.join("toolchains").read_dir().ok());
@@ -98,8 +98,8 @@ fn is_installed(path: &Path, command_path: &Path, places: &ProgramPlaces) -> boo
 
 /// Returns true if the program is inside the project folder, where the project's author could have placed it.
 pub(crate) fn is_of(program: &Path, folder: &Path) -> bool {
-    let real = program.canonicalize();
-    program.starts_with(folder) || real.is_ok_and(|real| real.starts_with(folder))
+    let canonical = program.canonicalize();
+    program.starts_with(folder) || canonical.is_ok_and(|canonical| canonical.starts_with(folder))
 }
 
 fn is_program(path: &Path) -> bool {

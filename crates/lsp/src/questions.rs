@@ -196,8 +196,8 @@ fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec
     for rewrite in &mut rewrites {
         rewrite.edits.sort();
         rewrite.edits.dedup();
-        let overlap = rewrite.edits.windows(2).any(|pair| pair[1].start < pair[0].end);
-        if overlap || rewrite.edits.iter().any(|edit| edit.end < edit.start) {
+        let has_overlap = rewrite.edits.windows(2).any(|pair| pair[1].start < pair[0].end);
+        if has_overlap || rewrite.edits.iter().any(|edit| edit.end < edit.start) {
             return Err(refused("is invalid: its edits overlap"));
         }
     }

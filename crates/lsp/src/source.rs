@@ -49,7 +49,7 @@ impl Stamp {
 /// Reads a file in a folder. May block.
 pub(crate) fn read(folder: &Path, below: &Path) -> Content {
     match open(folder, below) {
-        Ok(Some(file)) => whole(file).unwrap_or(Content::Unreadable),
+        Ok(Some(file)) => read_content(file).unwrap_or(Content::Unreadable),
         Ok(None) => Content::Unreadable,
         Err(rustix::io::Errno::NOENT) => Content::Absent,
         Err(_) => Content::Unreadable,
@@ -67,7 +67,7 @@ fn open(folder: &Path, below: &Path) -> rustix::io::Result<Option<File>> {
     Ok(Some(opened.into()))
 }
 
-fn whole(file: File) -> Option<Content> {
+fn read_content(file: File) -> Option<Content> {
     let found = file.metadata().ok()?;
     if !found.is_file() || found.len() > MAX_FILE {
         return None;

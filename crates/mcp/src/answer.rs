@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn overlong_result_is_truncated_with_a_notice() {
-        let long = "ä".repeat(MAX_TEXT);
-        let output = answered(json!({"content": [{"type": "text", "text": long}]}));
+        let overlong_text = "ä".repeat(MAX_TEXT);
+        let output = answered(json!({"content": [{"type": "text", "text": overlong_text}]}));
         assert!(output.text.len() < MAX_TEXT + 500);
         assert!(output.text.ends_with("more bytes omitted: request less at once]"), "no truncation notice");
     }

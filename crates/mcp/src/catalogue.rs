@@ -119,8 +119,11 @@ mod tests {
         let catalogue = Catalogue { fingerprint: "1".to_owned(), tools: vec![tool], ..Catalogue::default() };
         catalogues.store("../odd name", &catalogue).unwrap();
         fs::write(folder.path().join("mcp/broken.json"), "{").unwrap();
-        let large = Catalogue { says_it_is: "x".repeat(9 << 20), ..Catalogue::default() };
-        assert!(catalogues.store("large", &large).is_err(), "a catalogue above the read limit was stored");
+        let oversized_catalogue = Catalogue { says_it_is: "x".repeat(9 << 20), ..Catalogue::default() };
+        assert!(
+            catalogues.store("large", &oversized_catalogue).is_err(),
+            "a catalogue above the read limit was stored"
+        );
         let read = catalogues.read(["../odd name", "broken", "large", "never seen"].into_iter());
         assert_eq!(read, BTreeMap::from([("../odd name".to_owned(), catalogue)]));
         for (name, file) in [("a_b", "a_b.json"), ("a.b", "a_b.2e7336dc.json"), ("../a", "___a.61b4c98b.json")] {

@@ -130,8 +130,8 @@ pub(crate) async fn ask_user(server: &str, call: &Call, log: &Log, message: &str
     let question = format!("{}{server} asks{suffix}: {message}", Ask::MCP_SERVER_PREFIX);
     let waiting = call.suspend_limits();
     let (context, choices) = (Some(context), Vec::new());
-    let asked = Ask::Question { secret: false, question, context, default: None, required: true, choices };
-    let answer = call.person.ask(asked).await;
+    let ask_request = Ask::Question { secret: false, question, context, default: None, required: true, choices };
+    let answer = call.person.ask(ask_request).await;
     drop(waiting);
     match answer {
         Some(Answer::Text { text }) => Reply::Text(text),

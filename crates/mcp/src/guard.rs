@@ -54,33 +54,33 @@ pub fn run_guard(command: &[OsString]) -> ExitCode {
 }
 
 fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
-    let broken = |action: &str, error: &dyn std::fmt::Display| (125, format!("could not {action}: {error}"));
+    let setup_error = |action: &str, error: &dyn std::fmt::Display| (125, format!("could not {action}: {error}"));
     let [program, args @ ..] = command else { return Err((125, "missing command".to_owned())) };
-    set_child_subreaper(true).map_err(|error| broken("adopt orphans", &error))?;
-    let mut wanted = SigSet::empty();
+    set_child_subreaper(true).map_err(|error| setup_error("adopt orphans", &error))?;
+    let mut handled_signals = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        wanted.add(signal);
+        handled_signals.add(signal);
     }
     let set_mask = |mask: &SigSet| {
         let set = sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None);
-        set.map_err(|error| broken("block signals", &error))
+        set.map_err(|error| setup_error("block signals", &error))
     };
-    set_mask(&wanted)?;
-    let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        .map_err(|error| broken("receive signals", &error))?;
+    set_mask(&handled_signals)?;
+    let signals = SignalFd::with_flags(&handled_signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .map_err(|error| setup_error("receive signals", &error))?;
     // Children inherit blocked signals, but the server must receive all signals, so they are unblocked for a moment. If
     // the server exits in that moment, the first `collect` notices it.
     set_mask(&SigSet::empty())?;
     let started = Command::new(program).args(args).spawn();
-    set_mask(&wanted)?;
+    set_mask(&handled_signals)?;
     let child = started.map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
         (code, format!("could not start `{}`: {error}", program.display()))
     })?;
-    let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("identify the server", &error))?);
+    let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| setup_error("identify the server", &error))?);
     // Readers of the server's output must see its end when the server exits, not when the guard exits.
-    let null = File::options().write(true).open("/dev/null").map_err(|error| broken("free the output", &error))?;
-    dup2_stdout(&null).and_then(|()| dup2_stderr(&null)).map_err(|error| broken("free the output", &error))?;
+    let null = File::options().write(true).open("/dev/null").map_err(|error| setup_error("free the output", &error))?;
+    dup2_stdout(&null).and_then(|()| dup2_stderr(&null)).map_err(|error| setup_error("free the output", &error))?;
     let mut guard = Guard { signals, server, exit_code: None, input_ended: None, terminated: None };
     guard.until_server_ends();
     guard.wait_for_all();
@@ -164,8 +164,8 @@ impl Guard {
             [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::empty())];
         let watched = if self.input_ended.is_some() { 1 } else { 2 };
         let _ = poll(&mut sources[..watched], timeout);
-        let over = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
-        if self.input_ended.is_none() && sources[1].revents().is_some_and(|events| events.intersects(over)) {
+        let hangup_flags = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        if self.input_ended.is_none() && sources[1].revents().is_some_and(|events| events.intersects(hangup_flags)) {
             self.input_ended = Some(Instant::now());
         }
         while let Ok(Some(signal)) = self.signals.read_signal() {

@@ -118,16 +118,16 @@ impl Ring {
 
 /// Removes terminal sequences as a whole, so that no part of one remains as text.
 fn strip_terminal_sequences(line: &str) -> String {
-    let mut out = String::with_capacity(line.len().min(MAX_LINE_LENGTH));
+    let mut stripped = String::with_capacity(line.len().min(MAX_LINE_LENGTH));
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         if letter == '\u{1b}' {
             skip_sequence(&mut letters);
-        } else if out.len() < MAX_LINE_LENGTH {
-            out.push(letter);
+        } else if stripped.len() < MAX_LINE_LENGTH {
+            stripped.push(letter);
         }
     }
-    agentd_core::untrusted::plain(&out).replace('\n', " ")
+    agentd_core::untrusted::plain(&stripped).replace('\n', " ")
 }
 
 fn skip_sequence(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {

@@ -32,12 +32,12 @@ fn with_alias(alias: &str) -> ToolSetting {
 fn published_names_are_unique_and_never_builtin() {
     let off = ToolSetting { enabled: Some(false), ..ToolSetting::default() };
     let one = server(&[("a", with_alias("grep")), ("b", with_alias("mine")), ("off", off), ("gone", with_alias("x"))]);
-    let two = server(&[("c", with_alias("mine")), ("d", with_alias("not fit"))]);
+    let second_server = server(&[("c", with_alias("mine")), ("d", with_alias("not fit"))]);
     let catalogues = BTreeMap::from([
         ("s".to_owned(), known(&one, &["a", "b", "off", "x.y", "x/y"])),
-        ("t".to_owned(), known(&two, &["c", "d"])),
+        ("t".to_owned(), known(&second_server, &["c", "d"])),
     ]);
-    let published = publish(&config(&[("s", &one), ("t", &two)]), &catalogues, &|name| name == "grep");
+    let published = publish(&config(&[("s", &one), ("t", &second_server)]), &catalogues, &|name| name == "grep");
     let expected = ["mcp_s_a", "mcp_s_b", "mcp_s_x_y_b24ca9b7", "mcp_s_x_y_bd3c9047", "mcp_t_c", "mcp_t_d"];
     assert_eq!(names(&published), expected);
     let expected = [
@@ -108,8 +108,9 @@ fn unstarted_server_offers_its_configured_tools() {
 
 #[test]
 fn server_defaults_apply_to_its_tools() {
-    let yes = ToolSetting { always_available: Some(true), effect: Some(Effect::Write), ..ToolSetting::default() };
-    let mut quiet = server(&[("b", yes)]);
+    let writing_tool =
+        ToolSetting { always_available: Some(true), effect: Some(Effect::Write), ..ToolSetting::default() };
+    let mut quiet = server(&[("b", writing_tool)]);
     quiet.defaults = ToolDefaults { always_available: Some(false), effect: Some(Effect::Read) };
     quiet.grants = ToolGrants::Some(["a".to_owned(), "gone".to_owned()].into());
     let open = server(&[("x.y", with_alias("short"))]);

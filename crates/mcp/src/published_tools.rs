@@ -176,7 +176,7 @@ impl Publisher<'_> {
         if known.cut_off {
             self.note(name, format!("too many tools: only its first {} are used", known.tools.len()));
         }
-        let none = json!({"type": "object", "properties": {}, "required": []});
+        let no_arguments = json!({"type": "object", "properties": {}, "required": []});
         let uri = json!({"type": "string", "description": "Resource URI, or a filled-in template."});
         let uri = json!({"type": "object", "properties": {"uri": uri}, "required": ["uri"]});
         let prompt = json!({"type": "object", "properties": {
@@ -184,9 +184,9 @@ impl Publisher<'_> {
             "arguments": {"type": "object", "description": "Prompt arguments."},
         }, "required": ["name"]});
         for (operation, target, about, parameters) in [
-            ("list_resources", ToolTarget::ListResources, "List this server's resources.", none.clone()),
+            ("list_resources", ToolTarget::ListResources, "List this server's resources.", no_arguments.clone()),
             ("read_resource", ToolTarget::ReadResource, "Read one of this server's resources.", uri),
-            ("list_prompts", ToolTarget::ListPrompts, "List this server's prompts.", none),
+            ("list_prompts", ToolTarget::ListPrompts, "List this server's prompts.", no_arguments),
             ("get_prompt", ToolTarget::GetPrompt, "Get one of this server's prompts.", prompt),
         ] {
             if known.has_operation(operation) {

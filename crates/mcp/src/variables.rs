@@ -61,17 +61,17 @@ pub(crate) fn names(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 
 /// Replaces the marks with values. The error is the name of a variable without a value.
 pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<String, String> {
-    let mut out = String::with_capacity(text.len());
+    let mut expanded = String::with_capacity(text.len());
     let mut pieces = text.split(OPEN);
-    out.push_str(pieces.next().unwrap_or_default());
+    expanded.push_str(pieces.next().unwrap_or_default());
     for piece in pieces {
         let (written, rest) = piece.split_once(CLOSE).unwrap_or((piece, ""));
         let (name, default) = parts(written);
         let value = values.get(name).filter(|value| default.is_none() || !value.is_empty());
-        out.push_str(value.map(String::as_str).or(default).ok_or_else(|| name.to_owned())?);
-        out.push_str(rest);
+        expanded.push_str(value.map(String::as_str).or(default).ok_or_else(|| name.to_owned())?);
+        expanded.push_str(rest);
     }
-    Ok(out)
+    Ok(expanded)
 }
 
 /// Values provided by clients.

@@ -12,21 +12,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::path::PathBuf::from(arguments.next().ok_or("no folder")?);
     let threads = arguments.next().and_then(|threads| threads.parse().ok()).unwrap_or(NonZeroUsize::MIN);
     let file = |name: &str| std::fs::read(folder.join(name));
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let files = ModelFiles {
         detection: file("ocr-detection.onnx")?,
         recognition: file("ocr-recognition.onnx")?,
         letters: String::from_utf8(file("ocr-letters.txt")?)?,
     };
     let recogniser = Recogniser::load(files, threads)?;
-    eprintln!("loaded in {:.2} s", begun.elapsed().as_secs_f32());
+    eprintln!("loaded in {:.2} s", started_at.elapsed().as_secs_f32());
     for path in arguments {
         let grey = image::open(&path)?.into_luma8();
         let (width, height) = (grey.width() as usize, grey.height() as usize);
         let picture = Picture::new(width, height, grey.into_raw()).ok_or("an empty picture")?;
-        let begun = Instant::now();
-        let PageText { lines, is_cut } = recogniser.text(&picture, begun + Duration::from_secs(600))?;
-        let (more, seconds) = (if is_cut { " and more" } else { "" }, begun.elapsed().as_secs_f32());
+        let started_at = Instant::now();
+        let PageText { lines, is_cut } = recogniser.text(&picture, started_at + Duration::from_secs(600))?;
+        let (more, seconds) = (if is_cut { " and more" } else { "" }, started_at.elapsed().as_secs_f32());
         eprintln!("{path}: {width}x{height}, {} lines{more} in {seconds:.2} s", lines.len());
         for line in lines {
             let left = line.letters.first().map_or(0.0, |letter| letter.left);

@@ -244,8 +244,9 @@ fn find_boxes(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> T
         let score = sum / group.len() as f32;
         let text_box = smallest_box(group, width).filter(|_| score >= MIN_LINE_PROBABILITY)?;
         let by = GROWTH * text_box.length * text_box.height / (2.0 * (text_box.length + text_box.height)).max(1.0);
-        let grown = SlantedBox { length: text_box.length + 2.0 * by, height: text_box.height + 2.0 * by, ..text_box };
-        Some(TextBox { text_box: grown.moved(corner).scaled(x, y), score })
+        let grown_box =
+            SlantedBox { length: text_box.length + 2.0 * by, height: text_box.height + 2.0 * by, ..text_box };
+        Some(TextBox { text_box: grown_box.moved(corner).scaled(x, y), score })
     };
     let mut found_boxes = TextBoxes::default();
     groups(&is_set, width, MIN_LINE_PIXELS, |group| {
@@ -294,10 +295,10 @@ fn edge(seen: &Picture) -> u8 {
         counts[usize::from(left.abs_diff(*right))] += 1;
     }
     let half = counts.iter().sum::<usize>() / 2;
-    let mut so_far = 0;
+    let mut counted = 0;
     let grain = counts.iter().take_while(|count| {
-        so_far += **count;
-        so_far <= half
+        counted += **count;
+        counted <= half
     });
     let edge = u8::try_from(grain.count() * EDGE_FACTOR).unwrap_or(u8::MAX);
     edge.clamp(EDGE_THRESHOLDS.start, EDGE_THRESHOLDS.end)

@@ -95,16 +95,16 @@ impl ReadBox {
 }
 
 pub(crate) fn text(recogniser: &Recogniser, picture: &Picture, deadline: Instant) -> Result<PageText, OcrError> {
-    let mut upright = Cow::Borrowed(picture);
+    let mut upright_picture = Cow::Borrowed(picture);
     let mut found = detection::boxes(recogniser, picture)?;
     if is_mostly_vertical(&found.boxes) {
-        upright = Cow::Owned(picture.rotated());
-        found = detection::boxes(recogniser, &upright)?;
+        upright_picture = Cow::Owned(picture.rotated());
+        found = detection::boxes(recogniser, &upright_picture)?;
     }
     let (text_boxes, is_cut) = plausible_boxes(&found);
-    let mut read = read(recogniser, &upright, text_boxes.clone(), deadline)?;
+    let mut read = read(recogniser, &upright_picture, text_boxes.clone(), deadline)?;
     if text_boxes.len() >= 3 && count_likely(&read) * 2 < text_boxes.len() {
-        let upside_down_picture = upright.rotated().rotated();
+        let upside_down_picture = upright_picture.rotated().rotated();
         let (width, height) = (upside_down_picture.width() as f32, upside_down_picture.height() as f32);
         let upside_down = |(x, y): Point| (width - x, height - y);
         let text_boxes = text_boxes
@@ -113,13 +113,13 @@ pub(crate) fn text(recogniser: &Recogniser, picture: &Picture, deadline: Instant
             .collect();
         let other = self::read(recogniser, &upside_down_picture, text_boxes, deadline)?;
         if count_likely(&other) > count_likely(&read) {
-            (read, upright) = (other, Cow::Owned(upside_down_picture));
+            (read, upright_picture) = (other, Cow::Owned(upside_down_picture));
         }
     }
     read.retain(ReadBox::is_likely);
     // Without any likely line, the remaining boxes were only noise.
     let is_cut = is_cut && !read.is_empty();
-    Ok(PageText { lines: deskew(&read, &upright), is_cut })
+    Ok(PageText { lines: deskew(&read, &upright_picture), is_cut })
 }
 
 fn read(

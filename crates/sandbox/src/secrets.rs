@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn key_like_text_is_removed_and_the_rest_kept() {
+    fn key_like_text_is_removed_from_settings() {
         #[track_caller]
         fn check(text: &str, expected: &str) {
             assert_eq!((without_keys(text).as_str(), has_key(text)), (expected, text != expected), "{text}");

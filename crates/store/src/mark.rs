@@ -137,9 +137,9 @@ impl Mark {
     /// Removes the mark after a clean close.
     pub(crate) fn remove(self) {
         let inode = |meta: fs::Metadata| (meta.dev(), meta.ino());
-        let ours = self.file.and_then(|file| file.metadata().ok()).map(inode);
+        let own_inode = self.file.and_then(|file| file.metadata().ok()).map(inode);
         // If the folder was moved, another journal's mark may now be at this path.
-        if ours.is_some() && fs::metadata(&self.path).ok().map(inode) == ours {
+        if own_inode.is_some() && fs::metadata(&self.path).ok().map(inode) == own_inode {
             // A remaining mark only records that nothing can be lost.
             let _ = fs::remove_file(&self.path);
         }

@@ -106,8 +106,8 @@ mod tests {
     #[tokio::test]
     async fn panicking_query_is_an_error_and_the_thread_survives() {
         let readers = readers(1);
-        let lost = readers.read::<()>(|_| panic!("intentional")).await;
-        assert!(matches!(lost, Err(Fault::Lost)));
+        let panicked_read = readers.read::<()>(|_| panic!("intentional")).await;
+        assert!(matches!(panicked_read, Err(Fault::Lost)));
         assert_eq!(readers.read(|_| Ok(7)).await.unwrap(), 7);
     }
 

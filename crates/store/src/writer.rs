@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dead_writer_thread_is_an_error_not_a_hang() {
+    async fn dead_writer_thread_returns_an_error() {
         let (writer, commands) = writer_without_a_thread();
         drop(commands);
         assert_eq!(kind_of_write(&writer).await, ErrorKind::Internal);

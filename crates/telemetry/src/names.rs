@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn traceparent_is_parsed_whole_or_rejected() {
+    fn invalid_traceparent_is_rejected() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let context = TraceContext::parse(good).unwrap();
         assert_eq!((context.trace_id[0], context.parent.unwrap()[7], context.is_sampled), (0x0a, 0x31, true));

@@ -119,10 +119,10 @@ fn waiting_ms(trace: &TurnTrace) -> u64 {
     let mut open = Vec::new();
     questions(&trace.spans, &mut open);
     open.sort_unstable();
-    let (mut sum, mut until) = (0_u64, trace.at);
+    let (mut sum, mut counted_until) = (0_u64, trace.at);
     for (at, end) in open {
-        sum = sum.saturating_add(between(at.max(until), end));
-        until = until.max(end);
+        sum = sum.saturating_add(between(at.max(counted_until), end));
+        counted_until = counted_until.max(end);
     }
     sum
 }

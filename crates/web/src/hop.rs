@@ -106,8 +106,8 @@ pub(crate) fn next_hop(hop: &Hop, status: u16, location: Option<&[u8]>) -> Resul
         let message = format!("a {} request is not sent to another server", method.as_str());
         return Err(not_followed(&message).with_hint(hint(&url)));
     }
-    let passed = hop.headers.iter().filter(|(name, _)| !is_cross_origin || is_harmless_header(name.as_str()));
-    let mut headers: HeaderMap = passed.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let passed_headers = hop.headers.iter().filter(|(name, _)| !is_cross_origin || is_harmless_header(name.as_str()));
+    let mut headers: HeaderMap = passed_headers.map(|(name, value)| (name.clone(), value.clone())).collect();
     let body = if method == hop.method { hop.body.clone() } else { None };
     if body.is_none() {
         for about_the_body in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION] {

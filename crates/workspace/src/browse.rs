@@ -83,8 +83,8 @@ pub fn read(tree: &SessionTree, path: &str, offset: u64, limit: usize) -> Result
     let path = locate(&files, path)?;
     let mut opened = files.open_file(&path)?;
     let mut content = Vec::new();
-    let sought = opened.content.seek(SeekFrom::Start(offset));
-    let read = sought.and_then(|_| opened.content.take(limit as u64).read_to_end(&mut content));
+    let seek_result = opened.content.seek(SeekFrom::Start(offset));
+    let read = seek_result.and_then(|_| opened.content.take(limit as u64).read_to_end(&mut content));
     read.map_err(|error| Failure::io(&format!("read {path}"), &error))?;
     Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
 }

@@ -32,8 +32,9 @@ pub async fn draw(code: &dyn CodeReader, project: &Path, max_tokens: usize) -> O
 }
 
 fn has_enough_code(project: &Path) -> bool {
-    let is_code =
-        |path: &Path| path.extension().and_then(|ending| ending.to_str()).is_some_and(|it| EXTENSIONS.contains(&it));
+    let is_code = |path: &Path| {
+        path.extension().and_then(|extension_os| extension_os.to_str()).is_some_and(|it| EXTENSIONS.contains(&it))
+    };
     let walk = WalkBuilder::new(project).follow_links(false).require_git(false).build();
     let files = walk.take(MAX_ENTRIES).filter_map(Result::ok).filter(|entry| is_code(entry.path()));
     files.take(MIN_FILES).count() == MIN_FILES

@@ -210,9 +210,9 @@ fn is_cheap(removed: &[&str], added: &[&str]) -> bool {
     for line in added {
         *lines.entry(line).or_default() -= 1;
     }
-    let unlike: u64 = lines.values().map(|count| count.unsigned_abs()).sum();
-    let unlike = usize::try_from(unlike).unwrap_or(usize::MAX);
-    (removed.len() + added.len()).saturating_mul(unlike) <= MAX_WORK
+    let unmatched: u64 = lines.values().map(|count| count.unsigned_abs()).sum();
+    let unmatched = usize::try_from(unmatched).unwrap_or(usize::MAX);
+    (removed.len() + added.len()).saturating_mul(unmatched) <= MAX_WORK
 }
 
 /// Shows the new lines in full, but only the count and version of the removed lines, because there are too many.

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_recorded_drafts_are_removed_and_never_by_links() {
+    fn sweep_removes_only_recorded_drafts_and_follows_no_links() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let (base, project) = (root.join("workspace"), root.join("project"));

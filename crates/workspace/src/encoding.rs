@@ -125,11 +125,11 @@ impl Document {
         bytes.extend_from_slice(&self.bytes[from_byte..]);
         text.push_str(&self.text[from_text..]);
         // New text can combine with adjacent invalid bytes into other characters.
-        let again = Self::decode_as(bytes, self.charset, self.cr_ends);
-        if again.text != text {
+        let reencoded = Self::decode_as(bytes, self.charset, self.cr_ends);
+        if reencoded.text != text {
             return Err(Unwritable::Joined);
         }
-        Ok(RevisedText { bytes: again.bytes, text })
+        Ok(RevisedText { bytes: reencoded.bytes, text })
     }
 
     /// Returns the range that an edit changes, or `None` if nothing changes. The common prefix and suffix of the old
@@ -169,8 +169,8 @@ impl Document {
             return Err(Unwritable::Switching { encoding });
         }
         // If the detected encoding is wrong, a byte after a non-ASCII byte may be the second half of a character.
-        let within = replaced.start > 0 && !self.bytes[replaced.start - 1].is_ascii();
-        if !self.charset.sure && (within || !old.is_ascii() || !new.is_ascii()) {
+        let in_character = replaced.start > 0 && !self.bytes[replaced.start - 1].is_ascii();
+        if !self.charset.sure && (in_character || !old.is_ascii() || !new.is_ascii()) {
             return Err(Unwritable::Unsure { encoding });
         }
         Ok(())
@@ -197,13 +197,13 @@ impl Document {
             let near = next.or_else(|| before().map(|found| range.start - 1 - found));
             near.map_or("\n", |at| self.line_end_at(at))
         };
-        let beyond = replaced.last().copied().unwrap_or_else(near);
+        let surplus_end = replaced.last().copied().unwrap_or_else(near);
         let mut ends = replaced.into_iter();
         let mut written = String::with_capacity(new.len());
         let mut lines = new.split('\n');
         written.extend(lines.next());
         for line in lines {
-            written.push_str(ends.next().unwrap_or(beyond));
+            written.push_str(ends.next().unwrap_or(surplus_end));
             written.push_str(line);
         }
         written

@@ -92,8 +92,8 @@ pub(crate) fn restore_access(folder: &Path) -> io::Result<()> {
 }
 
 fn open_at_once(start: BorrowedFd<'_>, path: &Path, flags: OFlags, beneath: bool) -> Result<OwnedFd, Errno> {
-    let within = if beneath { ResolveFlags::BENEATH } else { ResolveFlags::empty() };
-    openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | within)
+    let resolve_flags = if beneath { ResolveFlags::BENEATH } else { ResolveFlags::empty() };
+    openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | resolve_flags)
 }
 
 /// Opens a path step by step, on kernels without `openat2`.
@@ -149,7 +149,7 @@ pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
     while let Some(part) = left.pop() {
         let Some(name) = part else {
             if !real.pop() {
-                return Err(leads_out());
+                return Err(outside_error());
             }
             continue;
         };
@@ -160,7 +160,7 @@ pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
             return Err(Errno::LOOP.into());
         }
         if target.is_absolute() {
-            return Err(leads_out());
+            return Err(outside_error());
         }
         real.pop();
         prepend_parts(&mut left, &target);
@@ -190,7 +190,7 @@ fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Creates the error for a path that leads outside. Unlike other errors, it has no OS error code.
-fn leads_out() -> io::Error {
+fn outside_error() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the path leads outside its folder")
 }
 
@@ -226,8 +226,8 @@ mod tests {
             assert_eq!(step_by_step(root(), &base.join(path), flags).is_ok(), opens, "{path}, step by step");
             let path = Path::new(path);
             assert_eq!(open_below(&below, path, OFlags::RDONLY).is_ok(), opens, "{path:?}, from a folder");
-            let again = below.try_clone().unwrap();
-            assert_eq!(step_by_step(again, path, flags).is_ok(), opens, "{path:?}, from a folder, step by step");
+            let cloned = below.try_clone().unwrap();
+            assert_eq!(step_by_step(cloned, path, flags).is_ok(), opens, "{path:?}, from a folder, step by step");
         }
         assert!(step_by_step(root(), &base.join("real/../real"), flags).is_err());
         assert!(open_below(&below, Path::new("real/../.."), OFlags::RDONLY).is_err());

@@ -68,19 +68,19 @@ pub fn isolate(project: &Path, shown: &str, session: &Path, treatment: HardLinks
     }
     let _guard = lock(&CHECKS);
     let top = exact::open_folder(project).map_err(|error| Failure::io(&format!("open {shown}"), &error))?;
-    let leading_out = find_links(&top, shown)?;
-    if leading_out.is_empty() {
+    let external_links = find_links(&top, shown)?;
+    if external_links.is_empty() {
         return Ok(());
     }
-    if treatment == HardLinks::Refuse || leading_out.len() > MAX_FILES {
-        return Err(links_failure(&leading_out, shown, treatment));
+    if treatment == HardLinks::Refuse || external_links.len() > MAX_FILES {
+        return Err(links_failure(&external_links, shown, treatment));
     }
-    let may_copy = bytes(&leading_out) <= MAX_BYTES;
-    for file in &leading_out {
+    let may_copy = bytes(&external_links) <= MAX_BYTES;
+    for file in &external_links {
         match detach(&top, file, session, may_copy) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                return Err(links_failure(&leading_out, shown, treatment));
+                return Err(links_failure(&external_links, shown, treatment));
             }
             Err(error) => {
                 let name = text_of(file.names.first().map_or(b"", Vec::as_slice));
@@ -136,13 +136,13 @@ fn find_links(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
             }
         }
     }
-    let mut leading_out: Vec<LinkedFile> =
+    let mut external_links: Vec<LinkedFile> =
         found.into_values().filter(|file| (file.names.len() as u64) < file.links).collect();
-    for file in &mut leading_out {
+    for file in &mut external_links {
         file.names.sort();
     }
-    leading_out.sort_by(|left, right| left.names.cmp(&right.names));
-    Ok(leading_out)
+    external_links.sort_by(|left, right| left.names.cmp(&right.names));
+    Ok(external_links)
 }
 
 /// Adds the entries of one folder.
@@ -169,7 +169,7 @@ fn list(
         let Ok(stat) = statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => folders.push(below()),
-            FileType::RegularFile if stat.st_nlink > 1 && can_be_changed(&stat) => {
+            FileType::RegularFile if stat.st_nlink > 1 && is_writable_by_command(&stat) => {
                 let (device, inode) = identity(&stat);
                 let (links, size) = (stat.st_nlink as u64, stat.st_size as u64);
                 let linked = || LinkedFile { device, inode, links, size, names: Vec::new() };
@@ -183,7 +183,7 @@ fn list(
 
 /// Returns true if a command, which runs as the daemon's user, could write to a file or change its mode. Access lists
 /// are visible in the group bits.
-fn can_be_changed(stat: &Stat) -> bool {
+fn is_writable_by_command(stat: &Stat) -> bool {
     is_mine(stat) || Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
 }
 
@@ -207,11 +207,11 @@ fn detach(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> i
     let draft = Draft::new(session, &folder);
     let result = copy(&folder, name, draft.name(), file, may_copy).and_then(|()| {
         for other in others {
-            let (elsewhere, name) = exact::split(other);
-            let elsewhere = open_folder(top, elsewhere)?;
-            let second = Draft::new(session, &elsewhere);
-            linkat(&folder, draft.name(), &elsewhere, second.name(), AtFlags::empty())?;
-            rename_draft(&elsewhere, second.name(), OsStr::from_bytes(name), file)?;
+            let (other_folder, name) = exact::split(other);
+            let other_folder = open_folder(top, other_folder)?;
+            let second = Draft::new(session, &other_folder);
+            linkat(&folder, draft.name(), &other_folder, second.name(), AtFlags::empty())?;
+            rename_draft(&other_folder, second.name(), OsStr::from_bytes(name), file)?;
         }
         rename_draft(&folder, draft.name(), name, file)
     });
@@ -224,8 +224,12 @@ fn detach(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> i
 
 /// Renames a draft over a name of the file. If the name belongs to a different file by now, only removes the draft.
 fn rename_draft(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Result<()> {
-    let is_it = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is_same_file(&stat));
-    let renamed = if is_it { renameat(folder, draft, folder, name) } else { unlinkat(folder, draft, AtFlags::empty()) };
+    let is_still_same_file = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is_same_file(&stat));
+    let renamed = if is_still_same_file {
+        renameat(folder, draft, folder, name)
+    } else {
+        unlinkat(folder, draft, AtFlags::empty())
+    };
     if renamed.is_err() {
         let _ = unlinkat(folder, draft, AtFlags::empty());
     }

@@ -72,7 +72,9 @@ impl Jail {
             }
         }
         match ToolPath::parse(written) {
-            Err(_) if written.trim_end_matches('/') == FOLDERS => Err(self.no_folder("/folders is not a folder")),
+            Err(_) if written.trim_end_matches('/') == FOLDERS => {
+                Err(self.missing_folder_error("/folders is not a folder"))
+            }
             parsed => parsed,
         }
     }
@@ -289,11 +291,11 @@ impl Jail {
     fn folder(&self, name: FolderName) -> Result<&AddedFolder, Failure> {
         self.workspace
             .folder(name.as_str())
-            .ok_or_else(|| self.no_folder(&format!("there is no folder {}", PathPlace::Folder(name))))
+            .ok_or_else(|| self.missing_folder_error(&format!("there is no folder {}", PathPlace::Folder(name))))
     }
 
     /// Creates an error for a missing folder that lists the existing folders.
-    fn no_folder(&self, problem: &str) -> Failure {
+    fn missing_folder_error(&self, problem: &str) -> Failure {
         let names: Vec<&str> = self.workspace.folders.iter().map(|folder| folder.at.as_str()).collect();
         Failure::path(if names.is_empty() {
             format!("{problem}: no folder was added to this session")

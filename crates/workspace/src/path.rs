@@ -75,7 +75,7 @@ impl ToolPath {
     /// Returns the path of a link's target, or `None` if a call cannot express it, because the name is not plain text.
     pub(super) fn found(place: PathPlace, below: &Path) -> Option<Self> {
         let found = Self { place, rest: below.to_str()?.to_owned() };
-        Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
+        Self::parse(&found.written()).is_ok_and(|reparsed| reparsed == found).then_some(found)
     }
 
     /// Returns true if `first` is the first part of a path in the tree, with or without a leading slash.
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn unnameable_paths_are_not_found() {
+    fn link_targets_that_calls_cannot_express_are_none() {
         use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
         for (below, named) in [
             (&b"src/a.rs"[..], true),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     /// Generates text from the relevant pieces, so that special cases are frequent.
-    fn hostile() -> impl Strategy<Value = String> {
+    fn hostile_paths() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             Just("..".to_owned()),
             Just(".".to_owned()),
@@ -390,7 +390,7 @@ mod tests {
     proptest! {
         /// Compares with a reference model: a stack machine that follows the path from its root, as the kernel does.
         #[test]
-        fn accepted_paths_never_leave_their_root(written in hostile()) {
+        fn accepted_paths_never_leave_their_root(written in hostile_paths()) {
             if let Ok(path) = ToolPath::parse(&written) {
                 let mut depth = 0;
                 for part in path.rest().split('/').filter(|part| !part.is_empty()) {

@@ -46,9 +46,9 @@ pub fn clean(
 /// Removes a session's folder. The folder is renamed first, so that a partial removal is never visible.
 pub fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
     let base = open_base(base)?;
-    let doomed = format!("{}{session}-{}", REMOVED, uuid::Uuid::new_v4().simple());
-    base.rename(session.to_string(), &base, &doomed)?;
-    folder(&base, doomed.as_ref())
+    let removed_name = format!("{}{session}-{}", REMOVED, uuid::Uuid::new_v4().simple());
+    base.rename(session.to_string(), &base, &removed_name)?;
+    folder(&base, removed_name.as_ref())
 }
 
 /// Completes interrupted removals. With `trial`, only reports the leftovers.
@@ -81,7 +81,7 @@ struct Content {
 impl Content {
     /// Measures a folder. Returns `None` if the folder is empty, or the path is not a folder.
     fn of(folder: &Path) -> io::Result<Option<Self>> {
-        if !fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir()) {
+        if !fs::symlink_metadata(folder).is_ok_and(|entry_metadata| entry_metadata.is_dir()) {
             return Ok(None);
         }
         let mut content = Self { removed: FilesRemoved::default(), changed: SystemTime::UNIX_EPOCH };
@@ -92,14 +92,14 @@ impl Content {
             let Ok(entries) = fs::read_dir(&folder) else { continue };
             for entry in entries {
                 let entry = entry?;
-                let Ok(about) = entry.metadata() else { continue };
+                let Ok(entry_metadata) = entry.metadata() else { continue };
                 is_empty = false;
-                content.changed = content.changed.max(about.modified()?);
-                if about.is_dir() {
+                content.changed = content.changed.max(entry_metadata.modified()?);
+                if entry_metadata.is_dir() {
                     folders.push(entry.path());
                 } else {
                     content.removed.files += 1;
-                    content.removed.bytes += about.len();
+                    content.removed.bytes += entry_metadata.len();
                 }
             }
         }

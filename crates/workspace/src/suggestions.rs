@@ -47,19 +47,19 @@ impl Jail {
         let project = self.project().ok().map(|_| ToolPath::root(PathPlace::Project));
         let areas = crate::path::WRITABLE.iter().map(|area| ToolPath::root(PathPlace::Own).entry(area));
         let mut folders = path.parent().into_iter().chain(project.clone()).chain(areas);
-        let beside = folders.find_map(|folder| {
+        let in_same_folder = folders.find_map(|folder| {
             let root = self.root(folder.place()).ok()?;
             let mut names = names(&root, &folder);
             names.retain(|name| !name.starts_with('.'));
             let near = text::nearest(path.name(), names.iter().map(String::as_str))?;
             Some(folder.entry(near))
         });
-        beside.or_else(|| self.only_one(&project?, path.name()))
+        in_same_folder.or_else(|| self.find_unique(&project?, path.name()))
     }
 
     /// Finds the only file of this name below a folder. Returns `None` if there are several such files, or too many
     /// entries.
-    fn only_one(&self, folder: &ToolPath, name: &str) -> Option<ToolPath> {
+    fn find_unique(&self, folder: &ToolPath, name: &str) -> Option<ToolPath> {
         const MAX_ENTRIES: usize = 5000;
         let root = self.root(folder.place()).ok()?;
         let (mut folders, mut found, mut left) = (vec![folder.clone()], None, MAX_ENTRIES);

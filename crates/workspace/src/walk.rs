@@ -101,8 +101,8 @@ impl Walk {
             if visit(&found)?.is_break() {
                 return Ok(());
             }
-            let aside = !self.include_daemon_areas && found.depth == 1 && found.path.is_daemon_area();
-            if found.kind == Kind::Folder && found.depth < self.max_depth && !aside {
+            let is_skipped_area = !self.include_daemon_areas && found.depth == 1 && found.path.is_daemon_area();
+            if found.kind == Kind::Folder && found.depth < self.max_depth && !is_skipped_area {
                 match job.files.entries(&found.path) {
                     Ok(folder) => stack.extend(walker.children(&found.path, folder, found.depth + 1, &ignores)),
                     // Folders that are unreadable or were removed in the meantime do not end the walk.

@@ -222,8 +222,8 @@ impl Inner {
     async fn ahead(&self, state: &WorktreeState) -> Result<u64> {
         let range = format!("{}..{}", state.base, state.head);
         let args = ["rev-list", "--count", "--end-of-options", &range];
-        let counted = self.git.succeeds(&state.place, &args, "count commits").await?;
-        Ok(counted.line().parse().unwrap_or_default())
+        let commit_count = self.git.succeeds(&state.place, &args, "count commits").await?;
+        Ok(commit_count.line().parse().unwrap_or_default())
     }
 
     pub(super) async fn report(&self, name: &str) -> Result<WorktreeReport> {

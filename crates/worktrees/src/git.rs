@@ -173,9 +173,9 @@ impl Git {
         }
         command.extend(["-C".into(), place.work_tree.as_os_str().to_owned()]);
         command.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
-        let is_of_trees =
+        let writes_tree =
             args.first().is_some_and(|first| TREE_COMMANDS.iter().any(|command| first.as_ref() == *command));
-        let timeout = if is_of_trees { TREE_TIMEOUT } else { TIMEOUT };
+        let timeout = if writes_tree { TREE_TIMEOUT } else { TIMEOUT };
         let script = Script {
             command,
             folder: fs::File::open(START).map_err(broken)?.into(),
@@ -320,10 +320,10 @@ impl Git {
 
 /// Returns the override for a setting of this name, if the setting names a program.
 fn override_for(name: &str) -> Option<(String, &'static str)> {
-    let is_meant = |(start, ends, _): &&(&str, &[&str], &str)| {
+    let matches_name = |(start, ends, _): &&(&str, &[&str], &str)| {
         name.starts_with(start) && ends.iter().any(|end| name.ends_with(end)) && name.matches('.').count() > 1
     };
-    let (start, _, value) = OVERRIDES.iter().find(is_meant)?;
+    let (start, _, value) = OVERRIDES.iter().find(matches_name)?;
     let name = match name.rsplit_once('.') {
         Some((hook, _)) if *start == "hook." => format!("{hook}.enabled"),
         _ => name.to_owned(),
@@ -422,9 +422,9 @@ impl TreeEntry {
 pub(super) fn changes(output: &GitOutput) -> Result<Vec<FileChange>> {
     let parts = output.parts()?;
     let read = |pair: &[&[u8]]| {
-        let [about, name] = pair else { return None };
-        let about = std::str::from_utf8(about).ok()?.strip_prefix(':')?;
-        let mut fields = about.split(' ').map(str::to_owned);
+        let [modes, name] = pair else { return None };
+        let modes = std::str::from_utf8(modes).ok()?.strip_prefix(':')?;
+        let mut fields = modes.split(' ').map(str::to_owned);
         let (before, after) = (fields.next()?, fields.next()?);
         let initial = TreeEntry { mode: before, object: fields.next()? };
         let wanted = TreeEntry { mode: after, object: fields.next()? };
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn git_paths_are_bytes_and_truncated_lists_are_errors() {
+    fn git_paths_keep_their_bytes_and_truncated_output_is_rejected() {
         assert_eq!(output(b"a\0b c\0", false).paths().unwrap(), [PathBuf::from("a"), "b c".into()]);
         let latin = output(b"caf\xe9\0", false).paths().unwrap();
         assert_eq!(latin[0].as_os_str().as_bytes(), b"caf\xe9");

@@ -199,9 +199,9 @@ impl Inner {
         let repository = &record.repository;
         let place = self.writable_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];
-        let alone = ["--commit", "--no-squash", "--no-verify-signatures", to];
+        let merge_args = ["--commit", "--no-squash", "--no-verify-signatures", to];
         let doing = format!("fast-forward the main worktree {} to the merge", repository.top.display());
-        self.git.succeeds(&place, &[&args[..], &alone].concat(), &doing).await?;
+        self.git.succeeds(&place, &[&args[..], &merge_args].concat(), &doing).await?;
         let head = self.git.succeeds(main, &["rev-parse", "HEAD"], "find the main worktree's commit").await?.line();
         if head == to {
             return Ok(());

@@ -207,8 +207,8 @@ impl Inner {
                 None => {}
             }
         }
-        self.on_files(&writing, &["update-index", "--add", "--remove", "--"], &complete).await?;
-        self.on_files(&writing, &["checkout-index", "--force", "--"], &incomplete).await?;
+        self.run_on_files(&writing, &["update-index", "--add", "--remove", "--"], &complete).await?;
+        self.run_on_files(&writing, &["checkout-index", "--force", "--"], &incomplete).await?;
         if let Err(error) = self.fast_forward(record, &main, to).await {
             tracing::warn!("a merge of the worktree {} was interrupted and must be repeated: {error}", record.name);
         }
@@ -265,7 +265,7 @@ impl Inner {
     }
 
     /// Runs git on files, in batches.
-    async fn on_files(&self, place: &GitPlace, start: &[&str], files: &[OsString]) -> Result<()> {
+    async fn run_on_files(&self, place: &GitPlace, start: &[&str], files: &[OsString]) -> Result<()> {
         for some in files.chunks(FILES_AT_ONCE) {
             let args: Vec<OsString> = start.iter().map(OsString::from).chain(some.iter().cloned()).collect();
             self.git.succeeds(place, &args, "finish a merge").await?;
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merge_progress_of_a_file_is_known_by_its_object() {
+    fn merge_progress_is_derived_from_the_object_id() {
         let check = |initial: &str, wanted: &str, object: Option<&str>, expected: Option<FileProgress>| {
             let mode = |object: &str| if object.is_empty() { "000000" } else { "100644" };
             let raw = format!(":{} {} {initial} {wanted} M\0a\0", mode(initial), mode(wanted));

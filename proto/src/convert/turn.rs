@@ -100,15 +100,15 @@ impl TryFrom<turn_request::Start> for StartTurn {
 
     fn try_from(start: turn_request::Start) -> Result<Self, WireError> {
         let limits = start.limits.unwrap_or_default();
-        let given = |number: u64| (number > 0).then_some(number);
+        let non_zero = |number: u64| (number > 0).then_some(number);
         let options = TurnOptions {
             agent: start.agent,
             instructions: start.instructions,
             allowed_tools: start.allowed_tools.map(|allowed| allowed.names),
             model: start.model,
             slot: None,
-            time_ms: given(limits.time_ms),
-            tokens: given(limits.tokens),
+            time_ms: non_zero(limits.time_ms),
+            tokens: non_zero(limits.tokens),
         };
         Ok(Self {
             text: start.text,

@@ -274,10 +274,10 @@ fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
     let inspect_error = SocketError::io("inspect the folder", folder);
     let (link, found) =
         fs::symlink_metadata(folder).and_then(|link| Ok((link, fs::metadata(folder)?))).map_err(inspect_error)?;
-    let us = geteuid().as_raw();
-    let problem = if found.uid() != us {
+    let own_uid = geteuid().as_raw();
+    let problem = if found.uid() != own_uid {
         "it belongs to another user"
-    } else if ![us, 0].contains(&link.uid()) {
+    } else if ![own_uid, 0].contains(&link.uid()) {
         "the link to it belongs to another user"
     } else if found.mode() & 0o022 != 0 {
         "other users can write to it"

@@ -35,8 +35,8 @@ where
     T::Error: Debug,
 {
     let bytes = W::from(value).encode_to_vec();
-    let back = T::try_from(W::decode(bytes.as_slice()).unwrap()).unwrap();
-    assert_eq!(&back, value);
+    let decoded = T::try_from(W::decode(bytes.as_slice()).unwrap()).unwrap();
+    assert_eq!(&decoded, value);
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl BareClient {
     pub(crate) async fn ask(&self) -> anyhow::Result<BareAnswer> {
         let BareWire { path, words } = self.wire;
         let (finder, url) = (memchr::memmem::Finder::new(words), format!("{}/{path}", self.base_url));
-        let begun = Instant::now();
+        let started = Instant::now();
         let request = self.http.post(&url).header("content-type", "application/json").body(self.body.clone());
         let response = request.send().await?.error_for_status()?;
         let mut stream = response.bytes_stream();
@@ -82,14 +82,14 @@ impl BareClient {
             seam.extend_from_slice(&bytes[..bytes.len().min(words.len() - 1)]);
             deltas += finder.find_iter(&bytes).count() as u64 + finder.find_iter(&seam).count() as u64;
             if deltas > 0 {
-                first_text.get_or_insert_with(|| begun.elapsed());
+                first_text.get_or_insert_with(|| started.elapsed());
             }
             let overlap = bytes.len().min(words.len() - 1);
             seam.clear();
             seam.extend_from_slice(&bytes[bytes.len() - overlap..]);
         }
         let first_text = first_text.context("the model sent no text")?;
-        Ok(BareAnswer { first_text, whole: begun.elapsed(), deltas })
+        Ok(BareAnswer { first_text, whole: started.elapsed(), deltas })
     }
 }
 
@@ -97,9 +97,9 @@ impl BareClient {
 pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..times {
-        let begun = Instant::now();
+        let started = Instant::now();
         Command::new("/bin/true").stdin(Stdio::null()).stdout(Stdio::null()).status()?;
-        samples.add(begun.elapsed());
+        samples.add(started.elapsed());
     }
     Ok(samples)
 }
@@ -118,9 +118,9 @@ impl Disk {
 
     /// Writes and syncs one block, and returns the time taken.
     pub(crate) fn sync(&self) -> std::io::Result<Duration> {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.0.write_all_at(&[7; 4096], 0)?;
         self.0.sync_data()?;
-        Ok(begun.elapsed())
+        Ok(started.elapsed())
     }
 }

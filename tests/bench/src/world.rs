@@ -65,8 +65,8 @@ pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
 /// memory.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let built = std::env::current_exe()?;
-    let beside = built.parent().unwrap_or(Path::new("."));
-    Ok(tempfile::Builder::new().prefix("bench-").tempdir_in(beside)?)
+    let build_folder = built.parent().unwrap_or(Path::new("."));
+    Ok(tempfile::Builder::new().prefix("bench-").tempdir_in(build_folder)?)
 }
 
 /// A model server in a separate process.
@@ -241,9 +241,9 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         let pid = i32::try_from(self.child.id()).map(Pid::from_raw);
-        let asked = pid.is_ok_and(|pid| kill(pid, Signal::SIGTERM).is_ok());
+        let signalled = pid.is_ok_and(|pid| kill(pid, Signal::SIGTERM).is_ok());
         let begun = Instant::now();
-        while asked && begun.elapsed() < PATIENCE {
+        while signalled && begun.elapsed() < PATIENCE {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
             }

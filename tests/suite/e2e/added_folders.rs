@@ -162,16 +162,16 @@ async fn missing_or_replaced_folder_blocks_turns_until_removed() {
     let (project, notes) = (world.at("project"), world.at("notes"));
     world.model.reply(Reply::text("Good.").when("Begin."));
     let session = world.ok(["run", "Begin.", "-C", &project, "--add-dir", &notes, "--output", "json"]).await.session();
-    let again = ["run", "Go on.", "--session", &session];
+    let retry = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
-    world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
+    world.agentctl(retry).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
     // A different folder at the path of an added folder is not read.
     symlink(world.at("elsewhere"), &notes).unwrap();
-    world.agentctl(again).await.says(&["is now a link to", "--add-dir none"]);
+    world.agentctl(retry).await.says(&["is now a link to", "--add-dir none"]);
     world.daemon.crash().await;
-    let asked = world.model.requests().len();
-    world.agentctl(again).await.says(&["is now a link to", "--add-dir none"]);
-    assert_eq!(world.model.requests().len(), asked);
+    let request_count = world.model.requests().len();
+    world.agentctl(retry).await.says(&["is now a link to", "--add-dir none"]);
+    assert_eq!(world.model.requests().len(), request_count);
     world.model.default_reply(Reply::text("Good."));
     world.ok(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await;
 }

@@ -46,9 +46,9 @@ async fn models_add_asks_for_provider_key_and_model() {
     let key = daemon.path().join("config/keys/base.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(daemon.ok(["run", "Who are you?"]).await.stdout.trim(), "Here I am.");
-    let asked = server.requests().pop().unwrap();
-    assert_eq!(asked.body["model"], "second");
-    assert_eq!(asked.headers.get("authorization").map(String::as_str), Some("Bearer sk-typed-secret"));
+    let request = server.requests().pop().unwrap();
+    assert_eq!(request.body["model"], "second");
+    assert_eq!(request.headers.get("authorization").map(String::as_str), Some("Bearer sk-typed-secret"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,9 +79,9 @@ async fn key_from_stdin_is_stored_and_failed_add_changes_nothing() {
     add(&["nobody"], "").await.exits(2).says(&["anthropic, openai"]);
     add(&["mistral", "--base-url", &url], "").await.exits(2).says(&["MISTRAL_API_KEY"]);
     // No server listens at this URL.
-    let gone = add(&["--base-url", "http://127.0.0.1:9/v1"], "").await;
-    assert_ne!(gone.code, Some(0));
-    assert!(gone.stderr.contains("nothing was changed"), "{}", gone.stderr);
+    let unreachable = add(&["--base-url", "http://127.0.0.1:9/v1"], "").await;
+    assert_ne!(unreachable.code, Some(0));
+    assert!(unreachable.stderr.contains("nothing was changed"), "{}", unreachable.stderr);
     assert_eq!(read(&daemon, "models.yaml"), "");
 
     let args = ["mistral", "--base-url", &url, "--key-stdin", "--id", "second"];

@@ -23,7 +23,7 @@ fn file(world: &World) -> PathBuf {
 }
 
 /// Runs a turn in which one command is approved, one is rejected, one is edited, and a file is written.
-async fn asked() -> (World, String) {
+async fn audited_session() -> (World, String) {
     let world = World::start().await;
     let steps = vec![
         (&["first"][..], command("echo first; export API_TOKEN=s3cr3t-enough-to-hide")),
@@ -56,7 +56,7 @@ async fn asked() -> (World, String) {
 
 #[tokio::test]
 async fn audit_log_records_call_decision_and_outcome() {
-    let (world, session) = asked().await;
+    let (world, session) = audited_session().await;
     let records = audit(&world, &[]).await;
     assert_eq!(records[0]["kind"], "daemon_started");
     assert_eq!(records[1]["kind"], "rules_read");
@@ -109,7 +109,7 @@ async fn audit_log_records_call_decision_and_outcome() {
 
 #[tokio::test]
 async fn audit_prints_one_line_per_call_and_filters() {
-    let (world, session) = asked().await;
+    let (world, session) = audited_session().await;
     let shown = world.ok(["audit", "--session", &session[..13]]).await.stdout;
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 5, "{shown}");
@@ -172,7 +172,7 @@ async fn command_interrupted_by_a_crash_has_unknown_outcome() {
 
 #[tokio::test]
 async fn verify_detects_changed_and_missing_lines() {
-    let (mut world, _) = asked().await;
+    let (mut world, _) = audited_session().await;
     let path = file(&world);
     let change = |from: &str, to: &str| {
         let text = fs::read_to_string(&path).unwrap();
@@ -191,8 +191,8 @@ async fn verify_detects_changed_and_missing_lines() {
     // Lines that were cut off while the daemon was stopped are detected at the next start and by all later checks.
     world.daemon.sigterm().await;
     let text = fs::read_to_string(&path).unwrap();
-    let cut = text.trim_end().rfind('\n').unwrap();
-    fs::write(&path, &text[..=cut]).unwrap();
+    let last_line_end = text.trim_end().rfind('\n').unwrap();
+    fs::write(&path, &text[..=last_line_end]).unwrap();
     world.daemon.restart().await;
     world.agentctl(["audit", "verify"]).await.exits(1).shows(&["missing"]);
 }

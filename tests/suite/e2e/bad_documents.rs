@@ -348,8 +348,8 @@ async fn rtf_is_read_as_a_document_regardless_of_its_name() {
     let (results, _) = world.call_all(call.into(), &["--file", letter.to_str().unwrap()]).await;
     assert!(results[0].contains("The vermilion barn.") && !results[0].contains("pard"), "{}", results[0]);
     let last = world.model.requests().last().unwrap().messages().to_vec();
-    let asked = Value::from(last).to_string();
-    assert!(asked.contains("uploads/letter.rtf") && !asked.contains("rtf1"), "{asked}");
+    let message_text = Value::from(last).to_string();
+    assert!(message_text.contains("uploads/letter.rtf") && !message_text.contains("rtf1"), "{message_text}");
 }
 
 /// Creates a sparse file that starts with these bytes and has no other data on the disk.

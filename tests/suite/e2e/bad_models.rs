@@ -175,8 +175,8 @@ async fn oversized_answer_is_truncated_and_can_be_read_again() {
     assert!(text.len() > 3 << 20 && long_text.starts_with(text), "{} bytes", text.len());
     // The answer can be read later, and the session can be continued.
     let session = result["session_id"].as_str().unwrap();
-    let again = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
-    assert!(again.stdout.contains("2999 3000 3001"));
+    let replayed = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
+    assert!(replayed.stdout.contains("2999 3000 3001"));
     world.ok(["run", "And now?", "--session", session]).await;
     world.still_serves().await;
 }

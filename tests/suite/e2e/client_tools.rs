@@ -48,13 +48,13 @@ async fn client_tool_answers_reach_the_model() {
     let world = World::start().await;
     world.model.reply(buffer()).reply(Reply::text("It says hello."));
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
-    let asked = call(&mut stream).await;
-    assert_eq!((asked.name.as_str(), asked.arguments.as_str()), ("buffer", r#"{"path":"src/main.rs"}"#));
+    let client_call = call(&mut stream).await;
+    assert_eq!((client_call.name.as_str(), client_call.arguments.as_str()), ("buffer", r#"{"path":"src/main.rs"}"#));
     let sender = stream.sender();
     // Neither a response to another call nor a response with an invalid picture ends the call.
     sender.answer_tool("call_of_another", Ok("x".to_owned()), None).await.unwrap();
     let broken = PictureData { media_type: "image/png".to_owned(), content: vec![1, 2], name: None };
-    sender.answer_tool(&asked.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
+    sender.answer_tool(&client_call.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
     for phrase in ["no pending call", "its content is not a picture"] {
         let warning = stream.stored_until(|kind| matches!(kind, EventKind::Warning { .. })).await.pop().unwrap();
         let EventKind::Warning { code, message } = warning.kind else { panic!() };
@@ -62,7 +62,10 @@ async fn client_tool_answers_reach_the_model() {
         assert!(message.contains(phrase), "{message}");
     }
     let red = PictureData { media_type: "image/png".to_owned(), content: RED.to_vec(), name: None };
-    sender.answer_tool(&asked.call_id, Ok("fn main() { \u{1b}[31mhello() }".to_owned()), Some(red)).await.unwrap();
+    sender
+        .answer_tool(&client_call.call_id, Ok("fn main() { \u{1b}[31mhello() }".to_owned()), Some(red))
+        .await
+        .unwrap();
     let events = stream.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "It says hello."));
@@ -81,12 +84,12 @@ async fn oversized_tool_answer_is_refused() {
     let world = World::start().await;
     world.model.reply(buffer()).reply(Reply::text("Without it."));
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
-    let asked = call(&mut stream).await;
+    let client_call = call(&mut stream).await;
     let large = "x".repeat(17 << 20);
-    let refused = stream.sender().answer_tool(&asked.call_id, Ok(large.clone()), None).await.unwrap_err();
+    let refused = stream.sender().answer_tool(&client_call.call_id, Ok(large.clone()), None).await.unwrap_err();
     assert!(refused.to_string().contains("16 MiB") && refused.hint.is_some(), "{refused}");
     // The question is still open.
-    stream.sender().answer_tool(&asked.call_id, Ok("small".to_owned()), None).await.unwrap();
+    stream.sender().answer_tool(&client_call.call_id, Ok("small".to_owned()), None).await.unwrap();
     stream.to_the_end().await;
     assert_eq!(tool_texts(&world.model.requests().pop().unwrap()), "small");
 
@@ -148,13 +151,13 @@ async fn cancel_and_plan_mode_apply_to_client_tools() {
     let world = World::start().await;
     world.model.reply(buffer());
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
-    let asked = call(&mut stream).await;
+    let client_call = call(&mut stream).await;
     stream.sender().cancel().await.unwrap();
     let events = stream.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!(result.stop_reason, StopReason::Cancelled);
     // A late response has no effect.
-    let _ = stream.sender().answer_tool(&asked.call_id, Ok(String::new()), None).await;
+    let _ = stream.sender().answer_tool(&client_call.call_id, Ok(String::new()), None).await;
     assert_eq!(stream.next().await, Ok(None));
 
     world.model.reply(Reply::tool_call("client_apply", json!({"path": "a"}))).reply(Reply::text("Only a plan."));

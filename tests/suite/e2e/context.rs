@@ -305,7 +305,7 @@ fn hold_journal(data: &Path) -> File {
 }
 
 #[tokio::test]
-async fn kill_between_history_file_and_journal_repeats_nothing() {
+async fn kill_between_history_file_and_journal_causes_no_duplicates() {
     let mut world = world().await;
     let lock_file: Arc<Mutex<Option<File>>> = Arc::default();
     let (hold, data) = (Arc::clone(&lock_file), world.data());

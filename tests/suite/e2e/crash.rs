@@ -53,7 +53,7 @@ fn log_lines(daemon: &TempDaemon) -> usize {
 }
 
 #[tokio::test]
-async fn kill_at_each_event_loses_and_repeats_nothing() {
+async fn kill_at_each_event_neither_loses_nor_repeats_work() {
     let model = model().await;
     let whole = killed_at(&daemon(&model).await, usize::MAX).await;
     assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");

@@ -54,10 +54,10 @@ async fn data_folder_of_the_last_version_opens_and_continues() {
 
     // The turn that was running when the daemon was killed ends with an accurate reason, and its session can be
     // continued.
-    let cut = world.session_titled("Tell me everything").await;
-    let events = world.daemon.agentctl(["sessions", "show", &cut, "--json"]).await.exits(0).stdout;
+    let interrupted_session = world.session_titled("Tell me everything").await;
+    let events = world.daemon.agentctl(["sessions", "show", &interrupted_session, "--json"]).await.exits(0).stdout;
     assert!(events.contains("interrupted"), "{events}");
-    let result = world.continues(&cut, "And now?", Reply::text("Now I can.")).await;
+    let result = world.continues(&interrupted_session, "And now?", Reply::text("Now I can.")).await;
     assert_eq!(result["text"], "Now I can.");
     assert!(world.model.requests().last().unwrap().body.to_string().contains("Tell me everything"));
 

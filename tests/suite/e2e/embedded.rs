@@ -11,11 +11,11 @@ fn weights() -> PathBuf {
         let base = xdg.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")))?;
         Some(base.join("agentd"))
     });
-    let brought = folder.and_then(|folder| {
+    let default_path = folder.and_then(|folder| {
         let files = fs::read_dir(folder.join("models")).ok()?.flatten().map(|file| file.path());
         files.filter(|file| file.extension().is_some_and(|ending| ending == "gguf")).min()
     });
-    named.or(brought).expect("the built-in model is missing; run \"make test\", which downloads it first")
+    named.or(default_path).expect("the built-in model is missing; run \"make test\", which downloads it first")
 }
 
 /// Creates a home with only the built-in model.

@@ -102,10 +102,10 @@ async fn killed_client_approves_nothing() {
     running.output(Vec::new()).await;
     fs::write(outputs.join("go"), "").unwrap();
 
-    let asked = world.first_question().await;
-    assert_eq!(asked["args"]["command"], "touch outputs/two; echo second");
+    let question = world.first_question().await;
+    assert_eq!(question["args"]["command"], "touch outputs/two; echo second");
     assert!(!outputs.join("two").exists());
-    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
+    world.ok(["answer", question["id"].as_str().unwrap(), "approve"]).await;
     world.ok(["attach", &session]).await;
     wait_for_file(&outputs.join("two")).await;
 }
@@ -123,8 +123,8 @@ async fn detached_run_continues_with_its_interrupt_policy() {
     // Without a terminal, the client waits by default.
     let started = world.ok(["run", "Go!", "--detach", "--output", "json"]).await.json();
     assert_eq!(started["type"], "started");
-    let asked = world.first_question().await;
-    assert_eq!((&asked["session_id"], &asked["turn_id"]), (&started["session_id"], &started["turn_id"]));
+    let question = world.first_question().await;
+    assert_eq!((&question["session_id"], &question["turn_id"]), (&started["session_id"], &started["turn_id"]));
     world.agentctl(["run", "Go!", "--detach", "--on-interrupt", "ask"]).await.exits(2).says(&["hint:"]);
 }
 

@@ -107,11 +107,11 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     world.daemon.crash().await;
     // The daemon is killed again, after the model request and before the response.
     world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
-    let asked = world.model.requests().len();
+    let request_count = world.model.requests().len();
     let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
-    until_true("the model is called", || world.model.requests().len() > asked).await;
+    until_true("the model is called", || world.model.requests().len() > request_count).await;
     let names_upload = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
-    assert!(names_upload(asked));
+    assert!(names_upload(request_count));
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
@@ -119,7 +119,7 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     for text in ["Did you?", "Really?"] {
         world.ok(["run", text, "--session", &id]).await;
     }
-    assert!(names_upload(asked + 1) && !names_upload(asked + 2));
+    assert!(names_upload(request_count + 1) && !names_upload(request_count + 2));
 }
 
 #[tokio::test]

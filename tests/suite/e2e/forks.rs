@@ -60,8 +60,12 @@ async fn fork_and_origin_continue_independently() {
     holds(&shown, json!({"title": "Plan the garden (fork)", "turns": 2}));
     assert_eq!((&shown["usage"]["prompt_tokens"], &shown["status"]), (&json!(0), &json!("idle")), "{shown:#}");
     assert_eq!(shown["todos"][0]["content"], "Paint the fence");
-    let granted = |shown: &Value| shown["settings"]["grants"].as_array().map_or(0, Vec::len);
-    assert_eq!((granted(&world.show(&origin).await), granted(&shown)), (1, 0), "grants are not copied into the fork");
+    let grant_count = |shown: &Value| shown["settings"]["grants"].as_array().map_or(0, Vec::len);
+    assert_eq!(
+        (grant_count(&world.show(&origin).await), grant_count(&shown)),
+        (1, 0),
+        "grants are not copied into the fork"
+    );
     assert_eq!(world.content_of(&now, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
     assert_eq!(world.content_of(&now, "outputs/list.txt").await.as_deref(), Some("seeds\n"));
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
@@ -71,15 +75,20 @@ async fn fork_and_origin_continue_independently() {
     let sows =
         [writes("/state/plan.md", "dig, then rest\n"), writes("outputs/list.txt", "a chair\n"), Reply::text("Rest.")];
     world.run_turn(Some(&early), "Let us rest instead", &sows).await;
-    let asked = world.last_request();
-    assert!(asked.contains("Plan the garden") && !asked.contains("secret of the shed"), "{asked}");
-    assert!(asked.contains("This session is a fork"), "{asked}");
+    let request_text = world.last_request();
+    assert!(request_text.contains("Plan the garden") && !request_text.contains("secret of the shed"), "{request_text}");
+    assert!(request_text.contains("This session is a fork"), "{request_text}");
     world.run_turn(Some(&now), "And water", &[Reply::text("Water.")]).await;
-    let asked = world.last_request();
-    assert!(asked.contains("secret of the shed") && !asked.contains("rest instead"), "{asked}");
+    let request_text = world.last_request();
+    assert!(request_text.contains("secret of the shed") && !request_text.contains("rest instead"), "{request_text}");
     world.run_turn(Some(&origin), "And the path?", &[Reply::text("Gravel.")]).await;
-    let asked = world.last_request();
-    assert!(!asked.contains("rest instead") && !asked.contains("And water") && !asked.contains("is a fork"), "{asked}");
+    let request_text = world.last_request();
+    assert!(
+        !request_text.contains("rest instead")
+            && !request_text.contains("And water")
+            && !request_text.contains("is a fork"),
+        "{request_text}"
+    );
     world.daemon.crash().await;
     for (id, plan, list) in [
         (&origin, "dig, then sow\n", "seeds\n"),
@@ -172,9 +181,9 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
     let search = Reply::tool_call("grep", json!({"path": file, "pattern": "number is 4701"}));
     world.run_turn(Some(&behind), "Which number had the first piece?", &[search, Reply::text("4701.")]).await;
     let requests = world.model.requests();
-    let (asked, found) = (&requests[requests.len() - 2], &requests[requests.len() - 1]);
-    let asked = asked.body["messages"].to_string();
-    assert!(asked.contains("Pieces of work.") && !asked.contains("4701"), "{asked}");
+    let (request_text, found) = (&requests[requests.len() - 2], &requests[requests.len() - 1]);
+    let request_text = request_text.body["messages"].to_string();
+    assert!(request_text.contains("Pieces of work.") && !request_text.contains("4701"), "{request_text}");
     assert!(tool_texts(found).contains("the number is 4701"), "{}", tool_texts(found));
 
     // Undoing a compaction only affects the fork.

@@ -249,10 +249,10 @@ async fn permanent_rule_is_bound_to_its_folder() {
     let rule = format!("run_bash_command: [at {}] touch a", root.display());
     let seeing = ask("touch a", &["-C", &world.mount()], &rule).await;
     // The workspace is a different folder, which the grant does not cover.
-    let alone = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
+    let workspace_session = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
     let run = async |session: &str, line: &str| denial_count(&world, session, json!({ "command": line })).await;
     assert_eq!((run(&seeing, "touch a").await, run(&seeing, "touch b").await), (0, 1));
-    assert_eq!((run(&alone, "touch a").await, run(&alone, "touch b").await), (1, 0));
+    assert_eq!((run(&workspace_session, "touch a").await, run(&workspace_session, "touch b").await), (1, 0));
     let named = json!({"command": "touch b", "directory": "/"});
     assert_eq!(denial_count(&world, &seeing, named).await, 0);
 }

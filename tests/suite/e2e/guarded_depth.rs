@@ -17,7 +17,7 @@ fn nested(levels: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_asks_before_it_runs_in_a_project_with_too_many_levels() {
+async fn command_requires_approval_in_a_too_deeply_nested_project() {
     for is_ignored in [false, true] {
         let world = World::start().await;
         prepare(&world, &format!("mkdir -p {}", nested(101)));

@@ -11,7 +11,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guarded_names_are_written_only_with_consent() {
+async fn guarded_file_is_written_only_after_approval() {
     let world = World::start().await;
     prepare(&world, "true");
     world.daemon.write("config/hitl_rules.yaml", "global: {guarded_names: [Tiltfile]}\n");
@@ -59,7 +59,7 @@ async fn guarded_names_are_written_only_with_consent() {
 
 /// The file has an ordinary name, but a link, git or a surrounding repository refers to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
+async fn target_of_a_guarded_name_is_written_only_after_approval() {
     for mode in ["auto", "accept-edits"] {
         let world = World::start().await;
         for script in [
@@ -107,8 +107,8 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
         let args = ["-C", &project, "--add-dir", &lib, "--mode", mode, "--on-interrupt", "deny", "--output", "json"];
         let (results, output) = world.call_all(calls, &args).await;
         output.exits(5);
-        let (asked, results) = results.split_at(asks.len());
-        for (path, result) in asks.iter().zip(asked).chain([(&"/project/all", results.last().unwrap())]) {
+        let (asked_results, results) = results.split_at(asks.len());
+        for (path, result) in asks.iter().zip(asked_results).chain([(&"/project/all", results.last().unwrap())]) {
             assert!(result.starts_with("E_DENIED"), "{mode}, {path}: {result}");
         }
         for (path, result) in runs.iter().zip(results) {
@@ -119,7 +119,7 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
 
 /// Approval is required even if the folder that refers to the file is read-only, and when an edit is undone.
 #[tokio::test(flavor = "multi_thread")]
-async fn read_only_link_and_undo_still_ask_for_a_guarded_file() {
+async fn read_only_link_and_undo_require_approval_for_a_guarded_file() {
     let world = World::start().await;
     prepare(&world, "mkdir -p ../lib/conf; ln -s ../lib/conf .zed");
     let (project, lib) =

@@ -68,8 +68,8 @@ async fn guides_reach_the_model_in_order_and_survive_a_restart() {
     // The initial skills of a session are not reported, but later skills are.
     assert!(!output.stderr.contains("skills:"), "{}", output.stderr);
     world.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n");
-    let again = world.ok(["run", "Again.", "--continue", "-C", project]).await;
-    assert!(again.stderr.lines().any(|line| line == "skills: pdf, tax"), "{}", again.stderr);
+    let resumed = world.ok(["run", "Again.", "--continue", "-C", project]).await;
+    assert!(resumed.stderr.lines().any(|line| line == "skills: pdf, tax"), "{}", resumed.stderr);
     assert!(!output.stderr.contains("Speak plainly."), "{}", output.stderr);
 }
 

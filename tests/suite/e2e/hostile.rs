@@ -227,11 +227,11 @@ async fn model_path_cannot_write_outside_the_workspace() {
         used += usize::from(!result.starts_with("E_"));
         applied += usize::from(result.starts_with("Applied the patch"));
     }
-    let beside = fs::read_dir(trap.real("outputs")).unwrap().filter(|entry| {
+    let applied_files = fs::read_dir(trap.real("outputs")).unwrap().filter(|entry| {
         let content = fs::read_to_string(entry.as_ref().unwrap().path());
         content.is_ok_and(|text| text == "beside\n")
     });
-    assert_eq!(beside.count(), applied);
+    assert_eq!(applied_files.count(), applied);
     assert!(used > 50, "too few of the unusual names were accepted: {used}");
     assert_no_secrets_sent(&world);
     assert_eq!(outside_state(&world, &trap), before);

@@ -112,9 +112,9 @@ async fn schema_is_enforced_after_a_restart_at_a_question() {
     world.write("schema.json", SCHEMA);
     let args = ["run", "Write it, then count", "--schema", "schema.json", "--on-interrupt", "wait", "--detach"];
     let session = world.ok(args).await.stdout.trim().to_owned();
-    let asked = world.first_question().await;
+    let question = world.first_question().await;
     world.daemon.crash().await;
-    world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
+    world.ok(["answer", question["id"].as_str().unwrap(), "approve"]).await;
     let ended = async || {
         let shown = world.json(["sessions", "show", &session]).await;
         (shown["status"] == "idle").then_some(shown)

@@ -35,7 +35,7 @@ impl World {
 
 /// Each session has its own project, so that only undo in that session can restore its file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn undo_in_each_of_many_concurrent_sessions_restores_its_own_files() {
+async fn concurrent_sessions_undo_only_their_own_changes() {
     let world = World::start().await;
     let command = "touch made.txt; until [ -e go ]; do sleep 0.1; done; rm go thesis.txt";
     world.script_reply(run(command));

@@ -51,7 +51,7 @@ fn fix_function(n: usize) -> Vec<Reply> {
 
 impl World {
     async fn run_long_turn(&self, args: &[&str], steps: Vec<Reply>) -> Value {
-        let asked = self.model.requests().len();
+        let requests_before = self.model.requests().len();
         let count = steps.len();
         for step in steps {
             self.model.reply(step);
@@ -59,7 +59,7 @@ impl World {
         let common = ["--output", "json", "--max-steps", "100", "--on-interrupt", "approve"];
         let output = self.ok([&["run"], args, &common].concat()).await;
         let result = output.json();
-        assert_eq!(self.model.requests().len() - asked, count, "{result:#}");
+        assert_eq!(self.model.requests().len() - requests_before, count, "{result:#}");
         result
     }
 }

@@ -82,8 +82,8 @@ impl World {
         until_true("no server process is left", || self.server_processes().is_empty()).await;
         let sessions = self.json(["sessions", "list"]).await;
         // A turn that was interrupted by a crash can be continued, and is not waiting.
-        let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
-        assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
+        let is_at_rest = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
+        assert!(sessions.as_array().unwrap().iter().all(is_at_rest), "{sessions:#}");
     }
 
     /// Like [`assert_servers_exit`](Self::assert_servers_exit), but also ends the daemon.
@@ -116,7 +116,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn misbehaving_server_costs_only_its_call() {
+async fn misbehaving_server_fails_only_its_call() {
     for (mode, expected) in [
         ("garbage", &["after the garbage"][..]),
         ("flood", &["after the flood"]),

@@ -142,8 +142,8 @@ async fn session_cost_equals_the_servers_charge_on_every_wire() {
 
         let (money, prompt) = {
             let bill = bill.lock().unwrap();
-            let asked = bill.kinds.join(" ");
-            has_all(&asked, &["call", "subagent", "broken", "long", "summary"]);
+            let request_kinds = bill.kinds.join(" ");
+            has_all(&request_kinds, &["call", "subagent", "broken", "long", "summary"]);
             assert_eq!(bill.kinds.len(), model.requests().len(), "{wire}");
             (bill.money, bill.prompt)
         };

@@ -23,9 +23,9 @@ fn todos() -> (&'static str, Value) {
 #[tokio::test]
 async fn rules_apply_to_conversation_tools_and_are_audited() {
     let world = world().await;
-    let asked = ("ask_human", json!({"question": "Which colour?", "default": "green"}));
+    let question_call = ("ask_human", json!({"question": "Which colour?", "default": "green"}));
     let harmless = ("ask_human", json!({"question": "How many?", "default": "two"}));
-    let calls = vec![todos(), ("todo_read", json!({})), asked, harmless, ("compact_context", json!({}))];
+    let calls = vec![todos(), ("todo_read", json!({})), question_call, harmless, ("compact_context", json!({}))];
     let (results, output) = world.call_all(calls, &["--on-interrupt", "deny", "--output", "json"]).await;
     let result = output.json();
     assert!(results[0].contains("E_DENIED") && results[0].contains("tools.todo_write"), "{results:#?}");

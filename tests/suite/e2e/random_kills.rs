@@ -70,8 +70,8 @@ async fn acknowledged_data_survives_random_kills() {
         holdings::check_database(&daemon, &context);
         let client = Client::connect(&daemon.socket()).await.expect("the daemon answers");
         let at = At { daemon: &daemon, client: &client };
-        let again = ledger.some_of(&mut random, CHECKED_AGAIN);
-        for session in touched.into_iter().chain(again) {
+        let rechecked = ledger.some_of(&mut random, CHECKED_AGAIN);
+        for session in touched.into_iter().chain(rechecked) {
             ledger.check(at, &session, &mut random, &context).await;
         }
         ledger.check_files(&client, &daemon, &context).await;

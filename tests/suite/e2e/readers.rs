@@ -84,14 +84,14 @@ async fn a_second_turn_is_refused_while_the_first_runs() {
     let mut running = world.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();
-    let again = ["run", "Me too", "--session", session];
-    world.agentctl(again).await.exits(75).says(&["is running", "hint:"]);
-    let refused = world.agentctl([&again[..], &["--output", "json"]].concat()).await.exits(75).json();
+    let second_run = ["run", "Me too", "--session", session];
+    world.agentctl(second_run).await.exits(75).says(&["is running", "hint:"]);
+    let refused = world.agentctl([&second_run[..], &["--output", "json"]].concat()).await.exits(75).json();
     assert_eq!(refused["error"]["kind"], "busy", "{refused}");
     world.agentctl(["undo", session]).await.exits(75);
     running.signal(Signal::SIGINT);
     running.output(Vec::new()).await.exits(130);
-    world.ok(again).await;
+    world.ok(second_run).await;
 }
 
 #[tokio::test]

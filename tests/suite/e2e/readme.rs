@@ -104,7 +104,7 @@ impl Reader {
     }
 
     /// Runs a turn up to a question, leaves it pending, and returns the ID of the session.
-    async fn asked(&self) -> String {
+    async fn leave_question_pending(&self) -> String {
         let line = "agentctl run 'Write it' -C .:rw --detach";
         let session = self.types(line).await.exits(0).stdout.trim().to_owned();
         until("a question is pending", || async {
@@ -136,7 +136,7 @@ async fn every_readme_command_works() {
     let mut session = String::new();
     for (line, trial) in LINES {
         if line.contains(" ID ") {
-            session = reader.asked().await;
+            session = reader.leave_question_pending().await;
         }
         let (typed, expected) = match trial {
             Runs(expected) => (line.to_owned(), expected),

@@ -39,7 +39,7 @@ async fn replay_needs_no_model_and_changes_nothing() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "answer").count(), 4);
     assert_eq!(kinds.iter().filter(|kind| *kind == "request").count(), 4);
     assert_eq!(kinds.iter().filter(|kind| *kind == "result").count(), 3);
-    let asked = world.model.requests().len();
+    let request_count = world.model.requests().len();
     world.write("project/notes.txt", "old words\n");
     let sessions = world.ok(["sessions", "list", "--json"]).await.stdout;
     let usage = world.ok(["usage", "--json"]).await.stdout;
@@ -47,7 +47,7 @@ async fn replay_needs_no_model_and_changes_nothing() {
     let file = file.to_str().unwrap();
     let played = world.ok(["run", "--replay", file, "-C", &project(&world)]).await;
     assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
-    assert_eq!(world.model.requests().len(), asked, "a model was called");
+    assert_eq!(world.model.requests().len(), request_count, "a model was called");
     assert_eq!(fs::read_to_string(world.path().join("project/notes.txt")).unwrap(), "old words\n");
     assert_eq!(world.ok(["sessions", "list", "--json"]).await.stdout, sessions);
     assert_eq!(world.ok(["usage", "--json"]).await.stdout, usage);
@@ -226,12 +226,12 @@ async fn session_with_subagents_can_be_recorded_and_replayed() {
     world.ok(["sessions", "record", "last", "-o", path]).await;
     let subagent_count = facts(&file).iter().filter(|fact| fact["fact"] == "subagent").count();
     assert_eq!(subagent_count, 2);
-    let asked = world.model.requests().len();
+    let request_count = world.model.requests().len();
     for _ in 0..3 {
         let played = world.ok(["run", "--replay", path]).await;
         assert_eq!(played.stdout.trim(), "All parts are done.", "{}", played.stderr);
     }
-    assert_eq!(world.model.requests().len(), asked);
+    assert_eq!(world.model.requests().len(), request_count);
     world.agentctl(["sessions", "record", "last", "-o", path]).await.exits(2).says(&["--force replaces it"]);
 }
 

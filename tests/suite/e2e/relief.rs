@@ -69,10 +69,10 @@ async fn summary_model_compacts_and_its_failure_truncates() {
         }
     };
     talk(1..12).await;
-    let asked = world.model.requests().len();
+    let requests_before = world.model.requests().len();
     let report = world.json(["compact", &session]).await;
     assert!(report.to_string().contains("scribe"), "{report:#}");
-    let requests = world.model.requests().split_off(asked);
+    let requests = world.model.requests().split_off(requests_before);
     let models: Vec<&Value> = requests.iter().map(|request| &request.body["model"]).collect();
     assert_eq!(models, [&json!("scribe")], "the turn's own model was called");
     talk(12..13).await;

@@ -44,7 +44,7 @@ async fn sessions(world: &World) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn rewind_reverts_files_and_conversation_and_keeps_the_old() {
+async fn rewind_reverts_files_and_conversation_and_keeps_old_ones() {
     let (world, _) = three_turns().await;
     let old = sessions(&world).await[0].0.clone();
     let preview = world.ok(["rewind", "--to", "2", "--preview"]).await.stdout;

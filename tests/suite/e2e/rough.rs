@@ -184,7 +184,7 @@ fn memory(pid: u32) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
+async fn vanished_clients_leak_no_memory_and_disturb_no_turn() {
     /// Number of concurrent clients, below the process's limit on open files.
     const AT_ONCE: usize = 200;
     /// Permitted memory growth in KiB, for caches that are only filled once.
@@ -198,8 +198,10 @@ async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
     world.model.reply(Reply::text("I was not disturbed.").when("Count"));
     let client = world.client().await;
     let mut turn = client.turn(turn(SessionChoice::New(NewSession::default()), "Count")).await.unwrap();
-    let asked = turn.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    let Some(EventKind::InterruptRaised { interrupt, .. }) = asked.last().map(|event| &event.kind) else { panic!() };
+    let question_events = turn.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let Some(EventKind::InterruptRaised { interrupt, .. }) = question_events.last().map(|event| &event.kind) else {
+        panic!()
+    };
     let beginnings: [&[u8]; 4] = [
         b"",
         b"\x00\xff\x00garbage",

@@ -60,9 +60,9 @@ async fn fallback_model_continues_if_the_balance_is_exhausted() {
     assert_eq!(choices(&lines), expected.map(|(model, rule)| (model.to_owned(), rule.to_owned())));
     let chosen = of(&lines, "model_chosen");
     assert!(chosen["reason"].as_str().unwrap().contains("Insufficient balance"), "{chosen}");
-    let asked = spare.requests();
+    let fallback_requests = spare.requests();
     assert!(
-        asked[0].messages().iter().any(|message| message["role"] == "tool"),
+        fallback_requests[0].messages().iter().any(|message| message["role"] == "tool"),
         "the fallback continues after the last result"
     );
     assert_eq!(base.requests().len(), 2, "a model without balance was called again");

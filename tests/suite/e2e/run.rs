@@ -162,9 +162,9 @@ async fn missing_daemon_exits_with_3() {
     let home = TempHome::new();
     home.agentctl(["status"]).await.exits(3);
     assert_eq!(home.agentctl(["status", "--json"]).await.exits(3).json()["running"], false);
-    let alone = home.path().join("agentctl");
-    fs::copy(program("agentctl"), &alone).unwrap();
-    let mut command = home.command(&alone);
+    let client_copy = home.path().join("agentctl");
+    fs::copy(program("agentctl"), &client_copy).unwrap();
+    let mut command = home.command(&client_copy);
     command.args(["run", "Hi"]).env("PATH", "/nowhere");
     let output = Running::spawn(command).output(Vec::new()).await;
     output.exits(3).says(&["agentd", "hint:"]);

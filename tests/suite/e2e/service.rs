@@ -50,8 +50,12 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
     assert!(service.contains("/agentd\"\n") && service.contains("AGENTD_DATA_DIR="), "{service}");
 
     // The second installation writes nothing, and does not restart a running daemon.
-    let again = home.0.ok(["service", "install"]).await;
-    assert!(again.stderr.contains("unchanged") && !again.stderr.contains("wrote"), "{}", again.stderr);
+    let second_install = home.0.ok(["service", "install"]).await;
+    assert!(
+        second_install.stderr.contains("unchanged") && !second_install.stderr.contains("wrote"),
+        "{}",
+        second_install.stderr
+    );
     assert_eq!(home.manager_calls(), [reload, enabled]);
 
     let own = format!("{service}# mine\n");

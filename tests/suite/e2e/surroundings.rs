@@ -56,11 +56,11 @@ async fn instructions_describe_machine_and_project_and_stay_unchanged() {
     let session = world.last_session().await;
     world.write("shop/.git/HEAD", "ref: refs/heads/main\n");
     world.write("shop/Makefile", "lint:\n");
-    let again = world.turn_from("shop", Vec::new(), &["--session", &session]).await;
-    assert_eq!(system(&again[0]), first);
+    let resumed_requests = world.turn_from("shop", Vec::new(), &["--session", &session]).await;
+    assert_eq!(system(&resumed_requests[0]), first);
     world.daemon.crash().await;
-    let again = world.turn_from("shop", Vec::new(), &["--session", &session]).await;
-    assert_eq!(system(&again[0]), first);
+    let resumed_requests = world.turn_from("shop", Vec::new(), &["--session", &session]).await;
+    assert_eq!(system(&resumed_requests[0]), first);
     let other = system(&world.turn_from("shop", Vec::new(), &[]).await[0]);
     assert!(other.contains("`main`") && other.contains("`make lint`") && !other.contains("feature/cart"), "{other}");
     // Without a project, the instructions contain no facts about a project.
@@ -109,8 +109,12 @@ async fn commands_start_in_the_clients_project_folder() {
         let next = world.turn_from(folder, Vec::new(), &go).await;
         assert_eq!(next[0].body.to_string().matches("The user now works in").count(), 1, "{folder}");
     }
-    let back = world.turn_from("shop/web", Vec::new(), &go).await;
-    assert!(back[0].body.to_string().contains("The user now works in `/project/web`"), "{:#}", back[0].body);
+    let later_requests = world.turn_from("shop/web", Vec::new(), &go).await;
+    assert!(
+        later_requests[0].body.to_string().contains("The user now works in `/project/web`"),
+        "{:#}",
+        later_requests[0].body
+    );
     // A deleted folder is ignored.
     let requests = world.turn_from("shop/web", vec![command("rm -r ../web"), command("touch behind")], &go).await;
     assert!(world.path().join("shop/behind").exists(), "{}", tool_texts(requests.last().unwrap()));

@@ -195,9 +195,9 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
 
     // A turn that was interrupted by the kill is exported as interrupted.
     model.respond_with(|_| Reply::text("never").delay_ms(600_000));
-    let asked = model.requests().len();
+    let requests_before = model.requests().len();
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
-    until_true("the model is called", || model.requests().len() > asked).await;
+    until_true("the model is called", || model.requests().len() > requests_before).await;
     daemon.crash().await;
     let spans = turns(&collector, 3).await;
     let root = spans.iter().rev().find(|span| span.name == "invoke_agent main").unwrap();
@@ -210,10 +210,10 @@ async fn hanging_or_missing_collector_delays_no_turn_and_no_stop() {
     let (model, collector) = (model().await, Collector::start().await);
     collector.set_behaviour(CollectorBehaviour::Hangs);
     let endpoint = collector.http();
-    let gone = "http://127.0.0.1:9";
+    let unreachable = "http://127.0.0.1:9";
     let variables = [
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{endpoint}/v1/traces")),
-        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", gone.to_owned()),
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", unreachable.to_owned()),
     ];
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let daemon = TempDaemon::start_in(home(&model, &variables)).await;

@@ -301,11 +301,11 @@ async fn killed_import_leaves_nothing_behind() {
     let left = workspaces(&other);
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(other.json(["sessions", "list"]).await, json!([]));
-    let gone = async || {
+    let is_overwritten = async || {
         let storage = other.json(["storage"]).await;
         (storage["removed_sessions"] == json!(0)).then_some(())
     };
-    until("the session's events are overwritten", gone).await;
+    until("the session's events are overwritten", is_overwritten).await;
     import(&other, &file, &[]).await;
     assert_eq!(workspaces(&other), [id]);
 }

@@ -309,7 +309,7 @@ async fn full_disk_stops_an_undo_only_between_files() {
 }
 
 #[tokio::test]
-async fn undo_beyond_the_recorded_limit_loses_nothing() {
+async fn undo_beyond_the_recorded_limit_keeps_all_data() {
     let world = World::configured("undo: {max_changes: 100}").await;
     for number in 0..80 {
         world.write(&format!("project/z/{number}"), format!("content {number}"));
@@ -335,13 +335,13 @@ async fn model_undo_after_restart_does_not_overwrite_user_changes() {
     let session = world.ok(args).await.session();
     assert_eq!(project(&world, "a.txt"), b"new\n");
     world.daemon.crash().await;
-    let again = ["run", "Take it back", "--session", &session, "--on-interrupt", "approve"];
+    let undo_run = ["run", "Take it back", "--session", &session, "--on-interrupt", "approve"];
     world.script_reply(Reply::tool_call("undo_patch", json!({})));
     world.write("project/a.txt", "a person's words\n");
-    world.agentctl(again).await;
+    world.agentctl(undo_run).await;
     assert_eq!(project(&world, "a.txt"), b"a person's words\n");
     world.write("project/a.txt", "new\n");
-    world.ok(again).await;
+    world.ok(undo_run).await;
     assert_eq!(project(&world, "a.txt"), b"old\n");
 }
 

@@ -59,7 +59,7 @@ fn assert_withheld(result: &str, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
+async fn failing_edit_does_not_reveal_an_unreadable_file() {
     let world = with_secrets().await;
     let failing = [
         edit("/project/.env", "KEY=hunter3"),
@@ -93,7 +93,7 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
 }
 
 #[tokio::test]
-async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
+async fn failing_undo_does_not_reveal_an_unreadable_file() {
     let world = with_secrets().await;
     let write = ("write_file", json!({"path": "/project/diary.md", "content": "dear diary, it is late\n"}));
     world.runs_calls("approve", &[write]).await;

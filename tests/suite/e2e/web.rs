@@ -22,13 +22,13 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<String>>>::default();
-        let noting = Arc::clone(&seen);
+        let recorded = Arc::clone(&seen);
         // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let request = read(&stream);
                 let (head, body) = answer(request.lines().next().unwrap_or_default());
-                noting.lock().unwrap().push(request);
+                recorded.lock().unwrap().push(request);
                 let head = format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
                 let _ = (&stream).write_all(&[head.as_bytes(), &body].concat());
             }
@@ -163,10 +163,10 @@ async fn sending_request_is_shown_for_approval_first() {
         "body": "{\"whales\":1}",
     });
     let url = site.url("/order");
-    let asked = post.clone();
+    let post_arguments = post.clone();
     world.model.respond_with(move |request| match tool_texts(request).contains("POST /order") {
         true => Reply::text("It is ordered."),
-        false => Reply::tool_call("http_fetch", asked.clone()),
+        false => Reply::tool_call("http_fetch", post_arguments.clone()),
     });
     let client = world.client().await;
     let mut events = client.turn(turn(SessionChoice::New(NewSession::default()), "Order one")).await.unwrap();

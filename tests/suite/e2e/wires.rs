@@ -138,8 +138,8 @@ async fn api_key_variable_alone_configures_the_model() {
         let daemon = TempDaemon::start_in(home).await;
         model.reply(Reply::text("Hello."));
         assert_eq!(daemon.ok(["run", "hi"]).await.stdout.trim(), "Hello.", "{key} {more:?}");
-        let asked = model.requests().pop().unwrap();
-        let sent = asked.headers.get("x-api-key").or(asked.headers.get("authorization"));
+        let last_request = model.requests().pop().unwrap();
+        let sent = last_request.headers.get("x-api-key").or(last_request.headers.get("authorization"));
         assert!(sent.is_some_and(|sent| sent.ends_with("sk-s3cret")), "{key} {more:?}: {sent:?}");
         assert!(!daemon.log().contains("s3cret"), "{}", daemon.log());
     }

@@ -404,13 +404,13 @@ async fn impossible_worktree_is_refused_with_a_hint() {
         (&project, "taken", &["is taken", "a worktree of"]),
         (&project, "branch", &["is taken", "there is a branch agentd/branch"]),
     ];
-    let asked = world.model.requests().len();
+    let request_count = world.model.requests().len();
     for (folder, name, parts) in cases {
         let output =
             world.agentctl(["run", "Go.", "-C", folder, &format!("--worktree={name}")]).await.fails().says(parts);
         assert!(output.stderr.contains("hint:"), "{folder} {name}: {}", output.stderr);
     }
-    assert_eq!(world.model.requests().len(), asked);
+    assert_eq!(world.model.requests().len(), request_count);
     assert_eq!(world.worktrees().await.len(), 1, "a worktree is left");
     assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
@@ -518,11 +518,11 @@ async fn unused_subagent_worktree_is_removed_and_read_only_refused() {
 async fn worktree_is_locked_while_any_turn_runs_in_it() {
     let world = in_repository().await;
     world.works_in("one", vec![write("/project/a.txt", "one\n")]).await;
-    let asked = world.model.requests().len();
+    let request_count = world.model.requests().len();
     world.model.respond_with(|_| Reply::never());
     let folder = format!("{}:rw", world.data().join("worktrees/one").display());
     let detached = world.ok(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await;
-    until_true("the model is called", || world.model.requests().len() > asked).await;
+    until_true("the model is called", || world.model.requests().len() > request_count).await;
     for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
         world.worktree(args).await.fails().says(&["a turn is running in session", "hint:"]);
     }

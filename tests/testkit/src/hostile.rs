@@ -153,14 +153,14 @@ impl Trap {
         }
         let link = |target: &str, name: &str| symlink(target, self.real(name)).unwrap();
         let secret = outside.join("secret.txt");
-        let away = |below: &str| outside.join(below).to_str().unwrap().to_owned();
-        let back = self.real("uploads").to_str().unwrap().to_owned();
-        symlink(back, outside.join("canary/link-back")).unwrap();
+        let outside_path = |below: &str| outside.join(below).to_str().unwrap().to_owned();
+        let uploads_path = self.real("uploads").to_str().unwrap().to_owned();
+        symlink(uploads_path, outside.join("canary/link-back")).unwrap();
         for area in ["uploads", "outputs", "temp", "skills", "/project"] {
             link(secret.to_str().unwrap(), &format!("{area}/link-absolute"));
         }
         link("../../../secret.txt", "uploads/link-relative");
-        link(&away("canary/none.txt"), "uploads/link-dangling");
+        link(&outside_path("canary/none.txt"), "uploads/link-dangling");
         link("../../../canary/none.txt", "uploads/link-dangling-relative");
         link("link-absolute", "uploads/link-chain");
         link("link-chain", "uploads/link-chain-2");
@@ -168,7 +168,7 @@ impl Trap {
         link("link-circle", "uploads/link-circle");
         link("link-circle-b", "uploads/link-circle-a");
         link("link-circle-a", "uploads/link-circle-b");
-        link(&away("canary"), "uploads/link-dir");
+        link(&outside_path("canary"), "uploads/link-dir");
         link("../../..", "uploads/link-base");
         link("../..", "uploads/link-up");
         link("../outputs/../../../canary/a.txt", "uploads/link-dots");
@@ -190,8 +190,8 @@ impl Trap {
         link("notes.txt", "uploads/link-inside");
         link("inside", "uploads/link-inside-dir");
         link("../secret.txt", "/project/link-relative");
-        link(&away("canary/none.txt"), "/project/link-dangling");
-        link(&away("canary"), "/project/link-dir");
+        link(&outside_path("canary/none.txt"), "/project/link-dangling");
+        link(&outside_path("canary"), "/project/link-dir");
         link("/etc", "/project/link-etc");
         link("/proc/self/root", "/project/link-proc");
         link("src/a.txt", "/project/link-inside");

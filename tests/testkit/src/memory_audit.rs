@@ -72,11 +72,11 @@ impl MemoryAudit {
     /// Waits until `times` entries have been recorded or are blocked.
     pub async fn asked(&self, times: usize) {
         loop {
-            let again = self.asked.notified();
+            let next_entry = self.asked.notified();
             if *lock(&self.received) >= times {
                 return;
             }
-            again.await;
+            next_entry.await;
         }
     }
 

@@ -71,7 +71,7 @@ impl MemoryDisk {
 
     fn take_back(&self, change: FileChange, preview: bool, undone: &mut FilesReverted) {
         let now = self.files().get(&change.path).map(|content| state(content));
-        let back = inverse_change(&change);
+        let inverse = inverse_change(&change);
         let (outcome, reason) = if !change.is_recorded() {
             (UndoOutcome::Failed, Some("it was not recorded".to_owned()))
         } else if now == change.before {
@@ -83,10 +83,10 @@ impl MemoryDisk {
         };
         let shown = |state: &Option<FileState>| state.as_ref().map_or("", |state| &state.hash).to_owned();
         let diff = Some(format!("-{}\n+{}\n", shown(&change.after), shown(&change.before)));
-        undone.files.push(UndoneFile { path: change.path.clone(), change: back.change, outcome, reason, diff });
+        undone.files.push(UndoneFile { path: change.path.clone(), change: inverse.change, outcome, reason, diff });
         if outcome == UndoOutcome::Done && !preview {
             self.write(&change.path, &shown(&change.before));
-            undone.changes.push(back);
+            undone.changes.push(inverse);
         }
     }
 }

@@ -207,8 +207,9 @@ impl State {
             }
             EventKind::InterruptResolved { interrupt_id, .. } => {
                 let waits = self.pending(Some(id)).any(|interrupt| interrupt.id == *interrupt_id);
-                let asked = self.interrupt(*interrupt_id).map(|stored| stored.interrupt.session_id);
-                let is_from_parent = asked.is_some_and(|asked| self.parent(asked) == Some(id));
+                let asking_session = self.interrupt(*interrupt_id).map(|stored| stored.interrupt.session_id);
+                let is_from_parent =
+                    asking_session.is_some_and(|asking_session| self.parent(asking_session) == Some(id));
                 if waits || is_from_parent {
                     Ok(())
                 } else {

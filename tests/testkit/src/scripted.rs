@@ -178,11 +178,11 @@ impl ScriptedModel {
     /// Waits until the model has received `times` requests.
     pub async fn asked(&self, times: usize) {
         loop {
-            let again = self.asked.notified();
+            let next_change = self.asked.notified();
             if lock(&self.requests).len() >= times {
                 return;
             }
-            again.await;
+            next_change.await;
         }
     }
 }
@@ -321,11 +321,11 @@ impl ScriptedTools {
     /// Waits until `times` calls have begun.
     pub async fn began(&self, times: usize) {
         loop {
-            let again = self.began.notified();
+            let next_change = self.began.notified();
             if lock(&self.ran).len() >= times {
                 return;
             }
-            again.await;
+            next_change.await;
         }
     }
 

@@ -823,9 +823,9 @@ async fn interrupts_are_answered_once(store: &impl Store) {
     refused(store.append(vec![script.answered(InterruptId::generate(), Answer::Approve)]).await, ErrorKind::Conflict);
     let mut script = saved;
     let saved = script.clone();
-    let twice =
+    let double_answer =
         vec![script.answered(id, Answer::Approve), script.answered(id, Answer::Always { scope: GrantScope::ForGood })];
-    refused(store.append(twice).await, ErrorKind::Conflict);
+    refused(store.append(double_answer).await, ErrorKind::Conflict);
     assert_eq!(store.interrupt(id).await.unwrap(), Some(pending.clone()));
     assert!(store.grants().await.unwrap().is_empty(), "a rejected answer stores no grant");
 
@@ -877,8 +877,9 @@ async fn permanent_rule_is_stored_with_its_answer(store: &impl Store) {
     assert_eq!(store.grants().await.unwrap(), grants);
     // A rejected append does not store its grant. Stored grants outlive the session.
     store.revoke_grant("write_file".into()).await.unwrap();
-    let twice = vec![script.answered(gone, always(GrantScope::ForGood)), script.answered(once, Answer::Approve)];
-    refused(store.append(twice).await, ErrorKind::Conflict);
+    let double_answer =
+        vec![script.answered(gone, always(GrantScope::ForGood)), script.answered(once, Answer::Approve)];
+    refused(store.append(double_answer).await, ErrorKind::Conflict);
     store.delete_session(script.session).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), grants[1..]);
 }
@@ -1171,9 +1172,9 @@ async fn subagents_are_listed_wait_and_are_deleted_with_their_session(store: &im
     // The child's questions are pending both for the child and for its parent, whose journal may report them.
     let id = InterruptId::generate();
     store.append(vec![parent.turn_started()]).await.unwrap();
-    let asked = [child.turn_started(), child.approval(id, json!({}))];
-    let EventKind::InterruptRaised { interrupt } = asked[1].kind.clone() else { unreachable!() };
-    store.append(asked.into()).await.unwrap();
+    let question_events = [child.turn_started(), child.approval(id, json!({}))];
+    let EventKind::InterruptRaised { interrupt } = question_events[1].kind.clone() else { unreachable!() };
+    store.append(question_events.into()).await.unwrap();
     store.append(vec![parent.next(EventKind::InterruptRaised { interrupt })]).await.unwrap();
     for of in [None, Some(parent.session), Some(child.session)] {
         let pending = store.pending_interrupts(of).await.unwrap();
@@ -1373,20 +1374,20 @@ async fn ended_turns_are_listed_in_the_order_of_their_ends(store: &impl Store) {
 async fn fork_continues_from_a_copy(store: &impl Store) {
     let mut script = session(store).await;
     let from = script.session;
-    let asked = InterruptId::generate();
+    let question_events = InterruptId::generate();
     let todo = todo("Dig");
-    let granted = SessionSettings { grants: vec!["write_file".into()], ..SessionSettings::default() };
+    let settings_with_grant = SessionSettings { grants: vec!["write_file".into()], ..SessionSettings::default() };
     let first = vec![
         script.turn_started(),
         script.input("the old house"),
-        script.approval(asked, json!({"path": "a"})),
-        script.answered(asked, Answer::Always { scope: GrantScope::ForGood }),
+        script.approval(question_events, json!({"path": "a"})),
+        script.answered(question_events, Answer::Always { scope: GrantScope::ForGood }),
         script.paid(Usage { prompt_tokens: 7, ..Usage::default() }),
         script.changed(StateChange::Todos { todos: vec![todo.clone()] }),
         script.changed(write("plan.md", "one")),
         script.changed(write("gone.md", "gone")),
         script.changed(StateChange::File(StateFileChange { path: "gone.md".into(), content: None })),
-        script.changed(StateChange::Settings { settings: granted }),
+        script.changed(StateChange::Settings { settings: settings_with_grant }),
         script.changed(StateChange::HandedOver { path: "uploads/a.pdf".into(), picture: None }),
         script.turn_ended(StopReason::Interrupted),
     ];
@@ -1434,12 +1435,14 @@ async fn fork_continues_from_a_copy(store: &impl Store) {
             (original.seq, original.at, original.turn_id, id)
         );
         match &copy.kind {
-            EventKind::InterruptRaised { interrupt } => assert_eq!((interrupt.id, interrupt.session_id), (asked, id)),
+            EventKind::InterruptRaised { interrupt } => {
+                assert_eq!((interrupt.id, interrupt.session_id), (question_events, id))
+            }
             kind => assert_eq!(kind, &original.kind),
         }
     }
     // The question belongs to the origin, and the permanent grant in its answer only exists once.
-    assert_eq!(store.interrupt(asked).await.unwrap().unwrap().interrupt.session_id, from);
+    assert_eq!(store.interrupt(question_events).await.unwrap().unwrap().interrupt.session_id, from);
     assert_eq!(store.grants().await.unwrap().len(), 2);
     assert_eq!(store.session_grants().await.unwrap().len(), 1);
     assert_eq!(found(store, "house", Some(id)).await, [2]);

@@ -260,8 +260,8 @@ mod tests {
         check(&with_calls(two.clone(), &[result("a"), result("b"), result("b")]), Some("messages[5].tool_call_id"));
         check(&with_calls(two, &[result("a"), result("c")]), Some("messages[4].tool_call_id"));
         check(&with_calls(json!([]), &[]), Some("messages[2].tool_calls"));
-        let twice = json!([call("a", "x", "{}"), call("a", "y", "{}")]);
-        check(&with_calls(twice, &[result("a")]), Some("is a duplicate"));
+        let duplicate_calls = json!([call("a", "x", "{}"), call("a", "y", "{}")]);
+        check(&with_calls(duplicate_calls, &[result("a")]), Some("is a duplicate"));
         let later = [result("a"), json!({"role": "assistant", "tool_calls": [call("a", "x", "{}")]}), result("a")];
         check(&with_calls(json!([call("a", "x", "{}")]), &later), Some("is a duplicate"));
         let blank = json!({"role": "tool", "tool_call_id": "a", "content": ""});
@@ -366,40 +366,40 @@ mod tests {
         let check = |body: &Value, expected: Option<&str>| {
             assert_outcome(messages(body.to_string().as_bytes()), expected, &body.to_string());
         };
-        let asked = user(json!([text("a")]));
+        let question = user(json!([text("a")]));
         let called = assistant(json!([call("x"), call("y")]));
-        check(&whole(json!([asked])), None);
-        check(&whole(json!([asked, called, user(json!([result("y"), result("x"), text("b")]))])), None);
-        check(&whole(json!([asked, called, user(json!([result("x")]))])), Some("without `tool_result` blocks"));
+        check(&whole(json!([question])), None);
+        check(&whole(json!([question, called, user(json!([result("y"), result("x"), text("b")]))])), None);
+        check(&whole(json!([question, called, user(json!([result("x")]))])), Some("without `tool_result` blocks"));
         check(
-            &whole(json!([asked, called, user(json!([text("b"), result("x"), result("y")]))])),
+            &whole(json!([question, called, user(json!([text("b"), result("x"), result("y")]))])),
             Some("must precede all other blocks"),
         );
-        check(&whole(json!([asked, user(json!([result("x")]))])), Some("roles must alternate"));
-        check(&whole(json!([asked, assistant(json!([text("b")]))])), Some("prefill"));
-        check(&whole(json!([asked, assistant(json!([text(" ")])), asked])), Some("messages.1.content.0.text"));
-        check(&whole(json!([assistant(json!([text("b")])), asked])), Some("first message"));
+        check(&whole(json!([question, user(json!([result("x")]))])), Some("roles must alternate"));
+        check(&whole(json!([question, assistant(json!([text("b")]))])), Some("prefill"));
+        check(&whole(json!([question, assistant(json!([text(" ")])), question])), Some("messages.1.content.0.text"));
+        check(&whole(json!([assistant(json!([text("b")])), question])), Some("first message"));
         let thought = json!({"type": "thinking", "thinking": "", "signature": "s"});
-        check(&whole(json!([asked, assistant(json!([thought, text("b")])), asked])), None);
-        check(&whole(json!([asked, assistant(json!([text("b"), thought])), asked])), Some("final block"));
+        check(&whole(json!([question, assistant(json!([thought, text("b")])), question])), None);
+        check(&whole(json!([question, assistant(json!([text("b"), thought])), question])), Some("final block"));
         let unsigned = json!({"type": "thinking", "thinking": "hm", "signature": ""});
         check(
-            &whole(json!([asked, assistant(json!([unsigned, text("b")])), asked])),
+            &whole(json!([question, assistant(json!([unsigned, text("b")])), question])),
             Some("signature: Field required"),
         );
-        let mut body = whole(json!([asked]));
+        let mut body = whole(json!([question]));
         body["top_k"] = json!(3);
         check(&body, Some("top_k: Extra inputs are not permitted"));
-        let mut body = whole(json!([asked]));
+        let mut body = whole(json!([question]));
         body["max_tokens"] = json!(null);
         check(&body, Some("max_tokens: Field required"));
-        let mut body = whole(json!([asked]));
+        let mut body = whole(json!([question]));
         (body["thinking"], body["temperature"]) = (json!({"type": "adaptive"}), json!(0.5));
         check(&body, Some("temperature"));
         let marked = json!({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}});
         check(&whole(json!([user(json!([marked, marked, marked, marked]))])), None);
         check(&whole(json!([user(json!([marked, marked, marked, marked, marked]))])), Some("maximum of 4 blocks"));
-        let mut body = whole(json!([asked, called, user(json!([result("x"), result("y")]))]));
+        let mut body = whole(json!([question, called, user(json!([result("x"), result("y")]))]));
         body["tools"] = json!(null);
         check(&body, Some("must define tools"));
     }

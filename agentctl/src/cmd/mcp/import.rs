@@ -116,8 +116,8 @@ pub(super) fn position(text: &str, server: &str, key: Option<&str>) -> Option<(u
     let server = key_at(text, servers, server)?;
     let at = key.and_then(|key| key_at(text, server, key)).unwrap_or(server);
     let before = &text[..at];
-    let line_begins = before.rfind('\n').map_or(0, |end| end + 1);
-    Some((before.matches('\n').count() + 1, before[line_begins..].chars().count() + 1))
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    Some((before.matches('\n').count() + 1, before[line_start..].chars().count() + 1))
 }
 
 /// Returns the offset of the first JSON key with this name at or after `from`.
@@ -237,8 +237,9 @@ impl FoundServers {
                         variable(&id)
                     )),
                     None => {
-                        let wants = |entry: &&Entry| input_ids(entry).contains(&id);
-                        let servers: Vec<&str> = self.imported.iter().filter(wants).map(|entry| &*entry.name).collect();
+                        let needs_input = |entry: &&Entry| input_ids(entry).contains(&id);
+                        let servers: Vec<&str> =
+                            self.imported.iter().filter(needs_input).map(|entry| &*entry.name).collect();
                         let Some(answer) = input.answer(&id, &servers.join(", "))? else { return Ok(false) };
                         match answer {
                             None => Err(format!("it needs `{id}`, which was left empty")),
@@ -310,8 +311,8 @@ impl Input {
             if self.kind != "pickString" {
                 return Ok(Some(Some(input)));
             }
-            let picked = self.options.iter().find(|(label, value)| input == *label || input == *value);
-            if let Some((_, value)) = picked.or_else(|| ask::numbered(&input, &self.options)) {
+            let selected = self.options.iter().find(|(label, value)| input == *label || input == *value);
+            if let Some((_, value)) = selected.or_else(|| ask::numbered(&input, &self.options)) {
                 return Ok(Some(Some(value.clone())));
             }
             crate::terminal::note(&clean_line(&format!("`{input}` is not one of the choices")));

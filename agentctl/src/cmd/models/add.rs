@@ -179,8 +179,8 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
     }
     let found = local_servers::listening().await;
     let found: Vec<&'static Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();
-    let elsewhere = PROVIDERS.iter().filter(|provider| provider.variable.is_some());
-    let offered: Vec<&'static Provider> = found.iter().copied().chain(elsewhere).collect();
+    let hosted_providers = PROVIDERS.iter().filter(|provider| provider.variable.is_some());
+    let offered: Vec<&'static Provider> = found.iter().copied().chain(hosted_providers).collect();
     for (at, provider) in offered.iter().enumerate() {
         let address = match provider.variable {
             None => format!("found at {}", provider.base_url),
@@ -210,17 +210,17 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
         return Ok(Some(text.trim().to_owned()));
     }
     let Some(variable) = chosen.variable else { return Ok(Some(String::new())) };
-    let of_shell = std::env::var(variable).ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
+    let shell_key = std::env::var(variable).ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
     let missing_key = || Failure::usage(format!("{} requires a key", chosen.title));
     if !present {
         let hint = format!("set {variable}, or pass it with --key-stdin");
-        return Ok(Some(of_shell.ok_or_else(|| missing_key().hint(hint))?));
+        return Ok(Some(shell_key.ok_or_else(|| missing_key().hint(hint))?));
     }
-    let or_else = if of_shell.is_some() { format!(", Enter uses ${variable}") } else { String::new() };
+    let or_else = if shell_key.is_some() { format!(", Enter uses ${variable}") } else { String::new() };
     let typed = ask::hidden(&format!("key of {} (not shown{or_else}): ", chosen.title))?;
     let Some(typed) = typed else { return Ok(None) };
     let typed = Some(typed.trim().to_owned()).filter(|key| !key.is_empty());
-    Ok(Some(typed.or(of_shell).ok_or_else(missing_key)?))
+    Ok(Some(typed.or(shell_key).ok_or_else(missing_key)?))
 }
 
 /// Chooses one of the listed models.

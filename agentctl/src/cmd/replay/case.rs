@@ -185,16 +185,16 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let mut file: TestFile = serde_saphyr::from_str(&text)
         .map_err(|error| refuse(error.to_string()).hint("docs/testing.md describes test files"))?;
-    let beside = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
+    let sibling_path = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
     let is_below = |path: &PathBuf| !path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
     let stays_in_folder = file.recording.as_ref().is_none_or(is_below);
-    let recording = file.recording.take().map_or_else(|| path.with_extension("jsonl"), beside);
+    let recording = file.recording.take().map_or_else(|| path.with_extension("jsonl"), sibling_path);
     if !stays_in_folder || recording.exists() && !lies_within(&recording, base) {
         return Err(refuse("`recording` is outside of the test's folder".to_owned()).hint("name a file in that folder"));
     }
     // Rejects an invalid pattern before the test runs.
     file.expect.pattern().map_err(refuse)?;
-    file.project = file.project.map(beside);
+    file.project = file.project.map(sibling_path);
     Ok(TestCase { name, recording, file, base: base.to_owned() })
 }
 
@@ -321,8 +321,8 @@ impl Expectations {
         let has = |part: &&String| text.contains(part.as_str());
         let missing = contains.iter().filter(|part| !has(part));
         failures.extend(missing.map(|part| format!("expected {part:?} in the answer; {answer}")));
-        let unwanted = excludes.iter().filter(has);
-        failures.extend(unwanted.map(|part| format!("expected no {part:?} in the answer; {answer}")));
+        let found_excludes = excludes.iter().filter(has);
+        failures.extend(found_excludes.map(|part| format!("expected no {part:?} in the answer; {answer}")));
         if let Some(pattern) = self.pattern().map_err(anyhow::Error::msg)?.filter(|pattern| !pattern.is_match(text)) {
             failures.push(format!("expected the answer to match {:?}; {answer}", pattern.as_str()));
         }

@@ -106,11 +106,11 @@ pub(super) async fn collect_mentions(
     target: &SessionTarget,
 ) -> Bundle {
     let Some(text) = text else { return Bundle::default() };
-    let here = Path::new("");
-    let found = mentions::find(text, here);
+    let current_folder = Path::new("");
+    let found = mentions::find(text, current_folder);
     let mounts = if found.is_empty() { Mounts::default() } else { target.current_mounts(daemon).await };
     let bundle = Bundle::collect(found, &mounts, source);
-    let missing = mentions::missing(text, here);
+    let missing = mentions::missing(text, current_folder);
     let missing = missing.iter().map(|path| format!("#{path} is not a file and is sent as text"));
     note_lines(bundle.notes.iter().cloned().chain(missing));
     bundle
@@ -209,8 +209,9 @@ pub(super) async fn play(
 fn project_folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
     let named = project.map(ProjectChoice::resolve).transpose()?.flatten();
     let current = || std::env::current_dir().map(|path| Mount { path, writable: false });
-    let lost = |error| Failure::usage(format!("could not find the current folder: {error}")).hint("name one: -C DIR");
-    named.map_or_else(|| current().map_err(lost), Ok)
+    let folder_error =
+        |error| Failure::usage(format!("could not find the current folder: {error}")).hint("name one: -C DIR");
+    named.map_or_else(|| current().map_err(folder_error), Ok)
 }
 
 /// Writes a recording of the session to a file.

@@ -240,8 +240,8 @@ fn is_wanted(name: &str) -> bool {
 /// Returns the text with these variables appended and their old lines removed.
 fn with(before: &str, wanted: &BTreeMap<String, String>) -> String {
     let name_of = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
-    let stays = |line: &&str| name_of(line).is_none_or(|name| !wanted.contains_key(&name));
-    let mut text: String = before.lines().filter(stays).flat_map(|line| [line, "\n"]).collect();
+    let is_unchanged = |line: &&str| name_of(line).is_none_or(|name| !wanted.contains_key(&name));
+    let mut text: String = before.lines().filter(is_unchanged).flat_map(|line| [line, "\n"]).collect();
     text.extend(wanted.iter().map(|(name, value)| format!("{name}={}\n", quoted_value(value))));
     text
 }

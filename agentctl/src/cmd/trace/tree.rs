@@ -366,15 +366,15 @@ impl Printer {
     /// Returns the parts that have ended and have not been printed. A model's text arrives after the end of its call,
     /// so a model call at the end is only printed after the next part.
     fn next_parts<'a>(&self, turn: &'a TurnTrace) -> &'a [Span] {
-        let left = turn.spans.get(self.spans..).unwrap_or_default();
-        let ended = left.iter().take_while(|span| !span.is_open).count();
+        let unprinted = turn.spans.get(self.spans..).unwrap_or_default();
+        let ended = unprinted.iter().take_while(|span| !span.is_open).count();
         let is_over = turn.outcome.is_some();
-        let count = match left.get(ended.wrapping_sub(1)) {
-            _ if is_over => left.len(),
-            Some(Span { kind: SpanKind::ModelCall(_), .. }) if ended == left.len() => ended - 1,
+        let count = match unprinted.get(ended.wrapping_sub(1)) {
+            _ if is_over => unprinted.len(),
+            Some(Span { kind: SpanKind::ModelCall(_), .. }) if ended == unprinted.len() => ended - 1,
             _ => ended,
         };
-        &left[..count]
+        &unprinted[..count]
     }
 
     /// Returns true if the turn has ended, or a part with nested turns is about to be printed.

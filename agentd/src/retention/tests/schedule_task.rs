@@ -18,7 +18,7 @@ impl World {
     }
 
     async fn wait_until_removed(&self, id: SessionId, file: &str) {
-        until("the file is removed", async || (!self.holds(id, file)).then_some(())).await;
+        until("the file is removed", async || (!self.has_file(id, file)).then_some(())).await;
         let audit_log = || fs::read_to_string(self.path("audit.jsonl")).unwrap_or_default();
         until("the audit log names the schedule", async || audit_log().contains("\"by\":\"schedule\"").then_some(()))
             .await;
@@ -32,11 +32,11 @@ async fn schedule_cleans_repeatedly() {
     let task = world.follow();
     // Due times depend on the wall clock, not on the number of checks.
     run_checks(100).await;
-    assert!(world.holds(first, "uploads/notes.txt"), "nothing is expired");
+    assert!(world.has_file(first, "uploads/notes.txt"), "nothing is expired");
     world.set_day(4);
     run_checks(1).await;
     world.wait_until_removed(first, "uploads/notes.txt").await;
-    assert!(world.holds(first, "outputs/report.txt"), "outputs are retained longer");
+    assert!(world.has_file(first, "outputs/report.txt"), "outputs are retained longer");
 
     let second = world.session().await;
     world.set_day(8);
@@ -56,7 +56,7 @@ async fn schedule_follows_settings_and_can_be_disabled() {
     run_checks(1).await;
     world.set_day(4);
     run_checks(100).await;
-    assert!(world.holds(id, "uploads/notes.txt"), "the schedule is disabled");
+    assert!(world.has_file(id, "uploads/notes.txt"), "the schedule is disabled");
     world.retention.follow_settings(RetentionSettings { every: days(1), ..never });
     run_checks(1).await;
     world.wait_until_removed(id, "uploads/notes.txt").await;

@@ -69,15 +69,15 @@ pub(crate) fn check_invariants(history: &ForeignHistory) {
         ids.sort();
         ids
     };
-    let made = calls(|body| match body {
+    let call_ids = calls(|body| match body {
         ItemBody::ToolCall(call) => Some(call.call_id.as_str()),
         _ => None,
     });
-    let answered = calls(|body| match body {
+    let answered_ids = calls(|body| match body {
         ItemBody::ToolResult(result) => Some(result.call_id.as_str()),
         _ => None,
     });
-    assert_eq!(made, answered, "every call has one result");
+    assert_eq!(call_ids, answered_ids, "every call has one result");
 }
 
 #[test]
@@ -168,18 +168,18 @@ fn both_codex_formats_are_read() {
         json!({"type": "ghost_snapshot"}),
         message("assistant", "output_text", "Four."),
     ];
-    let mut modern = vec![
+    let mut current_format = vec![
         line("session_meta", json!({"id": "019a2d7a-41c4-78b1-b7cc-a45d62a89cd5", "cwd": "/tmp/x", "timestamp": at})),
         line("turn_context", json!({"model": "gpt-x"})),
     ];
-    modern.extend(items.iter().map(|item| line("response_item", item.clone())));
-    modern.push(line("event_msg", json!({"type": "agent_message", "message": "Four."})));
-    modern.push(line(
+    current_format.extend(items.iter().map(|item| line("response_item", item.clone())));
+    current_format.push(line("event_msg", json!({"type": "agent_message", "message": "Four."})));
+    current_format.push(line(
         "event_msg",
         json!({"type": "token_count", "info": {"last_token_usage": {
         "input_tokens": 100, "cached_input_tokens": 40, "output_tokens": 9, "reasoning_output_tokens": 3}}}),
     ));
-    let found = read(lines(&modern).as_bytes(), ForeignFormat::Codex).unwrap();
+    let found = read(lines(&current_format).as_bytes(), ForeignFormat::Codex).unwrap();
     check_invariants(&found);
     let notice = notice("Codex");
     let common = [
@@ -196,9 +196,9 @@ fn both_codex_formats_are_read() {
     assert_eq!(describe_events(&found.events), [&common[..], &["usage: gpt-x 100 40 9"], &end].concat());
     assert_eq!(found.left_out, ["1 × ghost_snapshot", "1 × program message"]);
 
-    let mut early = vec![json!({"id": "abc", "timestamp": at, "instructions": null})];
-    early.extend(items);
-    let found = read(lines(&early).as_bytes(), ForeignFormat::Codex).unwrap();
+    let mut old_format = vec![json!({"id": "abc", "timestamp": at, "instructions": null})];
+    old_format.extend(items);
+    let found = read(lines(&old_format).as_bytes(), ForeignFormat::Codex).unwrap();
     check_invariants(&found);
     assert_eq!(describe_events(&found.events), [&common[..], &end].concat());
 }
@@ -263,16 +263,16 @@ fn duplicate_call_ids_and_wrong_clocks_are_tolerated() {
 }
 
 #[test]
-fn non_histories_are_rejected() {
-    let refused = |text: &[u8], format| read(text, format).unwrap_err();
+fn files_without_a_history_are_rejected() {
+    let read_error = |text: &[u8], format| read(text, format).unwrap_err();
     for format in [ForeignFormat::ClaudeCode, ForeignFormat::Codex] {
-        assert!(matches!(refused(b"", format), ArchiveError::Hostile(_)));
-        assert!(matches!(refused(b"\x1f\x8b\0\xff\n{}\n[]\n7\n", format), ArchiveError::Hostile(_)));
+        assert!(matches!(read_error(b"", format), ArchiveError::Hostile(_)));
+        assert!(matches!(read_error(b"\x1f\x8b\0\xff\n{}\n[]\n7\n", format), ArchiveError::Hostile(_)));
     }
     for text in ["", "{}", "{\"info\": {}, \"messages\": 7}", "[1]"] {
-        assert!(matches!(refused(text.as_bytes(), ForeignFormat::OpenCode), ArchiveError::Foreign(_)), "{text}");
+        assert!(matches!(read_error(text.as_bytes(), ForeignFormat::OpenCode), ArchiveError::Foreign(_)), "{text}");
     }
-    let database = refused(&[b"SQLite format 3\0".as_slice(), &[0xff; 4000]].concat(), ForeignFormat::OpenCode);
+    let database = read_error(&[b"SQLite format 3\0".as_slice(), &[0xff; 4000]].concat(), ForeignFormat::OpenCode);
     assert!(database.to_string().contains("import the output of `opencode export SESSION`"), "{database}");
 }
 

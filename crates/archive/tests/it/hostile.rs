@@ -66,7 +66,7 @@ fn with(name: &str, kind: EntryType, content: &[u8]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refused(archive: &[u8], words: &str) {
+fn assert_rejected(archive: &[u8], words: &str) {
     let error = read(archive).unwrap_err();
     assert!(error.to_string().contains(words), "{error}");
     assert!(!error.hint().is_empty());
@@ -79,7 +79,7 @@ fn sample_archive_is_valid() {
 }
 
 #[test]
-fn outside_paths_are_rejected() {
+fn paths_outside_the_archive_are_rejected() {
     for path in [
         "files/../../etc/cron.d/x",
         "files/uploads/../../../x",
@@ -90,10 +90,10 @@ fn outside_paths_are_rejected() {
         "files/uploads/.",
         "files/uploads/..",
     ] {
-        refused(&with(path, EntryType::Regular, b"x"), "the path of a file");
+        assert_rejected(&with(path, EntryType::Regular, b"x"), "the path of a file");
     }
     for path in ["../x", "/etc/passwd", "manifest.json/../x", "journal/x", "journal/../x.jsonl", "other"] {
-        refused(&with(path, EntryType::Regular, b"x"), "unexpected member");
+        assert_rejected(&with(path, EntryType::Regular, b"x"), "unexpected member");
     }
 }
 
@@ -108,25 +108,25 @@ fn links_folders_and_devices_are_rejected() {
         (EntryType::GNUSparse, "non-regular file"),
         (EntryType::XHeader, "non-regular file"),
     ] {
-        refused(&with("files/uploads/a", kind, b""), words);
+        assert_rejected(&with("files/uploads/a", kind, b""), words);
     }
 }
 
 #[test]
 fn foreign_files_and_newer_versions_are_distinguished() {
-    refused(b"", "it is empty");
-    refused(b"PK\x03\x04 a zip", "not a gzip file");
-    refused(&gzipped(b"only a text"), "not a session archive");
+    assert_rejected(b"", "it is empty");
+    assert_rejected(b"PK\x03\x04 a zip", "not a gzip file");
+    assert_rejected(&gzipped(b"only a text"), "not a session archive");
     let only = |name: &str, content: &[u8]| pack(&[regular(name, content)]);
-    refused(&only("README.md", b"hello"), "does not start with a manifest");
-    refused(&only("manifest.json", b"{\"name\": \"a theme\"}"), "it was written by another program");
-    refused(&only("manifest.json", b"hello"), "its manifest is not from agentd");
-    let later = json!({"archive": "agentd-session", "format": 2, "sessions": "another form"}).to_string();
-    refused(&only("manifest.json", later.as_bytes()), "has format version 2");
-    assert!(matches!(read(&only("manifest.json", later.as_bytes())), Err(ArchiveError::Newer(2))));
+    assert_rejected(&only("README.md", b"hello"), "does not start with a manifest");
+    assert_rejected(&only("manifest.json", b"{\"name\": \"a theme\"}"), "it was written by another program");
+    assert_rejected(&only("manifest.json", b"hello"), "its manifest is not from agentd");
+    let newer_manifest = json!({"archive": "agentd-session", "format": 2, "sessions": "another form"}).to_string();
+    assert_rejected(&only("manifest.json", newer_manifest.as_bytes()), "has format version 2");
+    assert!(matches!(read(&only("manifest.json", newer_manifest.as_bytes())), Err(ArchiveError::Newer(2))));
     let empty = json!({"archive": "agentd-session", "format": 1, "made_by": "", "made_at": "2026-01-01T00:00:00Z",
         "title": "", "sessions": []});
-    refused(&only("manifest.json", empty.to_string().as_bytes()), "0 sessions");
+    assert_rejected(&only("manifest.json", empty.to_string().as_bytes()), "0 sessions");
 }
 
 #[test]
@@ -136,18 +136,18 @@ fn modified_and_truncated_archives_are_rejected() {
     let file = regular("files/uploads/a", b"evil");
     let members = |sums: &str| pack(&[manifest_member.clone(), file.clone(), regular("SHA256SUMS", sums.as_bytes())]);
     let (of_manifest, of_file) = (hash(&manifest_member.2), hash(b"good"));
-    refused(&members(&format!("{of_manifest}  manifest.json\n{of_file}  files/uploads/a\n")), "was changed");
-    refused(&members(&format!("{of_manifest}  manifest.json\n")), "has no hash");
-    let more = format!("{of_manifest}  manifest.json\n{}  files/uploads/a\n{of_file}  gone\n", hash(b"evil"));
-    refused(&members(&more), "gone is missing");
-    refused(&members("no hashes at all"), "list of hashes");
+    assert_rejected(&members(&format!("{of_manifest}  manifest.json\n{of_file}  files/uploads/a\n")), "was changed");
+    assert_rejected(&members(&format!("{of_manifest}  manifest.json\n")), "has no hash");
+    let extra_sums = format!("{of_manifest}  manifest.json\n{}  files/uploads/a\n{of_file}  gone\n", hash(b"evil"));
+    assert_rejected(&members(&extra_sums), "gone is missing");
+    assert_rejected(&members("no hashes at all"), "list of hashes");
     let whole = sample_archive();
     for length in [whole.len() / 2, whole.len() * 3 / 4] {
         let error = read(&whole[..length]).unwrap_err();
         assert!(matches!(error, ArchiveError::Cut | ArchiveError::Changed(_)), "{error:?}");
     }
     // A truncated tar inside a complete gzip stream.
-    refused(&pack(&[manifest_member]), "the archive is truncated");
+    assert_rejected(&pack(&[manifest_member]), "the archive is truncated");
 }
 
 /// Stream of `head` followed by `left` zero bytes.
@@ -214,12 +214,12 @@ fn member_names_are_bounded() {
     header.set_size(100_000);
     header.set_cksum();
     tar.append(&header, &vec![b'a'; 100_000][..]).unwrap();
-    refused(&tar.into_inner().unwrap().finish().unwrap(), "a name in it is too long");
+    assert_rejected(&tar.into_inner().unwrap().finish().unwrap(), "a name in it is too long");
 }
 
 #[test]
 fn too_many_members_are_rejected() {
     let mut members = vec![manifest_member(session(0))];
     members.extend((0..10_001).map(|n| regular(&format!("files/uploads/{n}"), b"")));
-    refused(&pack(&members), "too large");
+    assert_rejected(&pack(&members), "too large");
 }

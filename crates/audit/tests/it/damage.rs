@@ -86,7 +86,7 @@ async fn noted_hash_reveals_a_truncated_end_without_witness() {
 }
 
 #[tokio::test]
-async fn older_noted_hash_raises_no_alarm() {
+async fn older_noted_hash_verifies() {
     let world = World::with(6).await;
     for n in [1, 6] {
         let noted = Some(line(&world.text(), n));

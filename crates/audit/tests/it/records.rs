@@ -67,13 +67,13 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Simple reference implementation of the query.
 fn expected(lines: &[AuditLine], query: &RecordQuery) -> Vec<AuditRecord> {
-    let same = |a: &AuditLine, b: &AuditLine| a.entry.call_id == b.entry.call_id;
+    let is_same_call = |a: &AuditLine, b: &AuditLine| a.entry.call_id == b.entry.call_id;
     let record = |(at, line): (usize, &AuditLine)| {
         let AuditFact::CallDecided(decision) = &line.entry.fact else {
             return AuditRecord { line: line.clone(), outcome: None, ended: None };
         };
         let later = &lines[at + 1..];
-        let next = later.iter().find(|later| same(later, line));
+        let next = later.iter().find(|later| is_same_call(later, line));
         let ended = next.and_then(|next| match &next.entry.fact {
             AuditFact::CallEnded(end) => Some(RecordedEnd { n: next.n, at: next.entry.at, end: end.clone() }),
             _ => None,

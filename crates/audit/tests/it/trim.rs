@@ -66,7 +66,7 @@ fn since(day: i64) -> TrimLimits {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rotation_during_a_read_misses_no_line() {
+async fn read_during_rotation_returns_every_line() {
     let world = World::new();
     // A few lines per file.
     let log = Arc::new(AuditLog::open(AuditConfig { rotate_at: 2_000, ..world.config() }).unwrap());
@@ -129,7 +129,7 @@ async fn trimming_keeps_total_size_below_the_limit() {
 }
 
 #[tokio::test]
-async fn beginning_removed_by_others_is_reported() {
+async fn removed_beginning_is_reported() {
     let world = World::new();
     let (log, _) = days(&world, 6).await;
     log.trim(since(2)).await.unwrap();

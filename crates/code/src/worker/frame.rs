@@ -147,16 +147,16 @@ fn symbol(found: SymbolLocations) -> SymbolLocations {
 }
 
 fn map(files: Vec<MapFile>, most: usize) -> Vec<MapFile> {
-    let mut left = most;
-    let mut kept = Vec::new();
+    let mut remaining = most;
+    let mut fitting_files = Vec::new();
     for file in files.into_iter().filter(|file| is_path(&file.path)) {
         let lines = file.lines.into_iter().map(|(line, row)| (line, sanitised_line(&row))).collect();
         let file = MapFile { path: file.path, lines };
-        let Some(rest) = left.checked_sub(MapFile::render(std::slice::from_ref(&file)).len()) else { break };
-        left = rest;
-        kept.push(file);
+        let Some(rest) = remaining.checked_sub(MapFile::render(std::slice::from_ref(&file)).len()) else { break };
+        remaining = rest;
+        fitting_files.push(file);
     }
-    kept
+    fitting_files
 }
 
 #[cfg(test)]

@@ -251,10 +251,10 @@ impl FolderProcess {
         if !matches!(sent, Ok(Ok(()))) {
             return Err(AskError::Dead(worker.exit_reason().await));
         }
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let mut reported: Option<(Instant, usize)> = None;
         loop {
-            if begun.elapsed() > ANSWER_TIMEOUT {
+            if started_at.elapsed() > ANSWER_TIMEOUT {
                 return Err(AskError::Dead(format!("its reader took longer than {} s", ANSWER_TIMEOUT.as_secs())));
             }
             match timeout(silence_timeout, worker.next_message()).await {
@@ -265,9 +265,9 @@ impl FolderProcess {
                 Ok(Ok(None)) => return Err(AskError::Dead(worker.exit_reason().await)),
                 Ok(Ok(Some(Response::Reading(file)))) => worker.reading = Some(file),
                 Ok(Ok(Some(Response::Progress(progress)))) => {
-                    let is_news =
+                    let should_report =
                         reported.is_none_or(|(at, done)| at.elapsed() >= PROGRESS_INTERVAL && progress.done > done);
-                    if let Some(on_progress) = code_job.progress.upgrade().filter(|_| is_news) {
+                    if let Some(on_progress) = code_job.progress.upgrade().filter(|_| should_report) {
                         reported = Some((Instant::now(), progress.done));
                         on_progress(progress);
                     }

@@ -75,8 +75,8 @@ impl Server {
     fn new(job: Job, out: File, may_read: fn(&str) -> bool) -> Self {
         let Job { root, excluded, is_careful, outer, .. } = job;
         let threads = if is_careful { 1 } else { 2 };
-        let belongs = move |path: &str| may_read(path) && !excluded.iter().any(|file| file == path);
-        let config = FolderConfig { threads, outer, ..FolderConfig::new(belongs) };
+        let is_readable = move |path: &str| may_read(path) && !excluded.iter().any(|file| file == path);
+        let config = FolderConfig { threads, outer, ..FolderConfig::new(is_readable) };
         let code = CodeFolder::new(&root, config);
         Self {
             root: identity(code.root()),

@@ -104,10 +104,10 @@ mod linux {
         /// Reads the pending events into `changes`.
         pub(in crate::worker) fn collect(&mut self, changes: &mut Changes) {
             let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
-            let mut words = inotify::Reader::new(&self.queue, &mut buffer);
+            let mut reader = inotify::Reader::new(&self.queue, &mut buffer);
             loop {
-                let word = match words.next() {
-                    Ok(word) => word,
+                let raw_event = match reader.next() {
+                    Ok(raw_event) => raw_event,
                     Err(Errno::INTR) => continue,
                     // No more events are pending.
                     Err(Errno::AGAIN) => return,
@@ -116,17 +116,17 @@ mod linux {
                         return;
                     }
                 };
-                let events = word.events();
+                let events = raw_event.events();
                 if events.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT | ReadFlags::ISDIR) {
                     changes.all = true;
                 }
                 if events.contains(ReadFlags::IGNORED) {
-                    self.folders.remove(&word.wd());
+                    self.folders.remove(&raw_event.wd());
                     continue;
                 }
-                let Some(folder) = self.folders.get(&word.wd()) else { continue };
+                let Some(folder) = self.folders.get(&raw_event.wd()) else { continue };
                 // Names that are not UTF-8 are never indexed.
-                let Some(name) = word.file_name().and_then(|name| name.to_str().ok()) else { continue };
+                let Some(name) = raw_event.file_name().and_then(|name| name.to_str().ok()) else { continue };
                 if matches!(name, ".gitignore" | ".ignore") {
                     changes.all = true;
                 }

@@ -79,7 +79,7 @@ fn definitions_are_found_in_feature_gated_languages() {
 }
 
 #[test]
-fn uses_are_found() {
+fn references_are_found() {
     let text = "fn a(x: Thing) { helper(x); let limit = LIMIT; }\n";
     let mut parser = Parser::default();
     let source = parser.parse("a.rs", text);
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_give_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn undecodable_bytes_return_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         if let Ok(text) = agentd_code::decode(&bytes) {
             assert_whole("a.c", &text);
         }

@@ -24,9 +24,9 @@ fn project<T: AsRef<str>>(files: &[(T, T)]) -> tempfile::TempDir {
 }
 
 fn write(root: &Path, path: &str, bytes: &[u8]) {
-    let place = root.join(path);
-    fs::create_dir_all(place.parent().unwrap()).unwrap();
-    fs::write(place, bytes).unwrap();
+    let file_path = root.join(path);
+    fs::create_dir_all(file_path.parent().unwrap()).unwrap();
+    fs::write(file_path, bytes).unwrap();
 }
 
 /// Returns settings that allow all files except those whose name indicates a secret.

@@ -55,7 +55,7 @@ fn map_fits_its_token_budget() {
 }
 
 #[test]
-fn method_named_like_a_std_one_is_not_central() {
+fn std_method_names_do_not_raise_the_rank() {
     let mut files = vec![
         (
             "odd.rs".to_owned(),
@@ -74,7 +74,7 @@ fn method_named_like_a_std_one_is_not_central() {
 }
 
 #[test]
-fn one_area_does_not_fill_the_map() {
+fn map_is_not_filled_by_one_group() {
     let mut files = Vec::new();
     for n in 0..30 {
         files.push((format!("core/part{n}.rs"), format!("pub struct CorePart{n};\n")));

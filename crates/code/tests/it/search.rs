@@ -65,7 +65,7 @@ fn results_are_not_dominated_by_one_file() {
 }
 
 #[test]
-fn inline_tests_weigh_less() {
+fn inline_tests_rank_lower() {
     let code = "/// Cuts a text into tokens.\npub fn tokenize(text: &str) {}\n".to_owned();
     let filler = "// Nothing of interest is here.\n".repeat(60);
     let test = "    #[test]\n    fn tokens_are_cut() { let tokens = tokenize(text); cut(text, tokens); }\n".repeat(8);
@@ -95,7 +95,7 @@ fn definition_ranks_before_a_file_full_of_uses() {
 }
 
 #[test]
-fn search_below_a_folder_stays_in_it() {
+fn search_is_limited_to_the_folder() {
     let folder = project(&[
         ("web/cart.rs", "pub fn add_to_cart(item: Item) {}\n"),
         ("web/cart_view.rs", "fn show() { add_to_cart(item); }\n"),

@@ -60,7 +60,7 @@ fn outline_lists_a_file_or_folder() {
 }
 
 #[test]
-fn items_in_macros_are_defined_except_in_dsl_macros() {
+fn items_in_macros_are_found_except_in_dsl_macros() {
     let text = "cfg_rt! {\n    /// Runs it.\n    pub fn spawn() { join(); }\n    cfg_net! {\n        pub struct Socket;\n        \
                 impl Socket { pub fn bind(&self) {} }\n    }\n}\nimpl Runtime {\n    cfg_time! { pub fn sleep(&self) {} }\n}\n\
                 mod inner { thread_local! { static DEPTH: u32 = 0; } }\nbitflags! { struct Flags: u32 { const ALL = 1; } }\n\

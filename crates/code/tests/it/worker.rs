@@ -133,10 +133,11 @@ async fn hanging_worker_is_killed_and_cancel_returns_at_once() {
     let pool = CodePool::new(config);
     let error = ask(&pool, &folders.root("hangs")).await.unwrap_err();
     assert!(error.to_string().contains("sent nothing"), "{error}");
-    let patient = CodePool::new(PoolConfig { silence_timeout: Duration::from_secs(3600), ..folders.config.clone() });
+    let patient_pool =
+        CodePool::new(PoolConfig { silence_timeout: Duration::from_secs(3600), ..folders.config.clone() });
     let cancel = CancellationToken::new();
     let question = CodeQuestion::Outline { path: String::new() };
-    let pending = patient.ask(folders.root("hangs"), question, Arc::new(|_| {}), cancel.clone());
+    let pending = patient_pool.ask(folders.root("hangs"), question, Arc::new(|_| {}), cancel.clone());
     let (error, ()) = tokio::join!(pending, async { cancel.cancel() });
     assert!(error.is_err());
 }

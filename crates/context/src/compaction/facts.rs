@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn last_answer_is_the_one_that_ended_a_turn() {
+    fn only_text_that_ends_a_turn_is_an_answer() {
         let plan = format!("The plan: {}", "step after step. ".repeat(100));
         let text = "Quick.".to_owned();
         let steered = item(ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None });
-        let narrates = says("I look at file 3.");
-        let running = Some(narrates.turn_id);
-        let items = [user("Plan."), says(&plan), user("Begin with step 23."), steered, narrates];
+        let narration = says("I look at file 3.");
+        let running = Some(narration.turn_id);
+        let items = [user("Plan."), says(&plan), user("Begin with step 23."), steered, narration];
         let facts = facts(&items, &[], 100_000, running);
         assert_eq!(facts.last_answer.as_deref(), Some(plan.as_str()));
         assert_eq!((facts.answers, facts.is_answered), (vec!["I look at file 3.".to_owned()], true));
@@ -300,7 +300,7 @@ mod tests {
         [call, result(id, "read_file", "1\tfine")]
     }
 
-    fn ran(command: &str, id: &str, output: &str) -> [Arc<Item>; 2] {
+    fn command_run(command: &str, id: &str, output: &str) -> [Arc<Item>; 2] {
         let call = call_with(id, "run_bash_command", &serde_json::json!({ "command": command }).to_string());
         [call, result(id, "run_bash_command", output)]
     }
@@ -323,7 +323,7 @@ mod tests {
         let items: Vec<_> = (0..200)
             .flat_map(|n| {
                 let id = n.to_string();
-                ran(&long, &id, &long).into_iter().chain(reads(&format!("{n} {long}"), &id))
+                command_run(&long, &id, &long).into_iter().chain(reads(&format!("{n} {long}"), &id))
             })
             .collect();
         for window in [500, 2048, 4096, 16_384, 100_000] {
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn long_lists_keep_both_ends() {
-        let items: Vec<_> = (0..100).flat_map(|n| ran(&n.to_string(), &n.to_string(), "ok")).collect();
+        let items: Vec<_> = (0..100).flat_map(|n| command_run(&n.to_string(), &n.to_string(), "ok")).collect();
         let commands = facts(&items, &[], 100_000, None).fit_into(100_000, 40_000).commands;
         assert_eq!(commands.len(), MAX_LINES + 1);
         assert_eq!((commands[0].as_str(), commands[MAX_LINES].as_str()), ("0 -> ok", "99 -> ok"));

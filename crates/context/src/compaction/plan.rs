@@ -91,9 +91,10 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, budget: HistoryBudget) 
     let messages = count(items);
     // A summary alone is not summarised again: each time, details would be lost without freeing space.
     let replaced = &items[..split];
-    let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
+    let replaces_messages =
+        replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
     let has_long_ones = count(replaced) >= MIN_LONG_MESSAGES && tokens(replaced, budget) >= MIN_TOKENS;
-    gains.then_some(Plan { split, messages, worth_a_model: has_long_ones || messages >= MIN_MESSAGES })
+    replaces_messages.then_some(Plan { split, messages, worth_a_model: has_long_ones || messages >= MIN_MESSAGES })
 }
 
 /// Counts the messages of a history.
@@ -135,7 +136,7 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
             open.clear();
         }
         let before = index.checked_sub(1).map(|before| &items[before]);
-        let begins = before.is_some_and(|before| match &item.body {
+        let starts_answer = before.is_some_and(|before| match &item.body {
             // A notice about files that came with an input must stay with this input.
             ItemBody::UserMessage { .. } => !is_handed_over(before),
             ItemBody::Notice { .. } => true,
@@ -145,7 +146,7 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
             }
             ItemBody::ToolResult(_) | ItemBody::Compaction(_) => false,
         });
-        if begins && open.is_empty() {
+        if starts_answer && open.is_empty() {
             splits.push(index);
         }
         match &item.body {

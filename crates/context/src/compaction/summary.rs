@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_and_facts_are_kept_whatever_the_model_wrote() {
+    fn messages_and_facts_do_not_depend_on_model_text() {
         let rules = ["Never push.".to_owned()];
         let written = "## What the person wants\nA build.\n\n**3. Decisions and reasons**\nUse make, it is there.\n# Open problems\nnone";
         let text = compose(SummaryText::Written(written), &facts(), &rules, Some("/conversation_history/x.md"), WINDOW);
@@ -329,8 +329,9 @@ mod tests {
         }
         let without = compose(SummaryText::None, &facts(), &rules, None, WINDOW);
         assert!(without.contains("- Never push."), "{without}");
-        let formless = compose(SummaryText::Written("I would say that all is well."), &facts(), &rules, None, WINDOW);
-        assert!(formless.contains("all is well"), "{formless}");
+        let unstructured =
+            compose(SummaryText::Written("I would say that all is well."), &facts(), &rules, None, WINDOW);
+        assert!(unstructured.contains("all is well"), "{unstructured}");
     }
 
     #[test]

@@ -100,9 +100,9 @@ fn name(written: &str) -> String {
 /// closed. Idempotent.
 pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
-    let mut begins = true;
+    let mut at_line_start = true;
     for (at, letter) in text.char_indices() {
-        if begins && text[at..].starts_with("##") {
+        if at_line_start && text[at..].starts_with("##") {
             out.push('\\');
         }
         out.push(letter);
@@ -110,7 +110,7 @@ pub fn harmless(text: &str) -> String {
             out.push('\\');
         }
         // Some parsers also treat an indented line as a heading.
-        begins = is_line_end(letter) || (begins && letter.is_whitespace());
+        at_line_start = is_line_end(letter) || (at_line_start && letter.is_whitespace());
     }
     out
 }
@@ -163,9 +163,9 @@ mod tests {
             let text = whole(&[result("1", "grep", hostile)]);
             let headings = text.split(is_line_end).filter(|line| line.trim_start().starts_with("##")).count();
             assert_eq!(headings, 1, "{text}");
-            let lower = text.to_lowercase().replace(char::is_whitespace, "");
+            let normalised = text.to_lowercase().replace(char::is_whitespace, "");
             for tag in ["</history", "<history", "</earlier_summary", "</conversation_summary"] {
-                assert!(!lower.contains(tag), "{text}");
+                assert!(!normalised.contains(tag), "{text}");
             }
             assert_eq!(harmless(&harmless(hostile)), harmless(hostile));
         };
@@ -204,8 +204,9 @@ mod tests {
         let text = "### Person ".repeat(40);
         for bytes in 0..200 {
             let part = within(&[user("one"), result("1", "grep", &text)], bytes, Timestamp::MAX);
-            let forged = part.lines().skip(1).filter(|line| line.starts_with("### ") && !line.contains(" · ")).count();
-            assert_eq!(forged, 0, "{part}");
+            let forged_headings =
+                part.lines().skip(1).filter(|line| line.starts_with("### ") && !line.contains(" · ")).count();
+            assert_eq!(forged_headings, 0, "{part}");
         }
     }
 

@@ -79,7 +79,7 @@ impl DocumentFinds {
     pub fn add(&mut self, mut other: Self, limit: usize) {
         // Hits with only some of the words are only returned if no hit contains all words.
         if !self.hits.is_empty() && !other.hits.is_empty() && self.is_loose != other.is_loose {
-            if self.is_loose { self.drop_loose() } else { other.drop_loose() }
+            if self.is_loose { self.drop_partial_hits() } else { other.drop_partial_hits() }
         }
         self.is_loose |= other.is_loose;
         self.by = other.by;
@@ -104,7 +104,7 @@ impl DocumentFinds {
         self.locked.extend(other.locked);
     }
 
-    fn drop_loose(&mut self) {
+    fn drop_partial_hits(&mut self) {
         self.is_loose = false;
         self.hits.clear();
         self.notes.retain(|note| note != Self::LOOSE);
@@ -182,20 +182,20 @@ mod tests {
         }
     }
 
-    fn finds(by: SearchedBy, is_loose: bool, scores: &[f32]) -> DocumentFinds {
+    fn document_finds(by: SearchedBy, is_loose: bool, scores: &[f32]) -> DocumentFinds {
         let notes = if is_loose { vec![DocumentFinds::LOOSE.to_owned()] } else { Vec::new() };
         let hits = scores.iter().map(|score| hit("a.pdf", "p. 1", *score, Vec::new())).collect();
         DocumentFinds { by, hits, is_loose, notes, searched: 1, ..DocumentFinds::default() }
     }
 
-    fn scores(finds: &DocumentFinds) -> Vec<f32> {
-        finds.hits.iter().map(|hit| hit.score).collect()
+    fn scores(document_finds: &DocumentFinds) -> Vec<f32> {
+        document_finds.hits.iter().map(|hit| hit.score).collect()
     }
 
     #[test]
     fn phrase_hits_replace_partial_word_hits() {
-        let loose = || finds(SearchedBy::Phrase, true, &[9.0, 8.0]);
-        let exact = || finds(SearchedBy::Phrase, false, &[1.0]);
+        let loose = || document_finds(SearchedBy::Phrase, true, &[9.0, 8.0]);
+        let exact = || document_finds(SearchedBy::Phrase, false, &[1.0]);
         for (mut first, second) in [(loose(), exact()), (exact(), loose())] {
             first.add(second, 10);
             assert_eq!((scores(&first), first.is_loose, first.searched), (vec![1.0], false, 2));
@@ -203,7 +203,7 @@ mod tests {
         }
         // Documents without hits do not change the result.
         let mut all = loose();
-        all.add(finds(SearchedBy::Phrase, false, &[]), 10);
+        all.add(document_finds(SearchedBy::Phrase, false, &[]), 10);
         all.add(loose(), 3);
         assert_eq!((scores(&all), all.is_loose, all.notes.len()), (vec![9.0, 9.0, 8.0], true, 1));
         all.add(exact(), 10);
@@ -215,12 +215,12 @@ mod tests {
 
     #[test]
     fn merged_hits_keep_document_order_and_flag_overflow() {
-        let mut all = finds(SearchedBy::Scan, false, &[1.0, 2.0]);
-        all.add(finds(SearchedBy::Scan, false, &[3.0]), 3);
+        let mut all = document_finds(SearchedBy::Scan, false, &[1.0, 2.0]);
+        all.add(document_finds(SearchedBy::Scan, false, &[3.0]), 3);
         assert_eq!((scores(&all), all.more, all.is_complete()), (vec![1.0, 2.0, 3.0], false, true));
-        all.add(finds(SearchedBy::NarrowedRegex, false, &[4.0]), 3);
+        all.add(document_finds(SearchedBy::NarrowedRegex, false, &[4.0]), 3);
         assert_eq!((scores(&all), all.more, all.late, all.is_complete()), (vec![1.0, 2.0, 3.0], true, false, false));
-        all.add(finds(SearchedBy::Scan, false, &[5.0]), 3);
+        all.add(document_finds(SearchedBy::Scan, false, &[5.0]), 3);
         assert!(all.notes.len() == 1 && all.notes[0].contains("more than 3 matches"), "{:?}", all.notes);
     }
 

@@ -397,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_mounted_files_have_a_location() {
+    fn source_file_exists_only_in_mounts() {
         let workspace = Workspace {
             root: "/data/w/1".into(),
             project: Some(Mount { path: "/home/p/code".into(), writable: true }),

@@ -342,14 +342,14 @@ fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, sco
     {
         return if named.contains(name) { Availability::NamedBy(id) } else { Availability::Forbidden { agent: id } };
     }
-    let tagged = |tag: &str| label.tags.iter().any(|other| other == tag);
+    let has_tag = |tag: &str| label.tags.iter().any(|other| other == tag);
     match label.tier {
         ToolTier::Core => Availability::Core,
         ToolTier::Enabled => Availability::Enabled,
         _ if scope.only.is_some() => Availability::Allowed,
         _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Availability::Mentioned,
-        _ if scope.has_vision && tagged("vision") => Availability::ForPictures,
-        _ if scope.for_code && tagged("code") => Availability::ForCode,
+        _ if scope.has_vision && has_tag("vision") => Availability::ForPictures,
+        _ if scope.for_code && has_tag("code") => Availability::ForCode,
         _ => {
             let server = tool.foreign.as_ref().map(|foreign| foreign.server.as_str());
             Availability::NotMentioned { name, server }
@@ -379,8 +379,9 @@ mod tests {
             tool("shell", ToolTier::Off, &["code"]),
             tool("transfer_to_x", ToolTier::Enabled, &[]),
         ];
-        let stolen = CatalogueTool { origin: ToolOrigin::Mcp { server: "rogue".to_owned() }, ..tools[3].clone() };
-        tools.push(stolen);
+        let shadowed_tool =
+            CatalogueTool { origin: ToolOrigin::Mcp { server: "rogue".to_owned() }, ..tools[3].clone() };
+        tools.push(shadowed_tool);
         ToolCatalog::new(Arc::new(Catalogue { tools, ..Catalogue::default() }), Vec::new())
     }
 
@@ -399,19 +400,19 @@ mod tests {
         check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint"]);
         // Mentioned tools are appended in order, and all other tools keep their positions.
         check(&["lint", "draw"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint", "draw"]);
-        let child = ToolScope { is_child: true, ..any.clone() };
-        check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);
-        let sees = ToolScope { has_vision: true, ..any.clone() };
-        check(&[], &sees, &["ask_human", "draw", "grep", "read_file", "transfer_to_x"]);
-        let codes = ToolScope { for_code: true, ..any.clone() };
-        check(&[], &codes, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
+        let child_scope = ToolScope { is_child: true, ..any.clone() };
+        check(&["delegate_task"], &child_scope, &["ask_human", "grep", "read_file"]);
+        let vision_scope = ToolScope { has_vision: true, ..any.clone() };
+        check(&[], &vision_scope, &["ask_human", "draw", "grep", "read_file", "transfer_to_x"]);
+        let code_scope = ToolScope { for_code: true, ..any.clone() };
+        check(&[], &code_scope, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
         let named = |names: &[&str]| {
             let tools = Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>());
             ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools }), ..ToolScope::default() }
         };
         check(&["delegate_task"], &named(&["lint", "shell", "grep"]), &["ask_human", "grep", "lint"]);
-        let free = ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools: None }), ..any };
-        check(&[], &free, &["ask_human", "grep", "read_file", "transfer_to_x"]);
+        let unrestricted_scope = ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools: None }), ..any };
+        check(&[], &unrestricted_scope, &["ask_human", "grep", "read_file", "transfer_to_x"]);
     }
 
     #[test]

@@ -59,10 +59,10 @@ impl ToolFinder {
 
     /// Same as [`Self::unlisted`], plus servers that the turn could use if the session had a project.
     pub(crate) fn unlisted_or_unusable(&self) -> impl Iterator<Item = &ServerCard> {
-        let otherwise = ToolScope { without_project: false, ..self.scope.clone() };
+        let scope_with_project = ToolScope { without_project: false, ..self.scope.clone() };
         let is_unusable =
             move |server: &ServerCard| server.is_unlisted || server.needs_project && self.scope.without_project;
-        self.catalog.servers().iter().filter(move |server| is_unusable(server) && otherwise.may_use(server))
+        self.catalog.servers().iter().filter(move |server| is_unusable(server) && scope_with_project.may_use(server))
     }
 
     /// Returns the list of usable MCP servers for the turn's system prompt, one server per line; empty if there are no
@@ -244,8 +244,11 @@ fn score(query: &[String], tool: &CatalogueTool) -> u32 {
             among.iter().map(weight).max().unwrap_or_default()
         };
         // Some scripts have no spaces between words.
-        let within = if word.is_ascii() || !description.to_lowercase().contains(word.as_str()) { 0 } else { 3 };
-        [best(&name, 8, 5), best(&server, 4, 2), best(&about, 3, 2), best(&parameters, 2, 1), within].into_iter().max()
+        let substring_points =
+            if word.is_ascii() || !description.to_lowercase().contains(word.as_str()) { 0 } else { 3 };
+        [best(&name, 8, 5), best(&server, 4, 2), best(&about, 3, 2), best(&parameters, 2, 1), substring_points]
+            .into_iter()
+            .max()
     };
     query.iter().filter_map(weight).sum()
 }
@@ -266,11 +269,11 @@ fn nearest<'a>(called: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a st
     if wanted.is_empty() {
         return Vec::new();
     }
-    let mut near: Vec<(usize, &str)> =
+    let mut similar_names: Vec<(usize, &str)> =
         names.filter_map(|name| distance(&wanted, &words(name)).map(|distance| (distance, name))).collect();
-    near.sort_unstable();
-    near.truncate(MAX_SUGGESTIONS);
-    near.into_iter().map(|(_, name)| name).collect()
+    similar_names.sort_unstable();
+    similar_names.truncate(MAX_SUGGESTIONS);
+    similar_names.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Returns the distance of a name from the wanted one: 0 if both have the same words, `None` if they are not similar.
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_words_count_only_if_alone() {
+    fn stop_words_are_used_only_without_other_words() {
         assert_eq!(query_words("find the weather in Bern"), ["bern", "weather"]);
         assert_eq!(query_words("the"), ["the"]);
     }

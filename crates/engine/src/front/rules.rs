@@ -292,10 +292,10 @@ impl Engine {
     /// Fails if no approval with this ID is pending, the rules deny these arguments, the call would fail with them, or
     /// its effect is too large to be shown.
     pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
-        let waits = self.shared.ports.store.interrupt(id).await?;
-        let waits = waits.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
-        let is_plan = waits.as_ref().is_some_and(|interrupt| interrupt.ask.plan().is_some());
-        let Some(Interrupt { session_id, ask: Ask::Approval { tool, .. }, .. }) = waits else {
+        let pending_question = self.shared.ports.store.interrupt(id).await?;
+        let pending_question = pending_question.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
+        let is_plan = pending_question.as_ref().is_some_and(|interrupt| interrupt.ask.plan().is_some());
+        let Some(Interrupt { session_id, ask: Ask::Approval { tool, .. }, .. }) = pending_question else {
             let hint = "list pending questions with `agentctl interrupts`";
             return Err(EngineError::not_found(format!("no pending approval {id}"), hint));
         };
@@ -316,8 +316,8 @@ impl Engine {
         let context = ToolContext { state_files: state, ..self.context_of(&call, session_id, workspace) };
         let toolbox = &self.shared.ports.toolbox;
         let looked_up = self.look_up_in(&context, &call).await;
-        let judged = at.judge(&self.shared.config().policy, &spec, &call.arguments, &looked_up);
-        let reason = match &judged.verdict {
+        let explanation = at.judge(&self.shared.config().policy, &spec, &call.arguments, &looked_up);
+        let reason = match &explanation.verdict {
             Verdict::Deny { reason } => return Err(denied_edit_error(reason)),
             Verdict::Ask { reason, .. } => reason.clone(),
             Verdict::Allow => String::new(),
@@ -336,11 +336,11 @@ impl Engine {
         Ok(Ask::Approval {
             tool,
             args,
-            risk: judged.verdict.risk(),
+            risk: explanation.verdict.risk(),
             reason,
             preview,
-            layer: Some(judged.layer),
-            rule: Some(judged.rule),
+            layer: Some(explanation.layer),
+            rule: Some(explanation.rule),
             grants: Vec::new(),
             wider: Vec::new(),
             for_good: Vec::new(),

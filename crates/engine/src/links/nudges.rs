@@ -198,14 +198,14 @@ impl Link for OpenTodos {
             }
             let asked = notice(&open);
             let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
-            let works = |item: &Arc<Item>| matches!(item.body, ItemBody::ToolResult(_));
+            let is_tool_result = |item: &Arc<Item>| matches!(item.body, ItemBody::ToolResult(_));
             // The model is asked once per turn, and not again about a list that has not changed since the last notice.
             let was_asked = |item: &Arc<Item>| {
                 matches!(&item.body, ItemBody::Notice { text, .. }
                     if *text == asked || (item.turn_id == context.ids.turn && text.starts_with(TODOS_NOTICE)))
             };
             // A turn without tool calls may be about something else.
-            if !state.history.iter().filter(of_turn).any(works) || state.history.iter().any(was_asked) {
+            if !state.history.iter().filter(of_turn).any(is_tool_result) || state.history.iter().any(was_asked) {
                 return Ok(());
             }
             let message =
@@ -307,8 +307,8 @@ impl Link for Repetition {
         async move {
             let mut output = next.run(call).await?;
             if output.error.is_none() && output.text.len() > MIN_BYTES && is_shown_above(call, &output.text) {
-                let print = fingerprint(&output.text);
-                call.record.entries().effects.unchanged = Some(print);
+                let result_fingerprint = fingerprint(&output.text);
+                call.record.entries().effects.unchanged = Some(result_fingerprint);
                 output.text = UNCHANGED.to_owned();
             }
             Ok(output)
@@ -322,8 +322,8 @@ impl Link for Repetition {
 fn is_shown_above(call: &Invocation<'_>, text: &str) -> bool {
     let history = &call.state.history;
     let is_of_file = |known: &ToolCall| {
-        let adapted = call.context.ports.toolbox.adapt(known);
-        let path = path(adapted.as_ref().map_or(&known.arguments, |adapted| &adapted.arguments));
+        let adapted_call = call.context.ports.toolbox.adapt(known);
+        let path = path(adapted_call.as_ref().map_or(&known.arguments, |adapted_call| &adapted_call.arguments));
         path.is_some() && path == self::path(&call.call.arguments)
     };
     let of_file = |item: &Arc<Item>| {

@@ -66,11 +66,11 @@ fn delegated_calls(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
 
 /// Returns the denials in subagents whose calls have results. The turn's own journal does not repeat them.
 pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
-    let at_work = delegated_calls(events);
+    let active_subagents = delegated_calls(events);
     let mut denials = Vec::new();
     for event in events {
         if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
-            && !at_work.contains_key(&subagent.call_id)
+            && !active_subagents.contains_key(&subagent.call_id)
         {
             let mut work = SubagentResult::new(subagent.clone());
             for event in events_after(ports, subagent.session_id, subagent.after).await? {
@@ -314,9 +314,9 @@ impl SubagentResult {
 
     /// Returns the subagent's answer or, if a request for detail failed, the previous answer.
     fn answer(&self) -> Option<&str> {
-        let whole = self.turns.iter().rev().filter(|turn| turn.stop_reason == StopReason::Completed);
+        let completed_turns = self.turns.iter().rev().filter(|turn| turn.stop_reason == StopReason::Completed);
         let any = self.turns.iter().rev();
-        whole.chain(any).map(|turn| turn.text.as_str()).find(|text| !text.trim().is_empty())
+        completed_turns.chain(any).map(|turn| turn.text.as_str()).find(|text| !text.trim().is_empty())
     }
 
     fn error(&self, reason: Option<StopReason>) -> Option<(ToolErrorCode, String)> {

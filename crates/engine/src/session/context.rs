@@ -87,11 +87,11 @@ impl Actor {
             Some(_) => calibration.apply(&model.id, estimate),
             None => self.state.meter.expected(calibration, NextRequest { model, tools: tools.print }, || estimate),
         };
-        let scale =
+        let scale_tokens =
             |part: u64| u64::try_from(u128::from(part) * u128::from(tokens) / u128::from(estimate)).unwrap_or(u64::MAX);
         let mut segments = Vec::new();
         for (kind, print, count) in parts {
-            let (bytes, tokens) = (print.bytes, scale(print.tokens));
+            let (bytes, tokens) = (print.bytes, scale_tokens(print.tokens));
             let whole = Segment { kind, source: String::new(), bytes, tokens, count };
             let sources = if kind == SegmentKind::Memory { sources.as_slice() } else { &[] };
             segments.extend(split_by_source(whole, sources));
@@ -126,10 +126,11 @@ impl Actor {
     ) -> Result<Vec<ItemBody>, Fault> {
         let workspace = self.workspace().await?;
         let (shared, limits) = (&self.shared, self.shared.config().guides);
-        let looked = instructions::read_guides(&*shared.ports.workspaces, &workspace, limits).await;
+        let guides_read = instructions::read_guides(&*shared.ports.workspaces, &workspace, limits).await;
         // If the guides could not be read, the earlier guides still apply.
-        let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
-        let guides = looked.unwrap_or_default();
+        let limits =
+            if guides_read.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
+        let guides = guides_read.unwrap_or_default();
         // The final answer may be written by another model, which reads the same history.
         let (_, chat) = self.chat(SlotChoice::by_name(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
@@ -206,8 +207,8 @@ impl Actor {
         let through = through.unwrap_or(self.state.window.after);
         let body = ItemBody::Compaction(Compaction { through, before: self.state.window, ..compaction });
         let item = Item { id, ..Item::new(turn_id, body) };
-        let done = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };
-        self.commit(Some(turn_id), vec![done]).await?;
+        let completed_event = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };
+        self.commit(Some(turn_id), vec![completed_event]).await?;
         let _ = stored.send(Arc::new(item));
         Ok(())
     }
@@ -246,8 +247,8 @@ fn next_cuts(
     (window, tokens): (u64, u64),
     messages: usize,
 ) -> Vec<String> {
-    let relief = if visible_at_undo == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
-    let left = relief.saturating_sub(tokens);
+    let relief_tokens = if visible_at_undo == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
+    let left = relief_tokens.saturating_sub(tokens);
     let mut cuts = Vec::new();
     if let Some(max) = max_messages {
         let limit = plan::limit(max, visible_at_undo);

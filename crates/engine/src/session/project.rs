@@ -336,8 +336,9 @@ impl Actor {
         let (shared, all) = (&self.shared, self.all_agents());
         let agents: Vec<AgentCard> = all.iter().cloned().collect();
         let canonical = |name: &str| shared.ports.toolbox.canonical_name(name).to_owned();
-        let known = KnownNames { catalog: &self.catalog(), canonical: &canonical, skills: &skills, agents: &agents };
-        Ok(Arc::new(Mentions::of(text, files, &known, &self.scope(slot, pictures))))
+        let known_names =
+            KnownNames { catalog: &self.catalog(), canonical: &canonical, skills: &skills, agents: &agents };
+        Ok(Arc::new(Mentions::of(text, files, &known_names, &self.scope(slot, pictures))))
     }
 
     /// Returns the skills that this session can use; empty if they cannot be listed in time.

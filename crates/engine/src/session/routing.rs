@@ -53,8 +53,8 @@ impl Actor {
     /// Returns the slot that the main agent uses in a turn.
     pub(crate) fn choose(&self, asked: Option<Slot>, attached: &[Attachment], intent: Option<&Intent>) -> SlotChoice {
         let pictures = self.has_pictures(attached);
-        let sees = |slot: &Slot| pictures && self.model(*slot).info().sees_pictures;
-        let with_vision: Vec<Slot> = Slot::ALL.into_iter().filter(sees).collect();
+        let has_vision = |slot: &Slot| pictures && self.model(*slot).info().sees_pictures;
+        let with_vision: Vec<Slot> = Slot::ALL.into_iter().filter(has_vision).collect();
         let own = self.shared.ports.models.own_slots();
         let (session, last) = (self.state.settings.slot, self.state.routed);
         RouteFacts { asked, session, last, intent, pictures, own: &own, with_vision: &with_vision }.choose()

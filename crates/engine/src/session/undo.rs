@@ -185,7 +185,8 @@ impl Actor {
 
 /// Returns the notice about an undo, for the model and the user.
 fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
-    let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
+    let restored_files: Vec<&UndoneFile> =
+        report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
     let verb = if report.redo { "restored" } else { "undid" };
     let turns = match since {
         Some(turn) => format!("turn {turn} and all after it"),
@@ -194,7 +195,7 @@ fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     let mut text = format!(
         "The user {verb} the file changes of {}. {}.",
         turns,
-        name_files(done.iter().map(|file| (file.path.as_str(), file.change)))
+        name_files(restored_files.iter().map(|file| (file.path.as_str(), file.change)))
     );
     let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
     if left > 0 {
@@ -377,8 +378,8 @@ impl Ledger {
 
     /// Returns the changes made by undos of a turn since its last redo.
     fn undo_changes(&self, past: &TurnChanges) -> Vec<FileChange> {
-        let of_it = self.undos.iter().filter(|(number, _)| *number == past.number);
-        of_it.flat_map(|(_, files)| files.iter().cloned()).collect()
+        let undos_of_turn = self.undos.iter().filter(|(number, _)| *number == past.number);
+        undos_of_turn.flat_map(|(_, files)| files.iter().cloned()).collect()
     }
 
     /// Selects the turn, and the changes to revert: the turn's own, or those of its undo.

@@ -114,8 +114,8 @@ impl<'a> CallRecord<'a> {
     /// Appends the note for the model to the output.
     pub(crate) fn with_note(&self, mut output: ToolOutput) -> ToolOutput {
         if let Some(note) = self.note {
-            let gap = if output.text.is_empty() { "" } else { "\n" };
-            output.text.push_str(&format!("{gap}{note}"));
+            let separator = if output.text.is_empty() { "" } else { "\n" };
+            output.text.push_str(&format!("{separator}{note}"));
         }
         output
     }

@@ -195,8 +195,8 @@ impl TurnContext {
     pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
         let TurnFiles { workspace, session, folders_created, .. } = &self.files;
         let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
-        let made = folders_created.get_or_try_init(open).await;
-        made.map(drop).map_err(|error| TurnExit::Failed(EngineError::from(error).to_turn_error()))
+        let creation = folders_created.get_or_try_init(open).await;
+        creation.map(drop).map_err(|error| TurnExit::Failed(EngineError::from(error).to_turn_error()))
     }
 
     /// Stores a tool's output where tools can read it, and returns its path for tools.
@@ -319,10 +319,12 @@ impl TurnContext {
         let visible = |name: &str| self.tools.visible.get(name);
         let found = || self.tools.finder.get(name).map(|tool| &tool.spec);
         // An alias that other systems use for a built-in tool resolves to that tool, unless a user's tool has the name.
-        let ours = |name: &str| {
+        let builtin_tool = |name: &str| {
             visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(agents::canonical_name(name)))
         };
-        visible(name).or_else(found).or_else(|| if self.tools.finder.is_known(name) { None } else { ours(name) })
+        visible(name)
+            .or_else(found)
+            .or_else(|| if self.tools.finder.is_known(name) { None } else { builtin_tool(name) })
     }
 
     /// Returns true if a call is to the built-in `delegate_task`, not to a foreign tool with that name.

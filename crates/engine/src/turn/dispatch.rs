@@ -87,11 +87,11 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     state.usage = usage;
     let mut stopped = None;
     for outcome in outcomes {
-        let applied = match outcome {
+        let apply_result = match outcome {
             Ok(outcome) => apply_outcome(context, state, outcome).await,
             Err(stop) => Err(stop),
         };
-        if let Err(stop) = applied {
+        if let Err(stop) = apply_result {
             stopped.get_or_insert(stop);
         }
     }

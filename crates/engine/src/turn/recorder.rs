@@ -173,8 +173,8 @@ impl Recorder {
         usage_events: Vec<EventKind>,
     ) -> Result<Arc<Item>, TurnExit> {
         let item = Item { id, origin: origin.map(Arc::new), ..Item::new(self.turn_id, body) };
-        let done = EventKind::ItemCompleted { item: item.clone(), status };
-        self.facts([done].into_iter().chain(usage_events).collect()).await?;
+        let completed_event = EventKind::ItemCompleted { item: item.clone(), status };
+        self.facts([completed_event].into_iter().chain(usage_events).collect()).await?;
         Ok(Arc::new(item))
     }
 

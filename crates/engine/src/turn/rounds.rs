@@ -126,8 +126,8 @@ impl CallRounds {
     pub(crate) fn repeated(&self) -> usize {
         let equal = |period: usize| {
             let newest = self.answers.iter().rev();
-            let pairs = newest.clone().zip(newest.skip(period)).take_while(|(one, other)| one == other);
-            (pairs.count() + period) / period
+            let equal_pairs = newest.clone().zip(newest.skip(period)).take_while(|(one, other)| one == other);
+            (equal_pairs.count() + period) / period
         };
         (1..=MAX_CYCLE).map(equal).max().unwrap_or_default()
     }
@@ -146,9 +146,9 @@ fn failure_fingerprint(text: &str) -> u64 {
     let mut tokens = text.split(char::is_whitespace).peekable();
     let mut stable = Vec::new();
     while let Some(token) = tokens.next() {
-        let number = bare(token);
+        let number = trim_brackets(token);
         let is_number = !number.is_empty() && number.trim_start_matches(is_digit_or_dot).is_empty();
-        let has_unit = is_number && tokens.next_if(|unit| UNITS.contains(&bare(unit))).is_some();
+        let has_unit = is_number && tokens.next_if(|unit| UNITS.contains(&trim_brackets(unit))).is_some();
         if !has_unit && !is_duration(number) && !is_stamp(number) {
             stable.push(token);
         }
@@ -156,7 +156,7 @@ fn failure_fingerprint(text: &str) -> u64 {
     fingerprint(&stable)
 }
 
-fn bare(word: &str) -> &str {
+fn trim_brackets(word: &str) -> &str {
     word.trim_matches(['(', ')', '[', ']', ',', ';', ':', '.'])
 }
 

@@ -172,13 +172,14 @@ mod tests {
 
     #[test]
     fn pictures_route_to_a_vision_model() {
-        let sight = |seeing| RouteFacts { pictures: true, own: ALL, with_vision: seeing, ..RouteFacts::default() };
-        check(sight(&[Slot::Vision]), Slot::Vision, ChoiceRule::Pictures);
-        check(sight(ALL), Slot::Base, ChoiceRule::Default);
-        check(sight(&[]), Slot::Base, ChoiceRule::Default);
-        check(RouteFacts { pictures: false, ..sight(&[Slot::Vision]) }, Slot::Base, ChoiceRule::Default);
+        let picture_facts =
+            |seeing| RouteFacts { pictures: true, own: ALL, with_vision: seeing, ..RouteFacts::default() };
+        check(picture_facts(&[Slot::Vision]), Slot::Vision, ChoiceRule::Pictures);
+        check(picture_facts(ALL), Slot::Base, ChoiceRule::Default);
+        check(picture_facts(&[]), Slot::Base, ChoiceRule::Default);
+        check(RouteFacts { pictures: false, ..picture_facts(&[Slot::Vision]) }, Slot::Base, ChoiceRule::Default);
         let coding = intent(IntentKind::CodingTask, true);
-        let code = |seeing| RouteFacts { intent: Some(&coding), ..sight(seeing) };
+        let code = |seeing| RouteFacts { intent: Some(&coding), ..picture_facts(seeing) };
         check(code(&[Slot::Vision]), Slot::Vision, ChoiceRule::Pictures);
         check(code(&[Slot::Vision, Slot::Code]), Slot::Code, ChoiceRule::Code);
     }
@@ -206,18 +207,18 @@ mod tests {
                 "{asked:?} {configured:?} {intent:?}"
             );
         };
-        let large = || intent(IntentKind::CodingTask, true);
-        let small = || intent(IntentKind::CodingTask, false);
-        let talk = || intent(IntentKind::GeneralChat, true);
-        check(None, Planning::Never, large(), OnInterrupt::Wait, false);
-        check(None, Planning::Auto, large(), OnInterrupt::Wait, true);
-        check(None, Planning::Auto, large(), OnInterrupt::Approve, true);
-        check(None, Planning::Auto, large(), OnInterrupt::Deny, false);
-        check(None, Planning::Auto, small(), OnInterrupt::Wait, false);
-        check(None, Planning::Auto, talk(), OnInterrupt::Wait, false);
-        check(None, Planning::Always, small(), OnInterrupt::Deny, true);
-        check(None, Planning::Always, talk(), OnInterrupt::Wait, false);
-        check(Some(Planning::Always), Planning::Never, talk(), OnInterrupt::Wait, true);
-        check(Some(Planning::Never), Planning::Always, large(), OnInterrupt::Wait, false);
+        let large_task = || intent(IntentKind::CodingTask, true);
+        let small_task = || intent(IntentKind::CodingTask, false);
+        let chat_intent = || intent(IntentKind::GeneralChat, true);
+        check(None, Planning::Never, large_task(), OnInterrupt::Wait, false);
+        check(None, Planning::Auto, large_task(), OnInterrupt::Wait, true);
+        check(None, Planning::Auto, large_task(), OnInterrupt::Approve, true);
+        check(None, Planning::Auto, large_task(), OnInterrupt::Deny, false);
+        check(None, Planning::Auto, small_task(), OnInterrupt::Wait, false);
+        check(None, Planning::Auto, chat_intent(), OnInterrupt::Wait, false);
+        check(None, Planning::Always, small_task(), OnInterrupt::Deny, true);
+        check(None, Planning::Always, chat_intent(), OnInterrupt::Wait, false);
+        check(Some(Planning::Always), Planning::Never, chat_intent(), OnInterrupt::Wait, true);
+        check(Some(Planning::Never), Planning::Always, large_task(), OnInterrupt::Wait, false);
     }
 }

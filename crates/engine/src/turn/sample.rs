@@ -67,8 +67,9 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
         let reason = SlotChoice { slot, rule }.reason().to_owned();
         context.recorder.fact(EventKind::ModelChosen { slot, model, rule, reason }).await?;
     }
-    let named = if context.models.chat.can_forbid_calls() { context.tools.finder.tools() } else { ToolSet::none() };
-    ask_with_retry(context, state, named).await?;
+    let offered_tools =
+        if context.models.chat.can_forbid_calls() { context.tools.finder.tools() } else { ToolSet::none() };
+    ask_with_retry(context, state, offered_tools).await?;
     if state.reply == Reply::ForbiddenCall && state.answer.is_none() {
         // The model called a tool despite the ban, so it is asked again without tools.
         ask_with_retry(context, state, ToolSet::none()).await?;

@@ -69,20 +69,20 @@ async fn audited(tool: &str, args: Value, answer: Answer) -> String {
 
 #[tokio::test]
 async fn every_decision_and_outcome_is_audited() {
-    let yes = || Answer::Approve;
-    assert_snapshot!(audited("look", json!({"a": 1}), yes()).await, @r#"
+    let approve = || Answer::Approve;
+    assert_snapshot!(audited("look", json!({"a": 1}), approve()).await, @r#"
     look {"a":1}: may run by Rules, the rules say Allow, default, it changes nothing outside the session
     look: ran
     "#);
-    assert_snapshot!(audited("fail", json!({}), yes()).await, @r"
+    assert_snapshot!(audited("fail", json!({}), approve()).await, @r"
     fail {}: may run by Rules, the rules say Allow, default, it changes nothing outside the session
     fail: ran E_TOOL
     ");
-    assert_snapshot!(audited("change", json!({"path": "impossible"}), yes()).await, @r#"
+    assert_snapshot!(audited("change", json!({"path": "impossible"}), approve()).await, @r#"
     change {"path":"impossible"}: may not by Tool, the rules say Ask, default, the session's confirm_write is on
     change: never ran E_INVALID_ARGS
     "#);
-    assert_snapshot!(audited("dance", json!({}), yes()).await, @r"
+    assert_snapshot!(audited("dance", json!({}), approve()).await, @r"
     dance {}: may not by Rules, the rules say Deny, checker, no such tool
     dance: never ran E_UNKNOWN_TOOL
     ");

@@ -130,8 +130,8 @@ async fn turn_time_limit_ends_a_client_tool_call() {
     let options = TurnOptions { time_ms: Some(100), ..TurnOptions::default() };
     let (mut started, mut requests) =
         start(&session, StartTurn { options, ..offering(vec![tool("buffer", false)]) }).await;
-    let asked = question(&mut started.events).await;
-    answer(&session, &asked, Answer::Approve).await.unwrap();
+    let pending_question = question(&mut started.events).await;
+    answer(&session, &pending_question, Answer::Approve).await.unwrap();
     let request = next(&mut requests).await;
     let (events, result) = to_end(&mut started.events).await;
     assert_eq!(result.stop_reason, StopReason::TimeLimit);
@@ -163,9 +163,9 @@ async fn lost_client_tool_call_is_reported_after_restart() {
     // The call waits for the user, and the client is gone when the answer arrives.
     let (world, session) = World::new([buffer(json!({"path": "a"}))]).begun().await;
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
-    let asked = question(&mut started.events).await;
+    let pending_question = question(&mut started.events).await;
     let (next_world, session) = world.restarted_with_files([says("Without it.")]).settled(session.id()).await;
-    assert_eq!(answer_and_follow(&session, &asked, Answer::Approve).await.1.text, "Without it.");
+    assert_eq!(answer_and_follow(&session, &pending_question, Answer::Approve).await.1.text, "Without it.");
     assert!(next_world.results()[0].contains("has disconnected"), "{:?}", next_world.results());
 }
 

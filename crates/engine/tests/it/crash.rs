@@ -35,7 +35,7 @@ async fn client_environment_survives_restart_for_its_turn_only() {
 }
 
 #[tokio::test]
-async fn kill_after_any_event_loses_and_repeats_nothing() {
+async fn kill_after_any_event_neither_loses_nor_repeats_work() {
     let script = || [calls(&[("look", json!({})), ("change", json!({}))]), says("Changed.")];
     let (world, session) = World::new(script()).begun().await;
     run_with_answer(&session, input("Change!"), Answer::Approve).await;

@@ -197,18 +197,18 @@ fn engine_without_folder(store: &Arc<MemoryStore>) -> Engine {
 }
 
 #[tokio::test]
-async fn answered_turn_without_its_project_fails_and_session_lives() {
+async fn answered_turn_without_its_project_fails_but_session_survives() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = start_until_question(&session, input("Change!")).await;
-    let asked = world.store.events_of(session.id()).len();
+    let events_before_answer = world.store.events_of(session.id()).len();
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
 
     // The daemon is killed before the answer, and immediately after the answer.
-    for length in [asked, asked + 1] {
+    for length in [events_before_answer, events_before_answer + 1] {
         let store = world.store.copy_prefix(session.id(), length);
         let engine = engine_without_folder(&store);
         engine.recover().await.unwrap();
-        if length == asked {
+        if length == events_before_answer {
             engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
         }
         let session = engine.session(session.id()).await.unwrap();

@@ -66,8 +66,12 @@ async fn retry_after_reset_does_not_extend_the_older_file() {
     let id = session.id();
     let before = questions(&world, &session, &id.to_string());
     assert!(before.iter().all(|number| *number < 10), "{before:?}");
-    let since = questions(&world, &session, &format!("{id}-{reset}"));
-    assert!(since.len() > 10 && since.iter().copied().eq(10..10 + since.len()), "{since:?}");
+    let questions_after_reset = questions(&world, &session, &format!("{id}-{reset}"));
+    assert!(
+        questions_after_reset.len() > 10
+            && questions_after_reset.iter().copied().eq(10..10 + questions_after_reset.len()),
+        "{questions_after_reset:?}"
+    );
     assert_eq!(world.workspaces.kept_paths(id).len(), 2);
 }
 

@@ -46,7 +46,7 @@ fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSetting
 
 #[test]
 fn stricter_rule_of_link_and_target_wins() {
-    let own = "tools:
+    let rule_file = "tools:
   read_file:
     patterns: {high_risk: ['\\.envrc'], medium_risk: ['/drafts/'], low_risk: ['docs/']}
     actions: {high_risk: deny}
@@ -63,18 +63,18 @@ fn stricter_rule_of_link_and_target_wins() {
         (None, "docs/a.md", "/project/.aws/credentials", "high"),
         // The name of the link is also judged, regardless of its target.
         (None, ".env", "example.txt", "high"),
-        (Some(own), "docs/a.md", "/project/.envrc", "deny"),
-        (Some(own), "docs/a.md", "/project/drafts/a.md", "ask"),
-        (Some(own), "/project/.envrc", "docs/a.md", "deny"),
-        (Some(own), "docs/a.md", "docs/b.md", "allow"),
+        (Some(rule_file), "docs/a.md", "/project/.envrc", "deny"),
+        (Some(rule_file), "docs/a.md", "/project/drafts/a.md", "ask"),
+        (Some(rule_file), "/project/.envrc", "docs/a.md", "deny"),
+        (Some(rule_file), "docs/a.md", "docs/b.md", "allow"),
     ] {
         let policy = rules.map_or_else(shipped, compiled);
         check(&policy, &[], path, leads_to, expected);
     }
     // A grant covers the same calls through a link as under the real name.
-    let drafts = check(&compiled(own), &[], "docs/a.md", "/project/drafts/a.md", "ask");
+    let drafts = check(&compiled(rule_file), &[], "docs/a.md", "/project/drafts/a.md", "ask");
     assert_eq!(drafts.grants, ["read_file"]);
-    check(&compiled(own), &["read_file"], "docs/a.md", "/project/drafts/a.md", "allow");
+    check(&compiled(rule_file), &["read_file"], "docs/a.md", "/project/drafts/a.md", "allow");
     let secret = check(&shipped(), &["read_file"], "docs/a.md", "/project/.env", "high");
     assert!(secret.grants.is_empty() && secret.granted_by.is_empty(), "{secret:?}");
     let Verdict::Ask { reason, .. } = secret.verdict else { panic!() };

@@ -80,8 +80,8 @@ async fn unapproved_commands_run_in_a_read_only_sandbox() {
     assert_eq!(ran("make", shipped(), plain(), OnInterrupt::Approve, true).await, free(false));
     let without_approval = SessionSettings { confirm_exec: false, ..plain() };
     assert_eq!(ran("make", shipped(), without_approval, wait, true).await, free(false));
-    let off = || compiled("global: {enable_approval: false}");
-    assert_eq!(ran("make", off(), plain(), wait, true).await, free(false));
+    let approvals_disabled = || compiled("global: {enable_approval: false}");
+    assert_eq!(ran("make", approvals_disabled(), plain(), wait, true).await, free(false));
 }
 
 #[tokio::test]

@@ -118,8 +118,9 @@ async fn steering_before_an_overflowing_final_answer_is_sent_once() {
     let (second, reopened) = world.restarted([says("Still blue.")]).with_session(session.id()).await;
     run(&reopened, "Which colour?").await;
     let added = Message::User { text: "It must be blue!".to_owned() };
-    let (here, there) = (world.model.requests().pop().unwrap(), second.model.requests().pop().unwrap());
-    for request in [&here, &there] {
+    let (live_request, restarted_request) =
+        (world.model.requests().pop().unwrap(), second.model.requests().pop().unwrap());
+    for request in [&live_request, &restarted_request] {
         let positions: Vec<usize> =
             request.messages.iter().enumerate().filter(|(_, message)| **message == added).map(|(at, _)| at).collect();
         let answer = |message: &Message| matches!(message, Message::Assistant { text, .. } if text == "What I saw.");
@@ -127,5 +128,5 @@ async fn steering_before_an_overflowing_final_answer_is_sent_once() {
         assert_eq!(positions, [answer + 1], "{:#?}", request.messages);
         assert_calls_are_paired(request);
     }
-    assert_eq!(there.messages[..here.messages.len()], here.messages);
+    assert_eq!(restarted_request.messages[..live_request.messages.len()], live_request.messages);
 }

@@ -84,8 +84,8 @@ async fn play(world: &mut World, id: agentd_core::ids::SessionId, action: Action
             let mut started = session.start_turn(input("Hold.")).await.unwrap();
             let begins = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_)));
             until(&mut started.events, begins).await;
-            let more = StartTurn { if_busy: IfBusy::Steer, ..input("And that.") };
-            drop(session.start_turn(more).await.unwrap());
+            let steering = StartTurn { if_busy: IfBusy::Steer, ..input("And that.") };
+            drop(session.start_turn(steering).await.unwrap());
             world.tools.release(1);
             to_end(&mut started.events).await;
         }

@@ -248,16 +248,16 @@ async fn found(world: &World, session: &SessionHandle, arguments: Value) -> Stri
 #[tokio::test]
 async fn history_search_is_limited_to_current_session() {
     let world = World::new([says("Noted."), says("Noted, too.")]);
-    let (mine, other) = (world.session().await, world.session().await);
-    run(&mine, "The blue door has code 4711.").await;
+    let (own_session, other) = (world.session().await, world.session().await);
+    run(&own_session, "The blue door has code 4711.").await;
     run(&other, "The blue house is secret.").await;
-    mine.reset().await.unwrap();
-    let output = found(&world, &mine, json!({"query": "blue"})).await;
+    own_session.reset().await.unwrap();
+    let output = found(&world, &own_session, json!({"query": "blue"})).await;
     assert!(output.contains("person] The blue door has code 4711."), "{output}");
     assert!(!output.contains("secret"), "{output}");
-    assert!(found(&world, &mine, json!({"query": "nowhere to be found"})).await.contains("nothing found"));
-    assert!(found(&world, &mine, json!({"query": "* ( \""})).await.contains("the query is empty"));
-    assert!(found(&world, &mine, json!({"words": "blue"})).await.contains("nothing was searched"));
-    let output = found(&world, &mine, json!({"query": "blue", "limit": 1})).await;
+    assert!(found(&world, &own_session, json!({"query": "nowhere to be found"})).await.contains("nothing found"));
+    assert!(found(&world, &own_session, json!({"query": "* ( \""})).await.contains("the query is empty"));
+    assert!(found(&world, &own_session, json!({"words": "blue"})).await.contains("nothing was searched"));
+    let output = found(&world, &own_session, json!({"query": "blue", "limit": 1})).await;
     assert_eq!(output.lines().count(), 1, "{output}");
 }

@@ -175,20 +175,20 @@ async fn upload_in_flight_keeps_its_session() {
 async fn used_since(world: &World) -> ([SessionId; 2], SessionId, Timestamp) {
     let (id, other) = (unloaded_session(world).await, unloaded_session(world).await);
     let child = child_of(world, other).await;
-    let seen = world.clock.now();
+    let checked_at = world.clock.now();
     world.clock.advance(Duration::from_secs(60));
     say(world, id, "One more thing").await;
     say(world, child, "And you?").await;
-    ([id, other], child, seen)
+    ([id, other], child, checked_at)
 }
 
 #[tokio::test]
 async fn session_used_since_the_check_does_not_expire() {
     let world = world();
-    let (sessions, child, seen) = used_since(&world).await;
+    let (sessions, child, checked_at) = used_since(&world).await;
     for session in sessions {
         unloaded(&world, session).await;
-        assert!(!world.engine.expire_session(session, seen, false).await.unwrap());
+        assert!(!world.engine.expire_session(session, checked_at, false).await.unwrap());
         assert!(!is_gone(&world, session).await);
         assert!(!world.workspaces.kept_paths(session).is_empty());
         // The session continues normally.
@@ -206,11 +206,11 @@ async fn session_used_since_the_check_does_not_expire() {
 #[tokio::test]
 async fn session_used_since_the_check_is_not_cleaned() {
     let world = world();
-    let (sessions, _, seen) = used_since(&world).await;
+    let (sessions, _, checked_at) = used_since(&world).await;
     let order = |last_used| CleanOrder { undo: true, last_used: Some(last_used), ..CleanOrder::default() };
     for session in sessions {
         unloaded(&world, session).await;
-        assert_eq!(world.engine.clean_session(session, order(seen)).await.unwrap(), None);
+        assert_eq!(world.engine.clean_session(session, order(checked_at)).await.unwrap(), None);
         unloaded(&world, session).await;
         let cleaned = world.engine.clean_session(session, order(world.clock.now())).await.unwrap();
         assert!(cleaned.is_some_and(|cleaned| cleaned.undo));

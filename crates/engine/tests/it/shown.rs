@@ -165,7 +165,7 @@ async fn denied_edit_is_reported_before_it_is_submitted() {
 }
 
 #[tokio::test]
-async fn call_too_large_to_preview_is_denied_unasked() {
+async fn call_too_large_to_preview_is_denied_without_asking() {
     let long = "x".repeat(7 << 20);
     let world = World::new([calls(&[("change", json!({"path": "a", "content": long}))]), says("In steps, then.")]);
     let result = run(&world.session().await, "Go!").await;

@@ -65,9 +65,9 @@ async fn turn_options_survive_restart() {
         ..TurnOptions::default()
     };
     let mut started = session.start_turn(with(options)).await.unwrap();
-    let asked = question(&mut started.events).await;
+    let pending_question = question(&mut started.events).await;
     let (next, session) = world.recovered(session.id(), [says("Tea."), says("More.")]).await;
-    answer_and_follow(&session, &asked, Answer::Text { text: "yes".to_owned() }).await;
+    answer_and_follow(&session, &pending_question, Answer::Text { text: "yes".to_owned() }).await;
     assert_eq!(names(&next, 0), ["ask_human"]);
     let sent = next.sent_text();
     assert_eq!((sent.matches("Be brief.").count(), sent.matches("no longer apply").count()), (1, 0), "{sent}");

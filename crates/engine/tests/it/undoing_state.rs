@@ -142,8 +142,8 @@ fn is_removal(kind: &EventKind) -> bool {
 
 /// The daemon is killed after the state change is stored and before the result is stored.
 #[tokio::test]
-async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
-    let both = || (vec!["plan: dig".to_owned()], String::new());
+async fn interrupted_edit_of_disk_and_state_is_reverted_completely() {
+    let original_state = || (vec!["plan: dig".to_owned()], String::new());
     let (world, session) = session_with_moved_text().await;
     let (next, session) = restart_after_kill(&world, &session, 1, is_removal, [undo(), says("I see.")]).await;
     run(&session, "three").await;
@@ -151,14 +151,14 @@ async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
         undo_results(&next, &session),
         [r#"= result of undo_patch: "Reverted.\nplan: is removed\n/state/plan: is restored" (Done)"#]
     );
-    assert_eq!((state_of(&next, &session), next.disk.read("plan")), both());
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), original_state());
 
     let (world, session) = session_with_moved_text().await;
     let (next, session) = restart_after_kill(&world, &session, 1, is_removal, []).await;
     let done = UndoOutcome::Done;
     let report = session.undo(last()).await.unwrap();
     assert_eq!(shown(&report), [(2, "plan", done), (2, "/state/plan", done)]);
-    assert_eq!((state_of(&next, &session), next.disk.read("plan")), both());
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), original_state());
     session.undo(redo()).await.unwrap();
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], "dig".to_owned()));
 }

@@ -65,11 +65,11 @@ async fn pictures_stay_with_the_vision_model() {
     assert_eq!(run(&session, "What is it?").await.text, "one");
     let second = upload(&world, &session, "b.png", b"PICTURE number two").await;
     assert_eq!(run(&session, "And this?").await.text, "two");
-    let asked = requests(&vision);
-    assert_eq!(shown(&asked[0]), [b"PICTURE one".to_vec()]);
-    assert_eq!(shown(&asked[1]), [b"PICTURE one".to_vec(), b"PICTURE number two".to_vec()]);
+    let vision_requests = requests(&vision);
+    assert_eq!(shown(&vision_requests[0]), [b"PICTURE one".to_vec()]);
+    assert_eq!(shown(&vision_requests[1]), [b"PICTURE one".to_vec(), b"PICTURE number two".to_vec()]);
     // Sent messages are repeated byte for byte.
-    assert_eq!(asked[0][..], asked[1][..asked[0].len()]);
+    assert_eq!(vision_requests[0][..], vision_requests[1][..vision_requests[0].len()]);
     // A missing picture is omitted, and the text says so.
     world.workspaces.lose(&second.picture.unwrap().path);
     assert_eq!(run(&session, "Once more?").await.text, "three");

@@ -93,8 +93,8 @@ impl PluginParts {
 
     fn skill(&mut self, folder: &PluginFolder, path: &str) {
         let file = format!("{path}/{SKILL_FILE}");
-        let (around, entry) = path.rsplit_once('/').unwrap_or(("", path));
-        let location = (around.to_owned(), entry.to_owned());
+        let (parent_folder, entry) = path.rsplit_once('/').unwrap_or(("", path));
+        let location = (parent_folder.to_owned(), entry.to_owned());
         if self.locations.contains(&location) {
             return;
         }

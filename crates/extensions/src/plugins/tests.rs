@@ -21,8 +21,8 @@ fn inspect(files: &[(&str, &str)]) -> Result<LoadedPlugin, String> {
     LoadedPlugin::of(&Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).unwrap(), "fallback")
 }
 
-fn store(around: &Path) -> PluginStore {
-    PluginStore::new(around.join("plugins"), around.join("plugin_data"))
+fn store(data_folder: &Path) -> PluginStore {
+    PluginStore::new(data_folder.join("plugins"), data_folder.join("plugin_data"))
 }
 
 const PIE: (&str, &str) = ("skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies\n---\nBake.\n");
@@ -52,10 +52,10 @@ fn plugin_layouts_of_other_systems_are_read() {
     check(&[PIE], "fallback", &["pie"], &[], &[]);
     let both = [("plugin.json", r#"{"name": "one"}"#), (".plugin/plugin.json", r#"{"name": "two"}"#), PIE];
     check(&both, "one", &["pie"], &[], &[]);
-    let elsewhere =
+    let outside_manifest =
         r#"{"name": "kit", "skills": ["./extra/", "./lone"], "agents": "./who/cook.md", "commands": ["cmd"]}"#;
     let files = [
-        ("plugin.json", elsewhere),
+        ("plugin.json", outside_manifest),
         PIE,
         ("extra/cake/SKILL.md", "---\ndescription: Cakes\n---\n"),
         ("lone/SKILL.md", "---\ndescription: Alone\n---\n"),
@@ -129,20 +129,20 @@ fn invalid_plugin_servers_are_skipped() {
 
 #[test]
 fn plugin_is_bound_to_its_files() {
-    let around = tempfile::tempdir().unwrap();
+    let data_folder = tempfile::tempdir().unwrap();
     let from = folder(&[("plugin.json", r#"{"name": "kit", "version": "1"}"#), PIE]);
-    let plugins = store(around.path());
-    let seen = plugins.inspect(from.path()).unwrap();
-    assert_eq!(seen.state, PluginState::New);
+    let plugins = store(data_folder.path());
+    let inspected = plugins.inspect(from.path()).unwrap();
+    assert_eq!(inspected.state, PluginState::New);
     let wrong = plugins.add(from.path(), &"0".repeat(64), "here", "test").unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Conflict);
-    let added = plugins.add(from.path(), &seen.hash, "here", "test").unwrap();
-    assert_eq!((added.state, added.hash.as_str()), (PluginState::Installed, seen.hash.as_str()));
+    let added = plugins.add(from.path(), &inspected.hash, "here", "test").unwrap();
+    assert_eq!((added.state, added.hash.as_str()), (PluginState::Installed, inspected.hash.as_str()));
     assert!(plugins.check("kit").is_ok() && plugins.check("missing").is_err());
     assert_eq!(plugins.inspect(from.path()).unwrap().state, PluginState::Installed);
 
     // Uses another store on the same folder, as after a restart.
-    assert!(store(around.path()).refresh()[0].is_used());
+    assert!(store(data_folder.path()).refresh()[0].is_used());
     for (path, text, kind) in [
         ("skills/pie/SKILL.md", "---\nname: pie\ndescription: Other\n---\n", ProjectChangeKind::Changed),
         ("skills/pie/new.txt", "new", ProjectChangeKind::Added),
@@ -172,17 +172,17 @@ fn plugin_is_bound_to_its_files() {
 }
 
 #[test]
-fn unreadable_plugin_list_disables_but_removes_nothing() {
-    let around = tempfile::tempdir().unwrap();
+fn unreadable_plugin_list_disables_plugins_without_removal() {
+    let data_folder = tempfile::tempdir().unwrap();
     let from = folder(&[("plugin.json", r#"{"name": "kit"}"#), PIE]);
-    let plugins = store(around.path());
-    let seen = plugins.inspect(from.path()).unwrap();
-    let added = plugins.add(from.path(), &seen.hash, "here", "test").unwrap();
-    let list = around.path().join("plugins/installed.json");
+    let plugins = store(data_folder.path());
+    let inspected = plugins.inspect(from.path()).unwrap();
+    let added = plugins.add(from.path(), &inspected.hash, "here", "test").unwrap();
+    let list = data_folder.path().join("plugins/installed.json");
     let text = fs::read(&list).unwrap();
     fs::write(&list, "{").unwrap();
     assert!(plugins.refresh().is_empty() && plugins.check(&added.name).is_err());
-    assert_eq!(plugins.add(from.path(), &seen.hash, "here", "test").unwrap_err().kind(), ErrorKind::Storage);
+    assert_eq!(plugins.add(from.path(), &inspected.hash, "here", "test").unwrap_err().kind(), ErrorKind::Storage);
     assert!(added.folder.is_dir());
     fs::write(&list, text).unwrap();
     assert!(plugins.refresh()[0].is_used());

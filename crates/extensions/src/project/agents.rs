@@ -189,8 +189,8 @@ fn tools(value: &Value) -> Option<Vec<String>> {
     }
     // `Bash(git:*)` also names a tool.
     let bare = |name: &String| name.split('(').next().unwrap_or_default().trim().to_owned();
-    let ours = |name: String| ToolRow::find(&name).map_or(name, |tool| tool.name.to_owned());
-    let mut tools: Vec<String> = named.iter().map(bare).filter(|name| !name.is_empty()).map(ours).collect();
+    let agentd_name = |name: String| ToolRow::find(&name).map_or(name, |tool| tool.name.to_owned());
+    let mut tools: Vec<String> = named.iter().map(bare).filter(|name| !name.is_empty()).map(agentd_name).collect();
     tools.dedup();
     Some(tools)
 }

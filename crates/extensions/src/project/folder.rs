@@ -362,22 +362,22 @@ mod tests {
         #[test]
         fn folder_hash_covers_content_names_and_modes(files in any_files(), at in any::<prop::sample::Index>(), bit in 0_u8..8) {
             let whole = hash(&files);
-            let which = at.index(files.len());
+            let changed_index = at.index(files.len());
             let changed = |change: &dyn Fn(&mut FolderFile)| {
                 let mut files = files.clone();
-                change(&mut files[which]);
+                change(&mut files[changed_index]);
                 hash(&files)
             };
             prop_assert_ne!(&whole, &changed(&|file| file.path.push('x')));
             prop_assert_ne!(&whole, &changed(&|file| file.runs = !file.runs));
             prop_assert_ne!(&whole, &changed(&|file| file.content.push(0)));
-            if !files[which].content.is_empty() {
-                let byte = at.index(files[which].content.len());
+            if !files[changed_index].content.is_empty() {
+                let byte = at.index(files[changed_index].content.len());
                 prop_assert_ne!(&whole, &changed(&|file| file.content[byte] ^= 1 << bit));
             }
-            let mut fewer = files.clone();
-            fewer.remove(which);
-            prop_assert_ne!(&whole, &hash(&fewer));
+            let mut remaining_files = files.clone();
+            remaining_files.remove(changed_index);
+            prop_assert_ne!(&whole, &hash(&remaining_files));
         }
     }
 

@@ -162,15 +162,15 @@ fn without_zeros(number: &str) -> &str {
 fn round_to_stored_digits(value: f64) -> (f64, i32) {
     let written = format!("{value:.14e}");
     let exponent = written.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or_default();
-    let kept = written.parse::<f64>().unwrap_or(value) * (1.0 + f64::EPSILON);
-    (kept.clamp(f64::MIN, f64::MAX), exponent)
+    let rounded_value = written.parse::<f64>().unwrap_or(value) * (1.0 + f64::EPSILON);
+    (rounded_value.clamp(f64::MIN, f64::MAX), exponent)
 }
 
 fn rounded(value: f64, decimals: usize) -> String {
-    let (kept, exponent) = round_to_stored_digits(value);
+    let (rounded_value, exponent) = round_to_stored_digits(value);
     let known = usize::try_from(STORED_DIGITS - 1 - exponent).unwrap_or_default().min(decimals);
     let point = if known == 0 && decimals > 0 { "." } else { "" };
-    format!("{kept:.known$}{point}{}", "0".repeat(decimals - known))
+    format!("{rounded_value:.known$}{point}{}", "0".repeat(decimals - known))
 }
 
 /// Returns the decimals of a percentage format for positive numbers. `None` for other formats.
@@ -289,8 +289,8 @@ fn place(name: &str) -> Option<(u32, u32)> {
         column.checked_mul(26)?.checked_add(u32::from(letter) + 1)
     })?;
     let (row, column) = (number.parse::<u32>().ok()?, column.checked_sub(1)?);
-    let can_be = (1..=clean::MAX_ROWS).contains(&row) && column < clean::MAX_COLUMNS;
-    can_be.then_some((row.checked_sub(1)?, column))
+    let is_valid_cell = (1..=clean::MAX_ROWS).contains(&row) && column < clean::MAX_COLUMNS;
+    is_valid_cell.then_some((row.checked_sub(1)?, column))
 }
 
 #[cfg(test)]

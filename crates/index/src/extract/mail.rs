@@ -125,9 +125,9 @@ fn unique_names(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
         // Leaves space for the extension, which determines the type, and for a number.
         let stem = clean::line(stem, NAME_BYTES - 2 * EXTENSION_BYTES);
         let ending = clean::line(&ending, EXTENSION_BYTES + 1);
-        let others = (2..).map(|number| format!("{stem} ({number}){ending}"));
+        let numbered_names = (2..).map(|number| format!("{stem} ({number}){ending}"));
         let first = std::iter::once(format!("{stem}{ending}"));
-        let name = first.chain(others).find(|name| !used.contains(name)).unwrap_or_default();
+        let name = first.chain(numbered_names).find(|name| !used.contains(name)).unwrap_or_default();
         used.insert(name.clone());
         Attachment { name, content }
     };

@@ -325,8 +325,8 @@ impl Numbering {
         let (list, at) = (self.lists.instances.get(&num_id)?, usize::from(ilvl));
         let level = self.lists.resolve_level(num_id, ilvl).filter(|level| level.format != NumberFormat::Bullet)?;
         let counts = self.counts.entry(list.abstract_num_id).or_default();
-        let again = list.start_overrides.get(&ilvl).filter(|_| self.started.insert((num_id, ilvl))).copied();
-        let next = again.unwrap_or(counts.get(at)?.map_or(level.start, |last| last.saturating_add(1)));
+        let start_override = list.start_overrides.get(&ilvl).filter(|_| self.started.insert((num_id, ilvl))).copied();
+        let next = start_override.unwrap_or(counts.get(at)?.map_or(level.start, |last| last.saturating_add(1)));
         for (place, count) in counts.iter_mut().enumerate().skip(at) {
             *count = Some(next).filter(|_| place == at);
         }

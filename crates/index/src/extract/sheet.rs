@@ -162,8 +162,9 @@ impl Sheet {
                 size = head;
             }
             if head + row.size() > PIECE_BYTES {
-                let what = format!("row {} of {}", row.number, if self.name.is_empty() { "it" } else { &self.name });
-                return Err(Failure::too_large(&what, PIECE_BYTES as u64));
+                let row_name =
+                    format!("row {} of {}", row.number, if self.name.is_empty() { "it" } else { &self.name });
+                return Err(Failure::too_large(&row_name, PIECE_BYTES as u64));
             }
             size += row.size();
             piece.rows.push(row);

@@ -48,9 +48,9 @@ pub(crate) fn decrypt_office(bytes: Vec<u8>, named: Option<Kind>, password: Opti
 fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
     let protected = |reason: &str| Failure::Protected { kind, how: reason.to_owned() };
     // Without this stream, access is controlled by another system, for example a company's rights management service.
-    let about = file.open_stream("EncryptionInfo").ok();
+    let encryption_info = file.open_stream("EncryptionInfo").ok();
     let unknown = || protected("its encryption is not supported");
-    let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
+    let lock = encryption_info.and_then(|encryption_info| Lock::read(&encryption_info)).ok_or_else(unknown)?;
     if lock.rounds() > MAX_ROUNDS {
         return Err(protected("its encryption has too many hash rounds"));
     }
@@ -127,23 +127,26 @@ impl Hash {
 }
 
 impl Lock {
-    fn read(about: &[u8]) -> Option<Self> {
-        let number = |at: usize| Some(u32::from_le_bytes(about.get(at..at.checked_add(4)?)?.try_into().ok()?));
+    fn read(encryption_info: &[u8]) -> Option<Self> {
+        let number =
+            |at: usize| Some(u32::from_le_bytes(encryption_info.get(at..at.checked_add(4)?)?.try_into().ok()?));
         let version = (number(0)? & 0xffff, number(0)? >> 16);
         match version {
-            (4, 4) => Self::agile(std::str::from_utf8(about.get(8..)?).ok()?),
+            (4, 4) => Self::agile(std::str::from_utf8(encryption_info.get(8..)?).ok()?),
             (2..=4, 2) => {
                 let header = 12;
-                let end = usize::try_from(number(8)?).ok()?.checked_add(header).filter(|end| *end < about.len())?;
+                let end =
+                    usize::try_from(number(8)?).ok()?.checked_add(header).filter(|end| *end < encryption_info.len())?;
                 let key_bytes = usize::try_from(number(header + 16)?).ok()? / 8;
                 // Only AES with SHA-1 is supported.
                 let is_aes = matches!(number(header + 8)?, 0x660e..=0x6610) && matches!(key_bytes, 16 | 24 | 32);
-                let salt = about.get(end + 4..end + 20).filter(|_| is_aes && number(end) == Some(16))?.to_vec();
+                let salt =
+                    encryption_info.get(end + 4..end + 20).filter(|_| is_aes && number(end) == Some(16))?.to_vec();
                 Some(Self::Standard {
                     salt,
                     key_bytes,
-                    verifier: about.get(end + 20..end + 36)?.to_vec(),
-                    verifier_hash: about.get(end + 40..end + 72)?.to_vec(),
+                    verifier: encryption_info.get(end + 20..end + 36)?.to_vec(),
+                    verifier_hash: encryption_info.get(end + 40..end + 72)?.to_vec(),
                 })
             }
             _ => None,

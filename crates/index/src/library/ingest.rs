@@ -445,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quick_change_is_noticed_and_copy_keeps_its_digest() {
+    fn quick_change_is_detected_and_copy_keeps_its_digest() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "one").unwrap();

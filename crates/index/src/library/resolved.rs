@@ -91,12 +91,12 @@ impl ResolvedDocuments {
             .map(|KnownDocument { id, name, .. }| VisibleDocument { id: *id, name: name.clone() })
             .collect();
         let text = query.text.clone();
-        let asked = if query.regex { Query::Regex(text) } else { Query::Words(text) };
+        let search_query = if query.regex { Query::Regex(text) } else { Query::Words(text) };
         Request {
             limit: query.limit.max(1),
             context: query.neighbours,
             within: SCAN_TIMEOUT,
-            ..Request::new(visible, asked)
+            ..Request::new(visible, search_query)
         }
     }
 

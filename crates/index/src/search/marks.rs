@@ -65,9 +65,9 @@ impl HighlightTerms {
     /// accents, so most words need not be stemmed.
     fn is_stem_of(&self, word: &str, language: Language) -> bool {
         let first = word.chars().next();
-        let may_be =
+        let may_match =
             first.is_some_and(|first| !first.is_ascii()) || self.stems.iter().any(|stem| stem.chars().next() == first);
-        may_be && self.stems.contains(&stem(word, language))
+        may_match && self.stems.contains(&stem(word, language))
     }
 
     fn word_marks(&self, whole: &[&Token], language: Language, marks: &mut Vec<Range<usize>>) {

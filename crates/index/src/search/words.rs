@@ -39,9 +39,8 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     }
     if parsed.left_out > 0 {
         let (searched, left_out) = (parsed.units.len() + parsed.excluded.len(), parsed.left_out);
-        let note = format!(
-            "the query has too many words: only the first {searched} were used, and {left_out} were ignored"
-        );
+        let note =
+            format!("the query has too many words: only the first {searched} were used, and {left_out} were ignored");
         answer.notes.push(note);
     }
     if planner.allowed.chunks == 0 {

@@ -81,8 +81,10 @@ impl TestLibrary {
     #[cfg(target_os = "linux")]
     fn open_files(&self) -> Vec<PathBuf> {
         let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-        let own = self.folder.path().join("index");
-        open.filter_map(|file| std::fs::read_link(file.path()).ok()).filter(|path| path.starts_with(&own)).collect()
+        let index_folder = self.folder.path().join("index");
+        open.filter_map(|file| std::fs::read_link(file.path()).ok())
+            .filter(|path| path.starts_with(&index_folder))
+            .collect()
     }
 }
 
@@ -202,12 +204,13 @@ async fn idle_index_is_closed_and_reopened() {
     for _ in 0..200 {
         let cancelled = CancellationToken::new();
         cancelled.cancel();
-        let asked = test_library.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), cancelled);
-        let error = asked.await.unwrap_err();
+        let pending_search =
+            test_library.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), cancelled);
+        let error = pending_search.await.unwrap_err();
         assert!(error.to_string().contains("cancelled"), "{error}");
     }
     test_library.library.close().await;
-    let asked =
+    let pending_search =
         test_library.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), CancellationToken::new());
-    assert_eq!(asked.await.unwrap_err().kind(), ErrorKind::ShuttingDown);
+    assert_eq!(pending_search.await.unwrap_err().kind(), ErrorKind::ShuttingDown);
 }

@@ -187,8 +187,8 @@ async fn damaged_encrypted_document_has_a_clear_error() {
             let mut bytes = whole.clone();
             let mut random = fastrand::Rng::with_seed((number * 10 + seed) as u64);
             // The first bytes contain the offsets of all other data.
-            let within = if seed < 2 { bytes.len().min(1200) } else { bytes.len() };
-            (0..6).for_each(|_| bytes[random.usize(8..within)] = random.u8(..));
+            let damaged_bytes = if seed < 2 { bytes.len().min(1200) } else { bytes.len() };
+            (0..6).for_each(|_| bytes[random.usize(8..damaged_bytes)] = random.u8(..));
             changed.push(bytes);
         }
         for bytes in changed {

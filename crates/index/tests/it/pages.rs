@@ -137,10 +137,11 @@ async fn nested_forms_and_states_terminate() {
     let form = |level: usize| {
         let content =
             if level == levels { "BT /F1 12 Tf 10 700 Td (end) Tj ET".to_owned() } else { "/X Do ".repeat(10) };
-        let below = if level == levels { String::new() } else { format!("/XObject << /X {} 0 R >>", level + 7) };
+        let nested_resources =
+            if level == levels { String::new() } else { format!("/XObject << /X {} 0 R >>", level + 7) };
         let length = content.len();
         format!(
-            "<< /Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << {HELVETICA} {below} >> /Length {length} >> \
+            "<< /Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << {HELVETICA} {nested_resources} >> /Length {length} >> \
              stream\n{content}\nendstream"
         )
     };

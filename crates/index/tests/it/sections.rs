@@ -18,7 +18,7 @@ fn word_document(body: &str) -> Vec<u8> {
 }
 
 /// Builds two chapters of long paragraphs. The second chapter has a section with the searched text at its end.
-fn long(heading: impl Fn(usize, &str) -> String, paragraph: impl Fn(&str) -> String) -> String {
+fn long_chapters(heading: impl Fn(usize, &str) -> String, paragraph: impl Fn(&str) -> String) -> String {
     let line = "The master of the harbour keeps a book of all the ships that came in and of their fees.";
     let filling = || (0..60).map(|number| paragraph(&format!("{line} Entry {number}."))).collect::<String>();
     [
@@ -38,7 +38,7 @@ async fn hit_without_pages_names_its_section() {
     let test_library = TestLibrary::new();
     let markup = |heading: &str, level: &str, paragraph: &str| {
         let (heading, level, paragraph) = (heading.to_owned(), level.to_owned(), paragraph.to_owned());
-        long(
+        long_chapters(
             move |depth, text| heading.replace("TEXT", text).replace("LEVEL", &format!("{level}{depth}")),
             move |text| paragraph.replace("TEXT", text),
         )
@@ -146,12 +146,12 @@ async fn word_lists_have_their_displayed_numbers() {
     let annexes = level(0, "upperRoman", "Annex %1", "") + &level(1, "decimal", "%1-%2", "<w:isLgl/>");
     let clauses = level(0, "decimal", "§ %1", "") + &level(1, "upperLetter", "%1.%2", "");
     let chinese = level(0, "chineseCountingThousand", "第%1条", "");
-    let again = "<w:num w:numId=\"11\"><w:abstractNumId w:val=\"LIST\"/></w:num><w:num w:numId=\"12\"><w:abstractNumId \
+    let repeated_list = "<w:num w:numId=\"11\"><w:abstractNumId w:val=\"LIST\"/></w:num><w:num w:numId=\"12\"><w:abstractNumId \
                  w:val=\"LIST\"/><w:lvlOverride w:ilvl=\"0\"><w:startOverride w:val=\"7\"/></w:lvlOverride></w:num>";
     let bullets = level(0, "bullet", "\u{f0b7}", "");
     let lists = [
         (1, contract, ""),
-        (2, articles, again),
+        (2, articles, repeated_list),
         (3, annexes, ""),
         (4, clauses, ""),
         (5, chinese, ""),

@@ -53,8 +53,8 @@ async fn part_names_with_backslashes_are_paths() {
         new.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
         std::io::copy(&mut file, &mut new).unwrap();
     }
-    let odd = new.finish().unwrap().into_inner();
-    assert_eq!(sheets("a.xlsx", &odd).await, sheets("a.xlsx", &book).await);
+    let backslash_book = new.finish().unwrap().into_inner();
+    assert_eq!(sheets("a.xlsx", &backslash_book).await, sheets("a.xlsx", &book).await);
 }
 
 /// Builds a workbook with one row, where each cell has a number format and a value.
@@ -118,7 +118,7 @@ fn record(kind: u16, content: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Encodes text as it is stored in binary workbooks.
-fn wide(text: &str) -> Vec<u8> {
+fn utf16_text(text: &str) -> Vec<u8> {
     let units = text.encode_utf16().flat_map(u16::to_le_bytes);
     (text.encode_utf16().count() as u32).to_le_bytes().into_iter().chain(units).collect()
 }
@@ -137,9 +137,9 @@ fn binary_workbook(sheets: &[(&str, &str)], added: &[u8]) -> Vec<u8> {
     let (mut list, mut relations) = (record(0x8F, &[]), String::new());
     for (number, (name, text)) in (1_u32..).zip(sheets) {
         let id = format!("rId{number}");
-        list.extend(record(0x9C, &[&[0; 4], added, &number.to_le_bytes(), &wide(&id), &wide(name)]));
+        list.extend(record(0x9C, &[&[0; 4], added, &number.to_le_bytes(), &utf16_text(&id), &utf16_text(name)]));
         relations += &format!(r#"<Relationship Id="{id}" Type="{TYPE}" Target="worksheets/sheet{number}.bin"/>"#);
-        let cell = record(0x06, &[&[0; 8], &wide(text)]);
+        let cell = record(0x06, &[&[0; 8], &utf16_text(text)]);
         let sheet = [record(0x94, &[&[0; 16]]), record(0x91, &[]), record(0, &[&[0; 12]]), cell, record(0x92, &[])];
         add(&format!("xl/worksheets/sheet{number}.bin"), &sheet.concat());
     }

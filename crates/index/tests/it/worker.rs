@@ -93,14 +93,14 @@ fn processes_with(number: u64) -> usize {
 
 /// Waits until the process is visible. Its command line is empty during `exec`.
 async fn until_running(number: u64) {
-    until(|| processes_with(number) > 0).await.expect("the worker is running");
+    wait_for(|| processes_with(number) > 0).await.expect("the worker is running");
 }
 
 async fn until_gone(number: u64) {
-    until(|| processes_with(number) == 0).await.expect("the worker is gone");
+    wait_for(|| processes_with(number) == 0).await.expect("the worker is gone");
 }
 
-async fn until(holds: impl Fn() -> bool) -> Result<(), tokio::time::error::Elapsed> {
+async fn wait_for(holds: impl Fn() -> bool) -> Result<(), tokio::time::error::Elapsed> {
     let poll = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -143,11 +143,11 @@ async fn worker_is_killed_when_its_extraction_is_dropped() {
 
 #[tokio::test]
 async fn only_regular_files_within_the_size_limit_are_read() {
-    let small = Limits { bytes_in: 10, ..Limits::default() };
-    let (_, failure) = read(&extractor(small), "a.txt", b"more than ten bytes").await;
+    let small_limits = Limits { bytes_in: 10, ..Limits::default() };
+    let (_, failure) = read(&extractor(small_limits), "a.txt", b"more than ten bytes").await;
     assert_eq!(failure.unwrap().to_string(), "could not read the file: its size exceeds 10 bytes");
     let folder = std::fs::File::open("/").unwrap();
-    let (_, failure) = read_file(&extractor(small), folder, None).await;
+    let (_, failure) = read_file(&extractor(small_limits), folder, None).await;
     assert_eq!(failure.unwrap().to_string(), "could not read the file: it is not a regular file");
 }
 

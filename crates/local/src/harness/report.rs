@@ -183,14 +183,15 @@ fn headings(text: &str) -> Vec<Heading<'_>> {
         let marks = line.len() - line.trim_start_matches('#').len();
         let title = line.trim_matches('#').trim();
         let is_ruler = |sign: char| line.len() > 2 && line.chars().all(|letter| letter == sign);
-        let above = number.checked_sub(1).map(|above| lines[above].trim());
-        let above = above
-            .filter(|above| above.chars().any(char::is_alphanumeric) && !above.starts_with(['#', '<', '-', '|', '>']));
+        let previous_line = number.checked_sub(1).map(|previous_line| lines[previous_line].trim());
+        let previous_line = previous_line.filter(|previous_line| {
+            previous_line.chars().any(char::is_alphanumeric) && !previous_line.starts_with(['#', '<', '-', '|', '>'])
+        });
         let html = line.strip_prefix("<h").and_then(|rest| rest.chars().next()?.to_digit(10));
         if (1..=6).contains(&marks) && line[marks..].starts_with(' ') && !title.is_empty() {
             headings.push(Heading { level: marks, title, line: number });
-        } else if let (Some(above), true) = (above, is_ruler('=') || is_ruler('-')) {
-            headings.push(Heading { level: if is_ruler('=') { 1 } else { 2 }, title: above, line: number });
+        } else if let (Some(previous_line), true) = (previous_line, is_ruler('=') || is_ruler('-')) {
+            headings.push(Heading { level: if is_ruler('=') { 1 } else { 2 }, title: previous_line, line: number });
         } else if let Some(level @ 1..=6) = html {
             let inner =
                 line.split('<').filter_map(|part| Some(part.split_once('>')?.1.trim())).find(|text| !text.is_empty());

@@ -142,8 +142,8 @@ async fn tool_results_are_shown_verbatim() {
     let found = "Here is what I found:\n\n- uploads/\n- uploads/a.txt (1 byte)\n- /project/\n\n[1 left out]";
     check("list my files", &format!("{areas}\nuploads/a.txt (1 byte)\n/project/\n[1 left out]"), found).await;
     assert!(test_model.answer_for("list my files", areas).await.starts_with("There are no files yet."));
-    let many: String = (0..150).map(|number| format!("{number}.txt (1 byte)\n")).collect();
-    assert!(test_model.answer_for("find *.txt", &many).await.ends_with("- … and 50 more."));
+    let long_listing: String = (0..150).map(|number| format!("{number}.txt (1 byte)\n")).collect();
+    assert!(test_model.answer_for("find *.txt", &long_listing).await.ends_with("- … and 50 more."));
     assert!(
         test_model
             .answer_for("read notes.txt", &"y".repeat(7000))

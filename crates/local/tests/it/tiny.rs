@@ -206,8 +206,8 @@ async fn idle_weights_are_released_and_reloaded() {
 async fn dropped_answer_stops_inference() {
     let folder = tempfile::tempdir().unwrap();
     let model = offline_model(TinyFile::new().write(folder.path()));
-    let whole = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
-    let all = whole.usage.unwrap().completion_tokens;
+    let complete_answer = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
+    let all = complete_answer.usage.unwrap().completion_tokens;
     let before = model.status().generated_tokens;
     let mut chunks = model.stream(request(vec![user(FREE_TEXT)], &[], &[]));
     chunks.next().await.unwrap().unwrap();
@@ -215,7 +215,10 @@ async fn dropped_answer_stops_inference() {
     drop(chunks);
     let generated = until(&model, |status| !status.busy).await.generated_tokens - before;
     assert!(generated < all, "{generated} of {all}");
-    assert_eq!(collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap().text, whole.text);
+    assert_eq!(
+        collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap().text,
+        complete_answer.text
+    );
 }
 
 #[tokio::test]

@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(requests.due(later, false).len(), 1);
         let id = requests.add(pull("asked"));
         requests.keep(RetryTime::Loaded, pull("loaded"));
-        let over: Vec<_> = requests.expired(deadline).into_iter().map(|(id, _)| id).collect();
-        assert_eq!((over, requests.is_empty()), (vec![Some(id), None], true));
+        let expired_ids: Vec<_> = requests.expired(deadline).into_iter().map(|(id, _)| id).collect();
+        assert_eq!((expired_ids, requests.is_empty()), (vec![Some(id), None], true));
         let mut pull = pull("tried");
         assert!((0..MAX_RETRIES).all(|_| pull.count_retry()) && !pull.count_retry());
     }

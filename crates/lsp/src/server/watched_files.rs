@@ -69,7 +69,7 @@ impl WatchedFiles {
 
     /// Returns the changes between this scan and a later one.
     pub(super) fn changes(&self, later: &Self) -> Vec<(PathBuf, DiskChange)> {
-        let there = later.stamps.iter().filter_map(|(path, stamp)| match self.stamps.get(path) {
+        let created_or_changed = later.stamps.iter().filter_map(|(path, stamp)| match self.stamps.get(path) {
             Some(old) if old == stamp => None,
             Some(_) => Some((path.clone(), DiskChange::Changed)),
             None => Some((path.clone(), DiskChange::Created)),
@@ -77,7 +77,7 @@ impl WatchedFiles {
         // A file missing from an incomplete scan may still exist.
         let deleted = self.stamps.keys().filter(|path| !later.is_cut && !later.stamps.contains_key(*path));
         let deleted = deleted.map(|path| (path.clone(), DiskChange::Deleted));
-        there.chain(deleted).collect()
+        created_or_changed.chain(deleted).collect()
     }
 }
 

@@ -223,11 +223,11 @@ mod tests {
     #[test]
     fn login_urls_must_use_https() {
         let (remote, local) = ("https://example.org/mcp", "http://127.0.0.1:1/mcp");
-        let long = format!("https://example.org/{}", "x".repeat(MAX_URL_LENGTH));
-        let good = "https://login.example.org/x";
+        let overlong_url = format!("https://example.org/{}", "x".repeat(MAX_URL_LENGTH));
+        let allowed_url = "https://login.example.org/x";
         for (server, address, is_valid) in [
-            (remote, good, true),
-            (local, good, true),
+            (remote, allowed_url, true),
+            (local, allowed_url, true),
             (local, "http://127.0.0.1:2/x", true),
             (local, "http://127.9.9.9/x", true),
             (local, "http://[::1]/x", true),
@@ -243,13 +243,13 @@ mod tests {
             (remote, "file:///etc/passwd", false),
             (remote, "/token", false),
             (remote, "", false),
-            (remote, long.as_str(), false),
+            (remote, overlong_url.as_str(), false),
         ] {
             for (name, metadata) in [
-                ("issuer", auth_metadata(Some(address), good, good, Some(good))),
-                ("authorization endpoint", auth_metadata(Some(good), address, good, Some(good))),
-                ("token endpoint", auth_metadata(None, good, address, None)),
-                ("registration endpoint", auth_metadata(None, good, good, Some(address))),
+                ("issuer", auth_metadata(Some(address), allowed_url, allowed_url, Some(allowed_url))),
+                ("authorization endpoint", auth_metadata(Some(allowed_url), address, allowed_url, Some(allowed_url))),
+                ("token endpoint", auth_metadata(None, allowed_url, address, None)),
+                ("registration endpoint", auth_metadata(None, allowed_url, allowed_url, Some(address))),
             ] {
                 match check_endpoints(&metadata, server) {
                     Ok(()) => assert!(is_valid, "{name} {address} of {server}"),

@@ -263,9 +263,10 @@ impl TokenFile {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TokenLookup::Nothing),
-            Err(error) => return Err(broken(&format!("could not read the token: {error}"))),
+            Err(error) => return Err(storage_error(&format!("could not read the token: {error}"))),
         };
-        let stored: StoredToken = serde_json::from_slice(&text).map_err(|_| broken("the token file is damaged"))?;
+        let stored: StoredToken =
+            serde_json::from_slice(&text).map_err(|_| storage_error("the token file is damaged"))?;
         let (Some(given_by), Some(credentials)) = (stored.given_by, stored.credentials) else {
             return Ok(TokenLookup::Unfit("the issuer of the token is unknown"));
         };
@@ -295,25 +296,25 @@ impl CredentialStore for TokenFile {
             credentials: Some(credentials),
             client_secret: self.client_secret.clone(),
         };
-        let text = serde_json::to_vec(&stored).map_err(|error| broken(&error.to_string()))?;
+        let text = serde_json::to_vec(&stored).map_err(|error| storage_error(&error.to_string()))?;
         let path = self.path.clone();
         // Writing to disk blocks.
         let written = tokio::task::spawn_blocking(move || write(&path, &text)).await;
         let written = written.map_err(io::Error::other).flatten();
-        written.map_err(|error| broken(&format!("could not store the token: {error}")))
+        written.map_err(|error| storage_error(&format!("could not store the token: {error}")))
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(broken(&format!("could not remove the token: {error}")))
+                Err(storage_error(&format!("could not remove the token: {error}")))
             }
             _ => Ok(()),
         }
     }
 }
 
-fn broken(message: &str) -> AuthError {
+fn storage_error(message: &str) -> AuthError {
     AuthError::CredentialStoreError(message.to_owned())
 }
 
@@ -361,8 +362,8 @@ mod tests {
         for rejected in ["http://example.org/x", "https://127.0.0.1/x", "ftp://example.org/x"] {
             assert_eq!(demand(&format!("Bearer resource_metadata=\"{rejected}\"")).metadata, None, "{rejected}");
         }
-        let far = format!("Bearer resource_metadata=\"/{}\"", "x".repeat(MAX_ADDRESS_LENGTH));
-        assert_eq!(demand(&far).metadata, None);
+        let overlong_metadata = format!("Bearer resource_metadata=\"/{}\"", "x".repeat(MAX_ADDRESS_LENGTH));
+        assert_eq!(demand(&overlong_metadata).metadata, None);
         assert_eq!(demand("Basic"), LoginDemand::default());
     }
 }

@@ -133,8 +133,11 @@ fn unavailable_scope_is_not_requested_again() {
         );
         wanted.record_login(vec!["first".to_owned()]);
     }
-    let more = Refusal::with(true, r#"Bearer scope="gone more""#);
-    assert_eq!(wanted.record_refusal(&more, "https://example.org/", true), Remedy::Login(vec!["more".to_owned()]));
+    let further_refusal = Refusal::with(true, r#"Bearer scope="gone more""#);
+    assert_eq!(
+        wanted.record_refusal(&further_refusal, "https://example.org/", true),
+        Remedy::Login(vec!["more".to_owned()])
+    );
     let unauthenticated = Refusal::with(false, r#"Bearer scope="gone""#);
     wanted.record_refusal(&unauthenticated, "https://example.org/", true);
     assert_eq!(wanted.scopes_to_request(&[], &[]), ["more"]);

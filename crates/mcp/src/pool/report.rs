@@ -96,8 +96,9 @@ impl McpPool {
         // Only the response to a request names the authorisation server and the required scopes. Starting the server
         // stores both as a side effect.
         let _ = self.start(server, None).await;
-        let begun = self.deps.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
-        begun.map_err(|reason| self.deps.clean.redact(&reason))
+        let login_url =
+            self.deps.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
+        login_url.map_err(|reason| self.deps.clean.redact(&reason))
     }
 
     /// Completes a login with the URL that the browser was redirected to. The next call uses the token.
@@ -244,7 +245,7 @@ impl McpPool {
             Ok(handle) => handle.lease(need).await.map(drop),
             Err(reason) => Err(reason),
         };
-        let superfluous = {
+        let unneeded_connections = {
             let mut state = self.state();
             if let Err(reason) = started {
                 tracing::warn!(server, "could not list the MCP server's tools: {reason}");
@@ -255,7 +256,7 @@ impl McpPool {
             state.connections.remove_superfluous(server)
         };
         self.listed.notify_waiters();
-        join_all(superfluous.iter().map(ServerHandle::stop)).await;
+        join_all(unneeded_connections.iter().map(ServerHandle::stop)).await;
     }
 }
 

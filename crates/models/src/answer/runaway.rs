@@ -198,8 +198,8 @@ mod tests {
             let text = format!("{before}{}", phrase.repeat(2_000));
             let (whole, cut) = (run(&text, usize::MAX), run(&text, piece));
             prop_assert!(whole.is_some());
-            let near = |a: &Option<(usize, String)>| a.as_ref().map(|(at, _)| *at);
-            prop_assert_eq!(near(&whole), near(&cut));
+            let position_of = |a: &Option<(usize, String)>| a.as_ref().map(|(at, _)| *at);
+            prop_assert_eq!(position_of(&whole), position_of(&cut));
         }
     }
 }

@@ -184,8 +184,8 @@ impl AnswerStream {
     async fn wait(&mut self, target: &Target) -> Result<Option<reqwest::Result<Bytes>>, Failure> {
         let deadlines = &target.deadlines;
         let deadline = if self.answer.done {
-            let soon = deadlines.tail(LAST_BYTES);
-            *self.tail.insert(self.tail.map_or(soon, |tail| tail.earlier(soon)))
+            let tail_deadline = deadlines.tail(LAST_BYTES);
+            *self.tail.insert(self.tail.map_or(tail_deadline, |tail| tail.earlier(tail_deadline)))
         } else if self.answer.finish.is_some() {
             *self.tail.get_or_insert_with(|| deadlines.tail(USAGE_TAIL))
         } else if matches!(self.form, Form::Unknown) {

@@ -410,12 +410,13 @@ fn describe_prices(prices: &Prices) -> String {
 }
 
 fn rates(prices: &Prices) -> String {
-    let more = |name: &str, price: Option<f64>| price.map(|price| format!(", {name} ${price}")).unwrap_or_default();
+    let describe_price =
+        |name: &str, price: Option<f64>| price.map(|price| format!(", {name} ${price}")).unwrap_or_default();
     let cached = [
         ("cached", prices.cached_input),
         ("cache writes", prices.cache_write),
         ("1-hour cache writes", prices.cache_write_1h),
     ];
-    let cached: String = cached.into_iter().map(|(name, price)| more(name, price)).collect();
-    format!("in ${}{cached}, out ${}{}", prices.input, prices.output, more("reasoning", prices.reasoning))
+    let cached: String = cached.into_iter().map(|(name, price)| describe_price(name, price)).collect();
+    format!("in ${}{cached}, out ${}{}", prices.input, prices.output, describe_price("reasoning", prices.reasoning))
 }

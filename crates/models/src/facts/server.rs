@@ -416,8 +416,8 @@ mod tests {
         };
         assert_eq!(ids(r#"{"data":[{"id":"a"},{"id":"b"}]}"#).unwrap(), ["a", "b"]);
         assert_eq!(ids(r#" [{"id":"a","context_length":9000}]"#).unwrap(), ["a"]);
-        let odd = json!({"data": [7, {"name": "x"}, {"id": 3}, {"id": ""}, {"id": "a\u{1b}[2J"}, {"id": "x".repeat(300)}, {"id": "ok"}]});
-        assert_eq!(ids(&odd.to_string()).unwrap(), ["ok"]);
+        let invalid_entries = json!({"data": [7, {"name": "x"}, {"id": 3}, {"id": ""}, {"id": "a\u{1b}[2J"}, {"id": "x".repeat(300)}, {"id": "ok"}]});
+        assert_eq!(ids(&invalid_entries.to_string()).unwrap(), ["ok"]);
         assert_eq!(ids(r#"{"models":[]}"#), None);
         assert_eq!(ids("<html>"), None);
         assert_eq!(ids(r#"{"data":[{"id":"a"}"#), None, "a truncated list");

@@ -345,14 +345,14 @@ pub(crate) struct SentParts {
 impl SentParts {
     /// Returns the changes that leave out parts of the request, grouped by part, the likeliest first.
     fn parts(&self) -> [Vec<Change>; 8] {
-        let only = |is_sent: bool, change: Change| Vec::from_iter(is_sent.then_some(change));
+        let change_if = |is_sent: bool, change: Change| Vec::from_iter(is_sent.then_some(change));
         [
-            only(self.signed_thoughts, Change::WithoutSignedThoughts),
+            change_if(self.signed_thoughts, Change::WithoutSignedThoughts),
             Vec::from_iter(self.schema.map(Change::WithoutSchema)),
-            only(self.named_only, Change::WithoutNamedTools),
-            only(self.text_after_results, Change::WordsInResults),
+            change_if(self.named_only, Change::WithoutNamedTools),
+            change_if(self.text_after_results, Change::WordsInResults),
             self.tools.iter().cloned().map(Change::WithoutTool).collect(),
-            only(!self.tools.is_empty(), Change::TextTools),
+            change_if(!self.tools.is_empty(), Change::TextTools),
             self.pictures.iter().copied().map(Change::WithoutPicture).collect(),
             self.extras.iter().cloned().map(Change::WithoutField).collect(),
         ]

@@ -146,13 +146,13 @@ impl<'a> RequestPlan<'a> {
     /// Returns the names of the optional fields of the request: ours, and the configured ones except for `fixed`.
     pub(crate) fn sent_fields(
         &self,
-        own: impl IntoIterator<Item = (&'static str, bool)>,
+        own_fields: impl IntoIterator<Item = (&'static str, bool)>,
         fixed: &[&str],
     ) -> Vec<String> {
-        let own = own.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
+        let own_fields = own_fields.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
         let is_optional = |name: &&String| !fixed.contains(&name.as_str()) && name.len() <= RequestForm::MAX_FIELD;
         let configured = self.config.body.keys().filter(is_optional).cloned();
-        let mut fields: Vec<String> = own.chain(configured).filter(|name| self.form.sends(name)).collect();
+        let mut fields: Vec<String> = own_fields.chain(configured).filter(|name| self.form.sends(name)).collect();
         fields.dedup();
         fields
     }
@@ -398,9 +398,9 @@ mod tests {
         let cache = ToolsJsonCache::default();
         let (first, second) = (tools("read_file"), tools("grep"));
         let of = |specs| cache.serialise(specs, |spec| spec.name.as_str().into()).unwrap();
-        let once = of(&first);
-        assert!(Arc::ptr_eq(&once, &of(&first)));
+        let first_json = of(&first);
+        assert!(Arc::ptr_eq(&first_json, &of(&first)));
         assert_eq!(of(&second).get(), r#"["grep"]"#);
-        assert_eq!(of(&first).get(), once.get());
+        assert_eq!(of(&first).get(), first_json.get());
     }
 }

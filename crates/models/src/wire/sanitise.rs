@@ -27,8 +27,8 @@ pub(crate) const PICTURES: &str = "(pictures)";
 
 /// Returns the leading system messages, and all messages after them.
 pub(crate) fn split_instructions(messages: &[Message]) -> (Vec<&str>, &[Message]) {
-    let leading = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
-    let (system, messages) = messages.split_at(leading);
+    let system_count = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
+    let (system, messages) = messages.split_at(system_count);
     let texts = system.iter().filter_map(|message| match message {
         Message::System { text } if !is_blank(text) => Some(text.as_str()),
         _ => None,

@@ -304,8 +304,8 @@ async fn malformed_events_lose_only_reasoning() {
         assert!(outcome.text.ends_with("Hi") && outcome.whole.is_none(), "{odd}: {outcome:?}");
     }
     // Too large to be stored.
-    let large: String = (0..MAX_SERVER_FIELDS / 4).map(|number| format!("{number} ")).collect();
-    server.reply(Reply::text("Hi").and_reasoning(large));
+    let oversized_text: String = (0..MAX_SERVER_FIELDS / 4).map(|number| format!("{number} ")).collect();
+    server.reply(Reply::text("Hi").and_reasoning(oversized_text));
     let outcome = ask_messages(&server).await;
     assert_eq!((outcome.text.as_str(), outcome.whole), ("Hi", None));
 }
@@ -341,9 +341,15 @@ async fn errors_map_to_kinds_and_only_some_are_retried() {
     check(error(401, "authentication_error", "invalid x-api-key"), ErrorKind::Auth, 1, "x-api-key", "api_key").await;
     check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "model's id").await;
     check(error(402, "billing_error", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "balance").await;
-    let poor = "Your credit balance is too low to access the Anthropic API.";
-    check(error(400, "invalid_request_error", poor), ErrorKind::QuotaExceeded, 1, "balance is too low", "console")
-        .await;
+    let exhausted_credit = "Your credit balance is too low to access the Anthropic API.";
+    check(
+        error(400, "invalid_request_error", exhausted_credit),
+        ErrorKind::QuotaExceeded,
+        1,
+        "balance is too low",
+        "console",
+    )
+    .await;
     check(error(429, "rate_limit_error", "slow down"), ErrorKind::RateLimited, 2, "slow down", "wait").await;
     for code in ["enforced_spend_limit_reached", "contract_spend_limit_reached"] {
         let error = json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": code}});

@@ -90,9 +90,9 @@ async fn each_pause_of_an_answer_is_counted() {
 #[tokio::test]
 async fn one_hour_cache_writes_have_their_own_price() {
     let writes = json!({"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 300});
-    let sum = json!({"input_tokens": 10, "cache_creation_input_tokens": 400, "cache_creation": writes});
+    let total_only = json!({"input_tokens": 10, "cache_creation_input_tokens": 400, "cache_creation": writes});
     let without = json!({"input_tokens": 10, "cache_creation": writes});
-    for usage in [sum, without] {
+    for usage in [total_only, without] {
         let server = ModelServer::start().await;
         let end = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}});
         server.reply(messages(usage, &[block(), delta(), end, json!({"type": "message_stop"})]));
@@ -113,8 +113,8 @@ async fn cache_writes_are_priced_on_chat_completions() {
         let server = ModelServer::start().await;
         server.reply(Reply::text("Hi").with_usage(UsagePlace::Tail, written.clone()));
         let usage = ask_config(&priced(&server, Wire::OpenAi)).await.usage.unwrap();
-        let fresh = usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens;
-        assert_eq!((fresh, usage.cached_tokens), (500, 200), "{written}");
+        let uncached_tokens = usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens;
+        assert_eq!((uncached_tokens, usage.cached_tokens), (500, 200), "{written}");
         assert_eq!(usage.cost_microusd, Some(5000 + 200 + 12 * usage.cache_write_tokens), "{written}");
     }
 }

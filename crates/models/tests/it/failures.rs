@@ -115,11 +115,11 @@ async fn too_many_calls_are_rejected() {
 
 #[tokio::test]
 async fn oversized_arguments_and_events_are_rejected() {
-    let long: String = (0..300_000).map(|n| n.to_string()).collect();
-    let outcome = fail(Reply::tool_call("now", json!({"path": long}))).await;
+    let long_text: String = (0..300_000).map(|n| n.to_string()).collect();
+    let outcome = fail(Reply::tool_call("now", json!({"path": long_text}))).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
     assert!(outcome.message().contains("1 MiB"), "{outcome:?}");
-    let outcome = fail(Reply::deltas([long.repeat(3)])).await;
+    let outcome = fail(Reply::deltas([long_text.repeat(3)])).await;
     assert!(outcome.message().contains("4 MiB"), "{outcome:?}");
 }
 

@@ -107,16 +107,16 @@ async fn text_after_a_result_is_merged_if_turns_must_alternate() {
     });
     let (_folder, file) = records();
     let model = start(&config(&server), &file);
-    let mut steered = conversation();
-    steered.messages.push(user("And the date, please."));
-    let outcome = ask(&model, steered.clone()).await;
+    let mut with_user_text = conversation();
+    with_user_text.messages.push(user("And the date, please."));
+    let outcome = ask(&model, with_user_text.clone()).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 1), "{outcome:?}");
     let sent = last(&server);
     assert_eq!(sent.last_role(), "tool");
     let content = sent.messages().last().unwrap()["content"].as_str().unwrap();
     assert_eq!(content, "noon\n\n<person_says>\nAnd the date, please.\n</person_says>");
     wait_for_text(&file, "words_in_results").await;
-    let outcome = ask(&start(&config(&server), &file), steered).await;
+    let outcome = ask(&start(&config(&server), &file), with_user_text).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 0));
 }
 

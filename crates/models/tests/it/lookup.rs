@@ -57,7 +57,7 @@ async fn configured_values_are_not_queried() {
 }
 
 /// Returns the facts about a model before any query.
-fn known(base_url: &str, id: &str, changed: impl FnOnce(&mut ModelConfig)) -> ModelInfo {
+fn initial_info(base_url: &str, id: &str, changed: impl FnOnce(&mut ModelConfig)) -> ModelInfo {
     let mut config = ModelConfig { id: id.to_owned(), ..ModelConfig::new(Wire::OpenAi, base_url) };
     changed(&mut config);
     connect(&config).unwrap().info().clone()
@@ -69,20 +69,20 @@ fn source_of(info: &ModelInfo, name: &str) -> String {
 
 #[tokio::test]
 async fn catalogue_values_are_the_default() {
-    let info = known("https://api.openai.com/v1", "gpt-4o", |_| {});
+    let info = initial_info("https://api.openai.com/v1", "gpt-4o", |_| {});
     assert_eq!(window(&info), (128_000, WindowSource::Catalogue));
     assert!(source_of(&info, "prices").starts_with("https://"), "{:?}", info.figures);
-    let configured = known("https://api.openai.com/v1", "gpt-4o", |config| {
+    let configured = initial_info("https://api.openai.com/v1", "gpt-4o", |config| {
         config.context_window = Some(9000);
         config.prices = Some(Prices { input: 1.0, output: 2.0, ..Prices::default() });
     });
     assert_eq!(window(&configured), (9000, WindowSource::Configured));
     assert_eq!(source_of(&configured, "prices"), "models.yaml or the environment");
     // A server that is not a provider may use any model names.
-    let proxy = known("http://127.0.0.1:9/v1", "gpt-4o", |_| {});
+    let proxy = initial_info("http://127.0.0.1:9/v1", "gpt-4o", |_| {});
     assert_eq!(window(&proxy), ASSUMED);
     assert!(proxy.figures.iter().any(|figure| figure.name == "prices" && figure.value == "unknown"));
-    let unknown = known("https://api.openai.com/v1", "gpt-unknown", |_| {});
+    let unknown = initial_info("https://api.openai.com/v1", "gpt-unknown", |_| {});
     assert_eq!(unknown.window_source, WindowSource::Default);
 }
 

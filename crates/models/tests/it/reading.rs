@@ -61,8 +61,12 @@ async fn usage_is_read_from_any_place() {
     }
     let deepseek = json!({"prompt_tokens": 9, "completion_tokens": 4, "prompt_cache_hit_tokens": 3});
     assert_eq!(read(Reply::text("Hi").with_usage(UsagePlace::Tail, deepseek)).await.usage, used(9, 3, 4, 0));
-    let odd = json!({"prompt_tokens": 9.0, "completion_tokens": "4", "prompt_tokens_details": null, "more": {}});
-    assert_eq!(read(Reply::text("Hi").with_usage(UsagePlace::Tail, odd).whole()).await.usage, used(9, 0, 4, 0));
+    let unusual_usage =
+        json!({"prompt_tokens": 9.0, "completion_tokens": "4", "prompt_tokens_details": null, "more": {}});
+    assert_eq!(
+        read(Reply::text("Hi").with_usage(UsagePlace::Tail, unusual_usage).whole()).await.usage,
+        used(9, 0, 4, 0)
+    );
     let mut reply = Reply::text("Hi").with_usage(UsagePlace::Nowhere, json!(null));
     assert_eq!(read(reply.clone()).await.usage, None);
     reply.timings = Some(json!({"cache_n": 6, "prompt_n": 3, "predicted_n": 4, "prompt_ms": 1.5}));

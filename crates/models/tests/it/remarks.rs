@@ -34,8 +34,8 @@ async fn anthropic_reports_why_its_cache_missed() {
 
     // A request without tools is not part of the conversation, and another session is separate.
     server.reply(with_head(json!({"id": "msg_aside"})));
-    let aside = ModelRequest { tools: Arc::default(), ..request.clone() };
-    ask(&model, aside).await;
+    let without_tools = ModelRequest { tools: Arc::default(), ..request.clone() };
+    ask(&model, without_tools).await;
     assert!(last(&server).body["diagnostics"].is_null());
     let other = request_with_tools("Hi");
     ask(&model, ModelRequest { session_id: SessionId::generate(), ..other }).await;
@@ -96,7 +96,8 @@ async fn malformed_diagnostics_are_ignored() {
             assert!(outcome.usage.is_some_and(|usage| usage.prompt_tokens > 0), "{odd}");
         }
     }
-    let many: Vec<Value> = (0..100).map(|at| json!({"type": "thinking_dropped", "reason": format!("r{at}")})).collect();
-    server.reply(with_head(json!({ "input_transformations": many })));
+    let many_remarks: Vec<Value> =
+        (0..100).map(|at| json!({"type": "thinking_dropped", "reason": format!("r{at}")})).collect();
+    server.reply(with_head(json!({ "input_transformations": many_remarks })));
     assert_eq!(ask_config(&config_of(&server, Wire::Anthropic, None)).await.remarks.len(), 8);
 }

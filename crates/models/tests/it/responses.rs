@@ -213,9 +213,9 @@ async fn missing_event_is_an_error_and_repeated_one_ignored() {
     // A stream without its end also counts as cut.
     server.reply(without(all.len() - 1));
     assert_eq!(ask_config(&config).await.kind(), Some(ErrorKind::CutStream));
-    let mut twice = all.clone();
-    twice.insert(4, all[3].clone());
-    server.reply(Reply::events(twice));
+    let mut with_repeated_event = all.clone();
+    with_repeated_event.insert(4, all[3].clone());
+    server.reply(Reply::events(with_repeated_event));
     assert_eq!(ask_config(&config).await.text, "one two three");
     // A server without numbers, and one with identical numbers.
     for number in [json!(null), json!(0)] {

@@ -48,14 +48,14 @@ async fn partial_answer_is_discarded_before_a_retry() {
     }
 }
 
-fn broken() -> Reply {
+fn broken_reply() -> Reply {
     Reply::deltas(["Half ", "an answer."]).and_call("now", json!({})).finish("").without_done()
 }
 
 #[tokio::test]
 async fn broken_answers_fail_after_five_attempts() {
     let server = ModelServer::start().await;
-    server.default_reply(broken());
+    server.default_reply(broken_reply());
     let outcome = ask_server(&server).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::CutStream));
     assert_eq!((outcome.discarded, server.requests().len(), outcome.calls.len()), (5, 6, 0));

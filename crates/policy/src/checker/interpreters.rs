@@ -39,8 +39,9 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
             file = text != "-";
             break;
         }
-        let long = text.strip_prefix("--").unwrap_or_default();
-        let long_inline = !long.is_empty() && INLINE_OPTIONS.iter().any(|option| long.starts_with(option));
+        let long_option = text.strip_prefix("--").unwrap_or_default();
+        let long_inline =
+            !long_option.is_empty() && INLINE_OPTIONS.iter().any(|option| long_option.starts_with(option));
         let cluster = !text.starts_with("--") && text[1..].contains(|c| letters.contains(c));
         // `python -m` names a module, whose characters are not options.
         let module = is_python && text.starts_with("-m");
@@ -50,7 +51,8 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
         if module {
             return check_module(&program, text, arguments.get(index + 1));
         }
-        may_be_value = !long.is_empty() && !long.contains('=') || matches!(text, "-W" | "-X" | "-C" | "-S" | "-f");
+        may_be_value =
+            !long_option.is_empty() && !long_option.contains('=') || matches!(text, "-W" | "-X" | "-C" | "-S" | "-f");
     }
     let reads_stdin = !file && (part.stdin != Stdin::Inherited || arguments.iter().any(|word| word.text == "-"));
     let shows_info =

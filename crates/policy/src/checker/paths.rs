@@ -92,19 +92,19 @@ pub(super) fn may_be_secret(word: &Word) -> bool {
 
 /// Replaces each brace group with `*`, a glob that matches at least as much.
 fn with_braces_as_globs(text: &str) -> String {
-    let (mut out, mut depth) = (String::new(), 0_usize);
+    let (mut replaced, mut depth) = (String::new(), 0_usize);
     for c in text.chars() {
         match c {
             '{' => depth += 1,
             '}' if depth > 0 => {
                 depth -= 1;
-                out.push('*');
+                replaced.push('*');
             }
             _ if depth > 0 => {}
-            _ => out.push(c),
+            _ => replaced.push(c),
         }
     }
-    out
+    replaced
 }
 
 /// Returns true if a glob may match the name of a secret. Globs that match every name are ignored.

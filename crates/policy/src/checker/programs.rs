@@ -322,8 +322,8 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     if is_recursive {
         return Some(LayerVerdict::high("it deletes folders recursively"));
     }
-    let many = part.open_ended || targets.any(|word| word.globs || !word.is_static());
-    many.then(|| LayerVerdict::high("it deletes files not named individually"))
+    let has_unnamed_targets = part.open_ended || targets.any(|word| word.globs || !word.is_static());
+    has_unnamed_targets.then(|| LayerVerdict::high("it deletes files not named individually"))
 }
 
 /// Returns true if the mode lets everyone write, sets a special bit such as setuid, or applies to a whole tree.
@@ -332,8 +332,8 @@ fn opens_up(arguments: &[Word]) -> bool {
         let text = word.text.as_str();
         let octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
         if octal {
-            let special = text.len() > 3 && !text.starts_with('0');
-            return special || text.ends_with(['2', '3', '6', '7']);
+            let sets_special_bits = text.len() > 3 && !text.starts_with('0');
+            return sets_special_bits || text.ends_with(['2', '3', '6', '7']);
         }
         let option = text.starts_with("-R") || text.starts_with("--r");
         let (classes, rights) = text.split_once(['+', '=']).unwrap_or(("", ""));

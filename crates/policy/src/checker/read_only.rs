@@ -99,14 +99,14 @@ fn operands<'t>(
             ended = true;
         } else if let Some(long) = option.strip_prefix('-') {
             let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-            let known = |end: &str| {
+            let is_listed = |end: &str| {
                 let entries = allowed.longs.split_ascii_whitespace().chain(more.split_ascii_whitespace());
                 entries.filter_map(|entry| entry.strip_suffix(end)).any(|entry| entry == name)
             };
             match value {
-                Some(value) if (known("=") || known("?")) && is_confined(value) => {}
-                None if known("") || known("?") => {}
-                None if known("=") => drop(rest.next()?),
+                Some(value) if (is_listed("=") || is_listed("?")) && is_confined(value) => {}
+                None if is_listed("") || is_listed("?") => {}
+                None if is_listed("=") => drop(rest.next()?),
                 _ => return None,
             }
         } else if allowed.flags.contains('#') && option.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -147,8 +147,8 @@ const FORMATS: &str = "oneline short medium full fuller reference email mboxrd r
 
 fn git_only_reads(texts: &[&str], is_confined: &impl Fn(&str) -> bool) -> bool {
     let globals = texts.iter().take_while(|text| text.starts_with('-')).count();
-    let known = |text: &&str| matches!(*text, "--no-pager" | "-P" | "--no-optional-locks" | "--version");
-    if !texts[..globals].iter().all(known) {
+    let is_listed = |text: &&str| matches!(*text, "--no-pager" | "-P" | "--no-optional-locks" | "--version");
+    if !texts[..globals].iter().all(is_listed) {
         return false;
     }
     let Some((name, rest)) = texts[globals..].split_first() else { return globals > 0 };

@@ -79,12 +79,12 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
             let begins = segment.iter().take_while(|token| is_word_of(token, LEADING)).count();
             let part = Part { guessed: true, ..part(&segment[begins..], stdin) };
             // A substitution adds words, or extends the last word.
-            let more = match operator {
+            let substituted_words = match operator {
                 "word`" => part.words.split_last().map(|(last, words)| [words, &[last.clone().and_more()]].concat()),
                 "`" => Some([part.words.as_slice(), &[Word::default().and_more()]].concat()),
                 _ => None,
             };
-            guesses.extend(more.map(|words| Part { words, ..part.clone() }));
+            guesses.extend(substituted_words.map(|words| Part { words, ..part.clone() }));
             if !part.words.is_empty() || !part.assigns.is_empty() || !part.redirects.is_empty() {
                 guesses.push(part);
             }

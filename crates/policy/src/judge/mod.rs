@@ -379,29 +379,29 @@ impl<'a> Call<'a> {
     /// the user.
     fn with_grants(&self, opinion: LayerVerdict, wanted: &[NeededText<'_>]) -> PartVerdict {
         let (text, grant, wider, granted_by, matched) = Default::default();
-        let none = PartVerdict { text, opinion, grant, wider, granted_by, matched };
-        let Verdict::Ask { risk, .. } = none.opinion.verdict else { return none };
+        let ungranted = PartVerdict { text, opinion, grant, wider, granted_by, matched };
+        let Verdict::Ask { risk, .. } = ungranted.opinion.verdict else { return ungranted };
         if !self.rules.enable_approval {
             let opinion = LayerVerdict {
                 verdict: Verdict::Allow,
                 layer: Layer::Global,
-                rule: format!("global.enable_approval is false, or this would ask: {}", none.opinion.rule),
+                rule: format!("global.enable_approval is false, or this would ask: {}", ungranted.opinion.rule),
                 dynamic: false,
             };
-            return PartVerdict { opinion, ..none };
+            return PartVerdict { opinion, ..ungranted };
         }
-        let wanted = if none.opinion.dynamic { &[] } else { wanted };
+        let wanted = if ungranted.opinion.dynamic { &[] } else { wanted };
         if let Some(rule) = wanted.iter().find_map(|wanted| self.grants.covering(wanted, risk)) {
             let opinion = LayerVerdict::granted(rule.to_owned());
-            return PartVerdict { opinion, granted_by: Some(rule.to_owned()), ..none };
+            return PartVerdict { opinion, granted_by: Some(rule.to_owned()), ..ungranted };
         }
         if risk <= Risk::Medium
-            && !none.opinion.dynamic
+            && !ungranted.opinion.dynamic
             && let Some(foreign) = self.facts.foreign.filter(|foreign| foreign.granted)
         {
             let rule = format!("mcp_servers.yaml: servers.{}.grants", foreign.server);
             let opinion = LayerVerdict::granted(rule.clone());
-            return PartVerdict { opinion, granted_by: Some(rule), ..none };
+            return PartVerdict { opinion, granted_by: Some(rule), ..ungranted };
         }
         let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest_covered_risk();
         let grant = wanted.iter().find(possible).and_then(NeededText::exact);
@@ -409,7 +409,7 @@ impl<'a> Call<'a> {
         // between one call and all calls.
         let of_other = if self.facts.foreign.is_some() { wanted.get(1..).unwrap_or_default() } else { &[] };
         let wider = of_other.iter().filter(possible).filter_map(NeededText::exact).collect();
-        PartVerdict { grant, wider, ..none }
+        PartVerdict { grant, wider, ..ungranted }
     }
 
     fn explain(&self, decided: PartVerdict, parts: Vec<PartVerdict>, grants: Vec<String>) -> Explanation {

@@ -128,7 +128,7 @@ fn text_belongs_to_the_answer_where_it_began() {
 }
 
 #[test]
-fn broken_answer_is_excluded_and_failed_call_unknown() {
+fn broken_answer_is_dropped_and_failed_call_ends_unknown() {
     let mut journal = Journal::new();
     let broken = journal.begin(message("I lo"));
     journal.end(Item { body: message(""), ..broken }, ItemStatus::Cut);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn head_and_tail_are_kept() {
+    fn head_and_tail_are_captured() {
         assert_eq!(captured(8, &[b"abc", b"defgh"]).text, "abcdefgh");
         assert_eq!(captured(8, &[b"abcdefghijkl"]).text, "abcd\n[… 4 bytes left out …]\nijkl");
         assert_eq!(captured(8, &[b"ab", b"cdef", b"gh", b"ijkl"]).total, 12);

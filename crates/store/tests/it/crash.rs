@@ -108,10 +108,10 @@ async fn checkpoint_by_another_program_is_not_reported_as_loss() {
         let (copy, (folder, store, mut script)) = (tempfile::tempdir().unwrap(), one_session().await);
         store.append(vec![script.turn_started(), script.input("stored")]).await.unwrap();
         copy_files(folder.path(), copy.path());
-        let other = file(copy.path());
-        let tables: i64 = other.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+        let other_journal = file(copy.path());
+        let tables: i64 = other_journal.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         assert!(tables > 0);
-        other.close().unwrap();
+        other_journal.close().unwrap();
         assert!(!log_of(copy.path()).exists(), "the last connection to close moves the log");
         if !is_moved {
             // The copy corresponds to a database that never received its log, except for the tables.

@@ -31,7 +31,7 @@ fn failure(config: StoreConfig) -> StoreError {
 }
 
 #[tokio::test]
-async fn full_disk_rejects_only_what_does_not_fit() {
+async fn full_disk_rejects_only_writes_that_do_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = StoreConfig::at(journal(folder.path()));
     config.max_pages = Some(60);

@@ -90,8 +90,8 @@ async fn drafts_of_an_import_are_published_atomically() {
     let (first, second) = (draft(), draft());
     imports(&store).begin(first).await.unwrap();
     imports(&store).begin(second).await.unwrap();
-    let both = vec![made_of(first, &script), made_of(second, &existing)];
-    assert_eq!(imports(&store).finish(both).await.unwrap_err().kind(), ErrorKind::Conflict);
+    let both_drafts = vec![made_of(first, &script), made_of(second, &existing)];
+    assert_eq!(imports(&store).finish(both_drafts).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(ids(store.sessions(10).await.unwrap()), [existing.session]);
     imports(&store).abandon(vec![first, second, draft()]).await.unwrap();
     overwritten(&store).await;

@@ -43,7 +43,7 @@ fn without_index(folder: &Path) -> Connection {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lagging_index_is_built_and_search_reports_it() {
+async fn outdated_index_is_built_and_reported_by_search() {
     const EVENTS: u64 = 3000;
     let (folder, store) = opened();
     let mut scripts = Vec::new();

@@ -76,8 +76,8 @@ impl CodeScope {
         let progress_reporter: OnCodeProgress = Arc::new(move |CodeProgress { done, total }| {
             progress.report(&format!("indexing code: {done} of {total} files"));
         });
-        let asked = call.code()?.ask(self.folder.clone(), question, progress_reporter, context.cancel.clone()).await;
-        let reply = asked.map_err(|error| {
+        let answered = call.code()?.ask(self.folder.clone(), question, progress_reporter, context.cancel.clone()).await;
+        let reply = answered.map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             match error.kind() {
                 _ if context.cancel.is_cancelled() => Failure::cancelled(),

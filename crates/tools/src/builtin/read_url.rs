@@ -210,8 +210,8 @@ fn with_whole_links(markdown: &str, base: &Url) -> String {
         whole.push_str(before);
         let end = link.find([')', ' ', '\n']).unwrap_or(link.len());
         let (target, after) = link.split_at(end);
-        let stays = target.is_empty() || target.starts_with(['#', '<']);
-        let joined = if stays { None } else { base.join(target).ok() };
+        let is_unchanged = target.is_empty() || target.starts_with(['#', '<']);
+        let joined = if is_unchanged { None } else { base.join(target).ok() };
         match &joined {
             Some(url) if whole.len() + url.as_str().len() + after.len() > limit => {
                 whole.push_str(link);
@@ -410,7 +410,7 @@ mod page_tests {
     use super::*;
 
     #[test]
-    fn page_chrome_is_removed() {
+    fn repeated_page_parts_are_removed() {
         let text = "Whales are large and live in the sea. ".repeat(10);
         let check = |page: &str, holds: &[&str], lacks: &[&str]| {
             let read = readable(page);

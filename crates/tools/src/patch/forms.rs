@@ -185,7 +185,7 @@ fn no_hunk_line(lines: &Lines<'_>, line: &str) -> Failure {
 fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Failure> {
     let mut hunk = Hunk { header: line.to_owned(), start: header.start(), ..Hunk::default() };
     let [mut old_left, mut new_left] = header.ranges.map_or([0, 0], |ranges| ranges.map(|(_, count)| count));
-    let mut lost = 0;
+    let mut blank_tail = 0;
     while let Some(line) = lines.peek() {
         if is_names(lines) && ends_before_names(lines, old_left, new_left) {
             break;
@@ -202,7 +202,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
         let Some(parsed) = patch::hunk_line(line) else { break };
         lines.next();
         let counted = old_left > 0 && new_left > 0;
-        lost = if line.is_empty() && !counted { lost + 1 } else { 0 };
+        blank_tail = if line.is_empty() && !counted { blank_tail + 1 } else { 0 };
         if parsed.kind != LineKind::Added {
             old_left = old_left.saturating_sub(1);
         }
@@ -211,7 +211,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
         }
         hunk.lines.push(parsed);
     }
-    patch::drop_blank_tail(&mut hunk, lost);
+    patch::drop_blank_tail(&mut hunk, blank_tail);
     if header.ranges.is_some_and(|[(_, old), _]| old > 0) && hunk.old().next().is_none() {
         // The line counts in the header include context lines that the hunk omits, so its line number is not reliable
         // either.
@@ -361,16 +361,16 @@ fn parse_added_lines(lines: &mut Lines<'_>) -> Result<String, Failure> {
 fn envelope_hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
     let mut hunks = Vec::new();
     let mut hunk = Hunk::default();
-    let mut lost = 0;
-    let mut end = |hunk: &mut Hunk, lost: &mut usize| {
-        patch::drop_blank_tail(hunk, std::mem::take(lost));
+    let mut blank_tail = 0;
+    let mut end = |hunk: &mut Hunk, blank_tail: &mut usize| {
+        patch::drop_blank_tail(hunk, std::mem::take(blank_tail));
         if !hunk.lines.is_empty() {
             hunks.push(std::mem::take(hunk));
         }
     };
     while let Some(line) = lines.next() {
         if line.trim_end() == END_OF_FILE {
-            patch::drop_blank_tail(&mut hunk, std::mem::take(&mut lost));
+            patch::drop_blank_tail(&mut hunk, std::mem::take(&mut blank_tail));
             hunk.at_end = true;
             continue;
         }
@@ -379,7 +379,7 @@ fn envelope_hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
             break;
         }
         if let Some(header) = patch::header(line) {
-            end(&mut hunk, &mut lost);
+            end(&mut hunk, &mut blank_tail);
             if hunk.header.is_empty() {
                 hunk.header = line.to_owned();
             }
@@ -392,10 +392,10 @@ fn envelope_hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
             continue;
         }
         let Some(parsed) = patch::hunk_line(line) else { return Err(no_hunk_line(lines, line)) };
-        lost = if line.is_empty() { lost + 1 } else { 0 };
+        blank_tail = if line.is_empty() { blank_tail + 1 } else { 0 };
         hunk.lines.push(parsed);
     }
-    end(&mut hunk, &mut lost);
+    end(&mut hunk, &mut blank_tail);
     Ok(hunks)
 }
 

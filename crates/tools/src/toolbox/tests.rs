@@ -40,7 +40,7 @@ async fn cancelled_call_does_not_wait_for_a_worker() {
 }
 
 #[tokio::test]
-async fn previewed_rename_runs_unchanged_for_its_call_only() {
+async fn previewed_rename_runs_unchanged_only_for_its_call() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.py"), "foo = 1\n").unwrap();
     let project = Some(Mount { path: folder.path().canonicalize().unwrap(), writable: true });

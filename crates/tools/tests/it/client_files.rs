@@ -203,14 +203,14 @@ async fn undo_restores_unsaved_text() {
     // The file has a byte order mark and other line ends, which the editor does not report.
     let file = bench.put("/project/a.txt", "\u{feff}on\r\ndisk\r\n");
     let paths = ["/project/a.txt".to_owned()];
-    let around = async |change: &dyn Fn()| {
+    let changes_around = async |change: &dyn Fn()| {
         let call = ToolContext { call_id: agentd_core::ids::CallId::generate(), ..bench.context.clone() };
         let before = snapshots.before(&call, Some(&paths)).await.unwrap();
         change();
         before.after.await.unwrap().files
     };
-    assert_eq!(around(&|| ()).await, [], "an unchanged file is not reported as changed");
-    let changes = around(&|| fs::write(&file, "\u{feff}new\r\n").unwrap()).await;
+    assert_eq!(changes_around(&|| ()).await, [], "an unchanged file is not reported as changed");
+    let changes = changes_around(&|| fs::write(&file, "\u{feff}new\r\n").unwrap()).await;
     let context = &bench.context;
     let undone = snapshots.undo(context.session_id, &context.workspace, folded(&changes), false).await.unwrap();
     assert_eq!(undone.files[0].outcome, UndoOutcome::Done, "{undone:?}");

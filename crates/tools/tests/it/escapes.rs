@@ -122,7 +122,7 @@ async fn system_v_shared_memory_is_inaccessible() {
 }
 
 #[tokio::test]
-async fn mount_syscalls_are_blocked_even_new_ones() {
+async fn old_and_new_mount_syscalls_are_blocked() {
     const OPEN_TREE_ATTR: i64 = 467;
     if !python() {
         return;

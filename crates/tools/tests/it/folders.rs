@@ -15,11 +15,11 @@ async fn workspace_is_private_complete_and_reopens() {
     let bench = Bench::new().await;
     bench.put("outputs/kept.txt", "kept");
     let session = bench.context.session_id;
-    let again = bench.folders.open(session, Mounts::default()).await.unwrap();
-    assert_eq!(&again, bench.workspace());
+    let reopened = bench.folders.open(session, Mounts::default()).await.unwrap();
+    assert_eq!(&reopened, bench.workspace());
     assert_eq!(bench.content("outputs/kept.txt"), b"kept");
     for folder in ["", "uploads", "outputs", "temp", "skills", "large_tool_results", "conversation_history", ".."] {
-        assert_eq!(mode(&again.root.join(folder)), 0o700, "{folder}");
+        assert_eq!(mode(&reopened.root.join(folder)), 0o700, "{folder}");
     }
     let metadata: Value = serde_json::from_slice(&bench.content(".metadata.json")).unwrap();
     assert_eq!(metadata["session_id"], session.to_string());

@@ -153,21 +153,21 @@ async fn keys_in_default_listed_paths_are_hidden() {
 async fn new_and_linked_keys_are_hidden() {
     for namespaces in NAMESPACE_SETTINGS {
         let home = home();
-        let aside = tempfile::tempdir_in("/var/tmp").unwrap();
-        fs::write(aside.path().join("plain-name"), SECRET).unwrap();
-        std::os::unix::fs::symlink(aside.path(), home.path().join("linked")).unwrap();
+        let linked_folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        fs::write(linked_folder.path().join("plain-name"), SECRET).unwrap();
+        std::os::unix::fs::symlink(linked_folder.path(), home.path().join("linked")).unwrap();
         let (shown, linked) = (home.path().display().to_string(), home.path().join("linked"));
         let bench = reading(home.path(), namespaces, &["notes"], |config| {
             // The folder is listed through a link: commands use the link's name, and secret files in the target are
             // hidden.
             config.read.push(linked);
-            config.hidden = vec![aside.path().join("plain-name")];
+            config.hidden = vec![linked_folder.path().join("plain-name")];
         })
         .await;
         bench.denied(&format!("cat {shown}/linked/plain-name | grep launch")).await;
         bench.allowed(&format!("cat {shown}/notes/credentials/about.md")).await;
         fs::write(home.path().join("notes/.netrc"), SECRET).unwrap();
-        fs::write(aside.path().join(".env"), SECRET).unwrap();
+        fs::write(linked_folder.path().join(".env"), SECRET).unwrap();
         bench.denied(&format!("cat {shown}/notes/.netrc | grep launch")).await;
         bench.denied(&format!("cat {shown}/linked/.env | grep launch")).await;
         // The session's own files are not searched for keys.

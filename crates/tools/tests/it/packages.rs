@@ -254,7 +254,7 @@ async fn index_and_configured_hosts_are_reachable() {
 }
 
 #[tokio::test]
-async fn default_index_is_that_of_pip() {
+async fn default_index_is_the_index_of_pip() {
     let script = "from pip._internal.models.index import PyPI; print(PyPI.netloc, end='')";
     let output = Command::new("/usr/bin/python3").args(["-I", "-c", script]).output().unwrap();
     let host = String::from_utf8(output.stdout).unwrap();

@@ -153,7 +153,7 @@ async fn three_wrong_passwords_or_a_rejection_end_the_call() {
 }
 
 #[tokio::test]
-async fn path_after_an_archive_names_its_entry() {
+async fn path_inside_an_archive_selects_its_entry() {
     let (bench, _) = bench(&[]).await;
     bench.put("uploads/all.zip", "archive");
     for path in ["uploads/all.zip!/x/y.pdf", "uploads/all.zip!x/y.pdf"] {

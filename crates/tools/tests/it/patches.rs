@@ -99,7 +99,7 @@ async fn common_patch_mistakes_are_tolerated() {
     ] {
         assert_patched(&bench, before, &diff(hunks), after).await;
     }
-    let between = |inner: &str| format!("*** Begin Patch\n*** Update File: outputs/f\n{inner}*** End Patch");
+    let enveloped = |inner: &str| format!("*** Begin Patch\n*** Update File: outputs/f\n{inner}*** End Patch");
     for (before, inner, after) in [
         (numbers, "-5\n+five\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@ -5,1 +5,1 @@\n-5\n+five\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
@@ -110,7 +110,7 @@ async fn common_patch_mistakes_are_tolerated() {
         ("a\nb\n", "@@\n+new\n*** End of File\n", "a\nb\nnew\n"),
         ("fn a(x: u8) {\n1\n}\n", "@@ fn a(\n-1\n+2\n", "fn a(x: u8) {\n2\n}\n"),
     ] {
-        assert_patched(&bench, before, &between(inner), after).await;
+        assert_patched(&bench, before, &enveloped(inner), after).await;
     }
 }
 
@@ -356,10 +356,10 @@ fn failed_patch_changes_nothing() {
             let _ = fs::remove_dir_all(bench.real("outputs"));
             bench.put("outputs/first", "one\n");
             bench.put("outputs/f", &before);
-            let there = tree(bench.outside.path());
+            let tree_before = tree(bench.outside.path());
             let output = runtime.block_on(bench.call("apply_patch", patch(&lines.join("\n"))));
             if output.error.is_some() {
-                prop_assert_eq!(tree(bench.outside.path()), there, "{}", output.text);
+                prop_assert_eq!(tree(bench.outside.path()), tree_before, "{}", output.text);
                 prop_assert!(output.files.is_empty());
             }
             Ok(())

@@ -217,7 +217,7 @@ proptest! {
     })]
 
     #[test]
-    fn file_planted_by_a_script_stays_only_if_it_is_not_guarded(
+    fn planted_file_remains_only_if_unguarded(
         files in vec(planted(), 20..60),
         targets_exist in any::<bool>(),
     ) {
@@ -262,7 +262,7 @@ fn away_beside_folder(bench: &Bench) -> PathBuf {
 
 /// A process of the command swaps the folder and the link until the command has ended.
 #[tokio::test]
-async fn command_that_swaps_a_folder_and_a_link_leaves_no_planted_file() {
+async fn swap_by_the_command_leaves_no_planted_file() {
     let (mut bench, snapshots) = unreviewed().await;
     let away = away_beside_folder(&bench);
     let before = tree(&away);
@@ -346,7 +346,7 @@ async fn files_planted_by_an_earlier_call_are_not_restored_by_the_checks_of_late
 /// Another program swaps the folder and the link while the calls of one session are checked. The check of a concurrent
 /// call finds the files that these checks missed.
 #[tokio::test]
-async fn swap_during_checks_leaves_no_planted_file_after_the_last_one() {
+async fn swap_during_checks_leaves_no_planted_file() {
     let (bench, snapshots) = unreviewed().await;
     let away = away_beside_folder(&bench);
     let before = tree(&away);

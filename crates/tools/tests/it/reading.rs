@@ -51,12 +51,13 @@ async fn pages_state_their_position() {
         arguments["path"] = "uploads/ten.txt".into();
         assert_eq!(bench.ok("read_file", arguments).await, expected);
     }
-    let behind = bench.fails("read_file", json!({"path": "uploads/ten.txt", "offset": 11}), ToolErrorCode::InvalidArgs);
-    assert_eq!(behind.await, "uploads/ten.txt has 10 lines; offset 11 is past the end");
+    let past_end =
+        bench.fails("read_file", json!({"path": "uploads/ten.txt", "offset": 11}), ToolErrorCode::InvalidArgs);
+    assert_eq!(past_end.await, "uploads/ten.txt has 10 lines; offset 11 is past the end");
 }
 
 #[tokio::test]
-async fn a_large_file_can_be_read_to_its_end_page_by_page() {
+async fn large_file_can_be_read_page_by_page_to_its_end() {
     let bench = Bench::new().await;
     let content: String = (1..=20_000).map(|number| format!("row {number} äöü\n")).collect();
     assert!(content.len() > 200_000);
@@ -100,8 +101,8 @@ async fn every_character_of_an_endless_line_can_be_read() {
     }
     assert_eq!(joined, line);
     let arguments = json!({"path": "uploads/min.js", "offset": 2, "column": column});
-    let behind = bench.fails("read_file", arguments, ToolErrorCode::InvalidArgs).await;
-    assert_eq!(behind, format!("line 2 of uploads/min.js ends before column {column}"));
+    let past_end = bench.fails("read_file", arguments, ToolErrorCode::InvalidArgs).await;
+    assert_eq!(past_end, format!("line 2 of uploads/min.js ends before column {column}"));
 }
 
 #[tokio::test]

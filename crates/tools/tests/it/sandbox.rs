@@ -273,7 +273,7 @@ async fn secrets_outside_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn commands_change_nothing_outside() {
+async fn commands_cannot_change_files_outside() {
     for namespaces in NAMESPACE_SETTINGS {
         let bench = locked(Project::ReadOnly, |config| config.namespaces = namespaces).await;
         bench.put("/project/main.c", "int main;");
@@ -347,7 +347,7 @@ async fn commands_change_nothing_outside() {
 }
 
 #[tokio::test]
-async fn a_writable_project_and_listed_folders_can_be_used() {
+async fn writable_project_and_listed_folders_are_usable() {
     for namespaces in NAMESPACE_SETTINGS {
         let listed = tempfile::tempdir().unwrap();
         let written = tempfile::tempdir().unwrap();

@@ -240,7 +240,7 @@ async fn odd_names_are_escaped_and_non_utf8_names_counted() {
 }
 
 #[tokio::test]
-async fn overdeep_tree_is_walked_to_a_limit() {
+async fn too_deep_tree_is_walked_up_to_the_limit() {
     let bench = Bench::new().await;
     deep_tree(&bench.real("temp"), 3000);
     let found = bench.ok("grep", json!({"pattern": "needle"})).await;

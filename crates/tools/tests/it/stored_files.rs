@@ -101,7 +101,7 @@ async fn links_cannot_redirect_spilled_texts() {
 }
 
 #[tokio::test]
-async fn spilled_text_is_not_attributed_to_a_running_call() {
+async fn spilled_text_is_not_a_change_of_the_running_call() {
     let bench = Bench::new().await;
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
     keep(&bench, ArtifactDir::ConversationHistory, "h.md", "one\n").await;

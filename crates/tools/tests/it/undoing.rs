@@ -159,7 +159,7 @@ fn paths(changes: &[FileChange]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn later_changed_files_are_conflicts_and_kept() {
+async fn undo_keeps_files_changed_later_as_conflicts() {
     let recorder = Recorder::new(Project::None).await;
     let bench = &recorder.bench;
     bench.put("outputs/mine.txt", "old\n");
@@ -304,7 +304,7 @@ async fn change_after_unchanged_scans_is_detected() {
 
 /// Several threads scan a large tree with the same result as one thread.
 #[tokio::test]
-async fn large_tree_is_scanned_whole() {
+async fn large_tree_is_scanned_completely() {
     let mut recorder = Recorder::new(Project::Writable).await;
     recorder.bench.put("/project/top.txt", "old");
     recorder.bench.put("/project/.gitignore", "ignored/\n");
@@ -342,7 +342,7 @@ async fn large_tree_is_scanned_whole() {
 }
 
 #[tokio::test]
-async fn tool_with_known_paths_is_scanned_there_only() {
+async fn tool_with_known_paths_scans_only_these_paths() {
     use FileChangeKind::{Created, Modified};
     let recorder = Recorder::new(Project::Writable).await;
     let bench = &recorder.bench;
@@ -522,7 +522,7 @@ async fn oldest_snapshots_are_dropped_over_the_limit() {
 }
 
 #[tokio::test]
-async fn lost_content_fails_only_its_file() {
+async fn undo_fails_only_for_files_with_lost_content() {
     let recorder = Recorder::new(Project::None).await;
     recorder.bench.put("outputs/a", "first");
     recorder.bench.put("outputs/b", "second");

@@ -129,7 +129,7 @@ async fn removal_keeps_user_lock_files() {
 }
 
 #[tokio::test]
-async fn changes_in_a_nested_repository_count() {
+async fn changes_in_a_nested_repository_are_detected() {
     let world = World::new();
     let commit = world.head();
     git(&world.project, &["update-index", "--add", "--cacheinfo", &format!("160000,{commit},lib")]);
@@ -150,7 +150,7 @@ async fn changes_in_a_nested_repository_count() {
 }
 
 #[tokio::test]
-async fn merged_work_counts_on_user_branches_only() {
+async fn only_merges_into_user_branches_count_as_merged() {
     let world = World::new();
     let folder = world.worktree_with("a.txt", "work\n").await;
     git(&folder, &["commit", "--quiet", "--all", "--message=work"]);

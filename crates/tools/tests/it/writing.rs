@@ -11,9 +11,9 @@ async fn write_creates_replaces_or_skips_equal_content() {
     let bench = Bench::new().await;
     let write =
         |content: &'static str| bench.call("write_file", json!({"path": "outputs/new/a.md", "content": content}));
-    let made = write("one\ntwo\n").await;
-    assert_eq!(made.text, "Created outputs/new/a.md (8 bytes, 2 lines).");
-    assert_eq!(made.files, change("outputs/new/a.md", FileChangeKind::Created));
+    let creation = write("one\ntwo\n").await;
+    assert_eq!(creation.text, "Created outputs/new/a.md (8 bytes, 2 lines).");
+    assert_eq!(creation.files, change("outputs/new/a.md", FileChangeKind::Created));
     let replaced = write("three").await;
     assert_eq!(replaced.text, "Replaced outputs/new/a.md (5 bytes, 1 line).");
     assert_eq!(replaced.files, change("outputs/new/a.md", FileChangeKind::Modified));
@@ -48,9 +48,9 @@ async fn only_some_folders_are_writable() {
     symlink("../skills", bench.real("outputs/skills")).unwrap();
     bench.put("outputs/file", "x");
     let below_skills = ["skills/x/SKILL.md", "skills/new.md", "outputs/s.md", "outputs/skills/x/SKILL.md"];
-    let elsewhere = ["notes.txt", ".metadata.json", "other/a.txt", "/project/a.txt", "/project/new.txt"];
+    let unwritable_paths = ["notes.txt", ".metadata.json", "other/a.txt", "/project/a.txt", "/project/new.txt"];
     let obstructed = [".", "", "/", "outputs", "uploads/", "/project", "outputs/file/below.txt"];
-    for path in [&below_skills[..], &elsewhere, &obstructed].concat() {
+    for path in [&below_skills[..], &unwritable_paths, &obstructed].concat() {
         let write = json!({"path": path, "content": "x"});
         let text = bench.fails("write_file", write.clone(), ToolErrorCode::Path).await;
         assert_eq!(bench.preview("write_file", write).await.unwrap_err().text, text, "{path}");
@@ -68,8 +68,8 @@ async fn only_some_folders_are_writable() {
     assert!(text.ends_with("write to outputs/notes.txt instead"), "{text}");
 
     let bench = Bench::with_project(Project::Writable).await;
-    let made = bench.call("write_file", json!({"path": "/project/src/new.rs", "content": "x"})).await;
-    assert_eq!(made.files, change("/project/src/new.rs", FileChangeKind::Created));
+    let creation = bench.call("write_file", json!({"path": "/project/src/new.rs", "content": "x"})).await;
+    assert_eq!(creation.files, change("/project/src/new.rs", FileChangeKind::Created));
     assert_eq!(bench.content("/project/src/new.rs"), b"x");
 }
 

@@ -187,7 +187,7 @@ fn later_subagent_turns_are_excluded_from_earlier_turns() {
 }
 
 #[test]
-fn model_call_without_an_answer_is_failed() {
+fn model_call_without_an_answer_counts_as_failed() {
     let mut script = Script::new();
     script.start().input("hello").after(50).used(1, tokens(0, 0), timing(10, 50), false).end(StopReason::Failed);
     let turn = &turns(&script.events)[0];

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_search_answers_are_read_or_rejected() {
+    fn malformed_search_answers_are_parsed_or_rejected() {
         let check = |dialect: Dialect, answer: Value, expected: Option<&[&str]>| {
             let read = read(&dialect, &answer);
             let snippets = read.as_ref().map(|finds| finds.iter().map(|find| &*find.snippet).collect::<Vec<_>>());

@@ -45,10 +45,10 @@ async fn private_addresses_are_not_contacted() {
 }
 
 #[tokio::test]
-async fn redirects_obey_the_same_address_rules() {
+async fn redirects_are_checked_like_first_requests() {
     let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
     let port = inside.address.port();
-    let outside = Server::start(move |request| match request.split(' ').nth(1) {
+    let public_server = Server::start(move |request| match request.split(' ').nth(1) {
         Some("/number") => redirect(302, &format!("http://127.0.0.2:{port}/")),
         Some("/name") => redirect(307, &format!("http://inside.test:{port}/")),
         Some("/hidden") => redirect(301, &format!("http://0177.0.0.2:{port}/")),
@@ -64,26 +64,26 @@ async fn redirects_obey_the_same_address_rules() {
         ("/file", "neither http nor https"),
         ("/loop", "more than 5 times"),
     ] {
-        let error = fetch(&web, &outside.url(path)).await.unwrap_err();
+        let error = fetch(&web, &public_server.url(path)).await.unwrap_err();
         assert!(error.to_string().contains(part), "{path}: {error}");
     }
     assert!(inside.requests().is_empty(), "{:?}", inside.requests());
     // One request for each of the other pages, and six for the redirect loop: the first request and five redirects.
-    assert_eq!(outside.requests().len(), 4 + 6);
+    assert_eq!(public_server.requests().len(), 4 + 6);
 }
 
 #[tokio::test]
 async fn rebound_name_is_checked_again() {
     let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
     let port = inside.address.port();
-    let outside = Server::at(&format!("127.0.0.1:{port}"), |_| answer("200 OK", "public")).await;
+    let public_server = Server::at(&format!("127.0.0.1:{port}"), |_| answer("200 OK", "public")).await;
     // The addresses from the first lookup are both checked and used. There is no second lookup in between.
     let web = Fetcher::with_lookup(config(), Names::of(&[("page.test", &[&["127.0.0.1"], &["127.0.0.2"]])]));
     let url = format!("http://page.test:{port}/");
     assert_eq!(fetch(&web, &url).await.unwrap().text.as_deref(), Some("public"));
     let error = fetch(&web, &url).await.unwrap_err();
     assert!(error.to_string().contains("leads to 127.0.0.2"), "{error}");
-    assert_eq!((outside.requests().len(), inside.requests().len()), (1, 0));
+    assert_eq!((public_server.requests().len(), inside.requests().len()), (1, 0));
 }
 
 #[tokio::test]

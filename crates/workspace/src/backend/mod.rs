@@ -116,10 +116,10 @@ impl Files {
 
     /// Returns the non-empty roots other than the session's own tree and the user's folders.
     pub fn beside(&self) -> Vec<ToolPath> {
-        let holds = |place: &ToolPath| {
-            self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, ListedEntry::Entry(_))))
+        let has_entries = |place: &ToolPath| {
+            self.entries(place).is_ok_and(|mut entries| entries.any(|listed| matches!(listed, ListedEntry::Entry(_))))
         };
-        [PathPlace::Memories, PathPlace::State].map(ToolPath::root).into_iter().filter(holds).collect()
+        [PathPlace::Memories, PathPlace::State].map(ToolPath::root).into_iter().filter(has_entries).collect()
     }
 
     fn backend(&self, path: &ToolPath) -> &dyn Backend {

@@ -109,9 +109,9 @@ fn combined_tree_fulfils_the_contract_and_routes_by_prefix() {
     check(&files, &top);
     assert_eq!(files.beside(), std::slice::from_ref(&top));
     // Replaying the recorded changes gives the same files.
-    let mut again = StateFiles::default();
-    files.state_changes().iter().for_each(|change| again.apply(change, Timestamp::UNIX_EPOCH));
-    assert_eq!(names(&StateBackend::new(again, Timestamp::UNIX_EPOCH), &top), names(&files, &top));
+    let mut replayed = StateFiles::default();
+    files.state_changes().iter().for_each(|change| replayed.apply(change, Timestamp::UNIX_EPOCH));
+    assert_eq!(names(&StateBackend::new(replayed, Timestamp::UNIX_EPOCH), &top), names(&files, &top));
     assert!(folder.path().join("workspace").read_dir().unwrap().next().is_some());
     assert!(files.jail.open_folder(&ToolPath::parse("/state").unwrap()).is_err(), "it is not on the disk");
     assert!(files.follow(&ToolPath::parse("/state/a.txt").unwrap()).is_ok());

@@ -170,7 +170,7 @@ pub(super) async fn texts(
     workspace: Arc<Workspace>,
     paths: Vec<String>,
 ) -> HashMap<String, Vec<u8>> {
-    let asked = tokio::task::spawn_blocking(move || {
+    let read_texts = tokio::task::spawn_blocking(move || {
         let jail = Jail::new(workspace);
         let unsaved = |path: String| {
             let parsed = ToolPath::parse(&path).ok().filter(|parsed| parsed.place() == PathPlace::Project)?;
@@ -178,7 +178,7 @@ pub(super) async fn texts(
         };
         paths.into_iter().filter_map(unsaved).collect()
     });
-    asked.await.unwrap_or_default()
+    read_texts.await.unwrap_or_default()
 }
 
 /// Stores the texts. The result omits texts that exceed the storage limit.
@@ -210,12 +210,12 @@ pub(super) fn limit_changes(changes: &mut Vec<FileChange>, limit: usize) -> Opti
     let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
     let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };
     let more = changes.len().checked_sub(limit).filter(|more| *more > 0)?;
-    let is_made = |change: &FileChange| change.change == FileChangeKind::Created;
-    let lossy = changes.iter().filter(|change| !is_made(change)).count();
-    let (mut lossy_left, mut made_left) = (limit, limit.saturating_sub(lossy));
+    let is_creation = |change: &FileChange| change.change == FileChangeKind::Created;
+    let lossy = changes.iter().filter(|change| !is_creation(change)).count();
+    let (mut lossy_budget, mut created_budget) = (limit, limit.saturating_sub(lossy));
     let mut has_marker = false;
     changes.retain_mut(|change| {
-        let left = if is_made(change) { &mut made_left } else { &mut lossy_left };
+        let left = if is_creation(change) { &mut created_budget } else { &mut lossy_budget };
         if *left > 0 {
             *left -= 1;
             return true;
@@ -334,10 +334,10 @@ impl Overlaps {
             return OwnChanges { changes: seen, continued_from: Vec::new() };
         };
         let mut own_changes = without(seen, ended.of_others);
-        let mut may_be_anothers = false;
+        let mut is_ambiguous = false;
         for other in self.calls.iter_mut().filter(|other| other.root == ended.root) {
             other.of_others.extend(own_changes.changes.iter().cloned());
-            may_be_anothers |= ended.anywhere && other.anywhere;
+            is_ambiguous |= ended.anywhere && other.anywhere;
         }
         if let Some(baseline) = ended.baseline {
             for during_scan in self.calls.iter_mut().filter_map(|other| other.ended.as_mut()) {
@@ -345,7 +345,7 @@ impl Overlaps {
             }
         }
         for change in &mut own_changes.changes {
-            change.late |= may_be_anothers;
+            change.late |= is_ambiguous;
         }
         own_changes
     }

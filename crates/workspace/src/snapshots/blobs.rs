@@ -380,21 +380,21 @@ mod tests {
         blobs.sync_contents().unwrap();
         assert_eq!((hashes[0], blobs.bytes()), (single, 12));
         assert_eq!(fs::read_dir(folder.path().join("contents")).unwrap().count(), 3, "one alone, a pack, its index");
-        let again = Blobs::open(folder.path().join("contents"), 1000).unwrap();
-        for blobs in [&blobs, &again] {
+        let reopened = Blobs::open(folder.path().join("contents"), 1000).unwrap();
+        for blobs in [&blobs, &reopened] {
             assert_eq!(blobs.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
             assert_eq!(blobs.bytes(), 12);
         }
-        assert_eq!(again.remove_unwanted(|hash| *hash != hashes[1], 90).unwrap(), 0, "below the given percentage");
-        assert_eq!(again.remove_unwanted(|hash| *hash != hashes[1], 25).unwrap(), 3);
-        assert_eq!(again.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
-        assert_eq!(again.remove_unwanted(|hash| *hash == single, 25).unwrap(), 3);
-        assert_eq!((again.bytes(), again.removals()), (6, 3));
-        assert_eq!(again.read(&text(&hashes[2])).unwrap(), None);
+        assert_eq!(reopened.remove_unwanted(|hash| *hash != hashes[1], 90).unwrap(), 0, "below the given percentage");
+        assert_eq!(reopened.remove_unwanted(|hash| *hash != hashes[1], 25).unwrap(), 3);
+        assert_eq!(reopened.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
+        assert_eq!(reopened.remove_unwanted(|hash| *hash == single, 25).unwrap(), 3);
+        assert_eq!((reopened.bytes(), reopened.removals()), (6, 3));
+        assert_eq!(reopened.read(&text(&hashes[2])).unwrap(), None);
     }
 
     #[test]
-    fn full_blob_store_adds_nothing() {
+    fn blob_store_at_its_limit_rejects_new_content() {
         let (_folder, blobs) = blobs(10);
         stored(&blobs, b"123456789").unwrap();
         assert_eq!(stored(&blobs, b"too much"), None);

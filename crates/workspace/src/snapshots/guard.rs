@@ -110,9 +110,10 @@ impl CallGuard {
     /// Returns true if other programs run or obey the file at this path below the root of a tree.
     pub(super) fn covers(&self, tree: &Tree, below: &[u8], names: &GuardedNames, now: &GuardedPaths) -> bool {
         let path = tree.path.join(OsStr::from_bytes(below));
-        let is_led_to = || self.is_led_to(&self.leads, tree, below) || self.is_led_to(&now.leads, tree, below);
+        let is_lead_target =
+            || self.is_lead_target(&self.leads, tree, below) || self.is_lead_target(&now.leads, tree, below);
         if !tree.place.is_mounted() {
-            return is_led_to();
+            return is_lead_target();
         }
         let by_name = if self.of_git {
             below.split(|byte| *byte == b'/').any(guarded::is_git)
@@ -132,7 +133,7 @@ impl CallGuard {
         by_name
             || is_hidden()
             || is_of_repository()
-            || is_led_to()
+            || is_lead_target()
             || now.hooks.iter().any(|hooks| path.ancestors().skip(1).any(|folder| folder.ends_with(hooks)))
             || now.leads.iter().any(|lead| makes_repository(lead) && !self.leads.contains(lead))
             || !self.of_git && now.cache_links.contains(&path)
@@ -141,10 +142,11 @@ impl CallGuard {
     /// Returns true if the scan before the call included this path, even in folders that git ignores.
     pub(super) fn has_seen(&self, tree: &Tree, below: &[u8], names: &GuardedNames) -> bool {
         let is_of_git = || below.split(|byte| *byte == b'/').any(guarded::is_git);
-        names.covers_outside_caches(below) && (!self.of_git || is_of_git()) || self.is_led_to(&self.leads, tree, below)
+        names.covers_outside_caches(below) && (!self.of_git || is_of_git())
+            || self.is_lead_target(&self.leads, tree, below)
     }
 
-    fn is_led_to(&self, leads: &[Lead], tree: &Tree, below: &[u8]) -> bool {
+    fn is_lead_target(&self, leads: &[Lead], tree: &Tree, below: &[u8]) -> bool {
         let path = tree.path.join(OsStr::from_bytes(below));
         leads.iter().any(|lead| lead.covers(&path, self.of_git))
     }
@@ -191,7 +193,7 @@ impl GuardedPaths {
         let (mut due, mut configs) = (Vec::new(), GitConfigs::of_user(config));
         let (mut followed, mut known) = (vec![(0, 0); roots.len()], HashSet::new());
         let mut links: BTreeMap<PathBuf, (&Root, Vec<u8>)> = BTreeMap::new();
-        let is_seen = |root: &Root, seen: &ScanResult| root.place.is_mounted() && seen.tree.skip_reason.is_none();
+        let is_scanned = |root: &Root, seen: &ScanResult| root.place.is_mounted() && seen.tree.skip_reason.is_none();
         around.iter().for_each(|folder| configs.add_around(folder, names));
         for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, _)| root.place.is_mounted()) {
             let absolute = |below: &Vec<u8>| root.path.join(OsStr::from_bytes(below));
@@ -206,7 +208,7 @@ impl GuardedPaths {
             }
         }
         loop {
-            let all = roots.iter().zip(&*seen).zip(&mut followed).filter(|((root, seen), _)| is_seen(root, seen));
+            let all = roots.iter().zip(&*seen).zip(&mut followed).filter(|((root, seen), _)| is_scanned(root, seen));
             for ((root, seen), (leads, entries)) in all {
                 for below in &seen.leads[std::mem::replace(leads, seen.leads.len())..] {
                     configs.add(root, below);
@@ -229,7 +231,7 @@ impl GuardedPaths {
             if !known.insert(lead.clone()) {
                 continue;
             }
-            for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, seen)| is_seen(root, seen)) {
+            for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, seen)| is_scanned(root, seen)) {
                 let below = lead.path.strip_prefix(&root.path).map(|below| below.as_os_str().as_bytes());
                 if let Ok(below) = below
                     && !below.is_empty()
@@ -253,9 +255,9 @@ impl GuardedPaths {
     /// Returns the guarded paths to close before a command, and the reason why more may exist.
     pub(super) fn found(&self) -> (Vec<PathBuf>, Option<String>) {
         // Topmost paths first; for links, their targets.
-        let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
+        let exists = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
         let leads = self.leads.iter().map(|lead| &lead.path);
-        let mut closed: Vec<PathBuf> = self.closed.iter().chain(leads).filter(is_there).cloned().collect();
+        let mut closed: Vec<PathBuf> = self.closed.iter().chain(leads).filter(exists).cloned().collect();
         closed.sort();
         closed.dedup_by(|below, above| below.starts_with(above));
         closed.sort_by_key(|path| path.components().count());

@@ -37,27 +37,27 @@ impl SessionRecord {
     ) -> io::Result<Changes> {
         let (mut changes, mut due) = self.changes_since(before, workspace, sign)?;
         let roots = Root::of_commands(Root::all(workspace)?);
-        changes.files.extend(due.extract_if(.., |change| self.may_stay(&roots, change)));
+        changes.files.extend(due.extract_if(.., |change| self.is_acceptable(&roots, change)));
         for _ in 0..MAX_ROUNDS {
-            due.retain(|change| !self.may_stay(&roots, change) && !has_failed(&changes.set_aside, change));
+            due.retain(|change| !self.is_acceptable(&roots, change) && !has_failed(&changes.set_aside, change));
             if due.iter().all(is_open_folder) {
                 changes.files.append(&mut due);
                 break;
             }
             // Late changes are also reverted, because the user has not reviewed them.
             due.iter_mut().for_each(|change| change.late = false);
-            let (recorded, blind): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
+            let (recorded, unrecorded): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
             let back = {
                 let _gate = self.store.blobs.gate();
                 restore::undo(workspace, &roots, &self.store.blobs, recorded, false)
             };
             changes.set_aside.files.extend(back.files);
             changes.set_aside.changes.extend(back.changes);
-            changes.set_aside.files.extend(blind.into_iter().map(|change| remove_unstored(&roots, change)));
+            changes.set_aside.files.extend(unrecorded.into_iter().map(|change| remove_unstored(&roots, change)));
             due = self.changes_since(before, workspace, None)?.1;
         }
         due.retain(|change| {
-            !is_open_folder(change) && !self.may_stay(&roots, change) && !has_failed(&changes.set_aside, change)
+            !is_open_folder(change) && !self.is_acceptable(&roots, change) && !has_failed(&changes.set_aside, change)
         });
         let again = |change| undone_file(change, UndoOutcome::Failed, "it was written again".to_owned());
         changes.set_aside.files.extend(due.into_iter().map(again));
@@ -94,13 +94,13 @@ impl SessionRecord {
     }
 
     /// Returns true if a change to a guarded file does not cause any additional program to run.
-    fn may_stay(&self, roots: &[Root], change: &FileChange) -> bool {
-        self.is_harmless(change) || self.is_gone_with_its_folder(roots, change)
+    fn is_acceptable(&self, roots: &[Root], change: &FileChange) -> bool {
+        self.is_harmless(change) || self.was_deleted_with_folder(roots, change)
     }
 
     /// Returns true for a guarded file that was deleted together with the folder that contained its guarded name. No
     /// program obeys files there any more, and undo can restore them.
-    fn is_gone_with_its_folder(&self, roots: &[Root], change: &FileChange) -> bool {
+    fn was_deleted_with_folder(&self, roots: &[Root], change: &FileChange) -> bool {
         let Some(safe_path) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
             return false;
         };

@@ -54,8 +54,8 @@ impl IgnoredFolders {
     fn of(roots: &[Root], tops: Vec<SafePath>, reads: impl Fn(&SafePath, usize) -> bool) -> Self {
         let (mut names, mut read) = (HashMap::new(), HashSet::new());
         let root_of = |path: &SafePath| roots.iter().find(|root| root.place == path.place);
-        let is_there = |top: &&SafePath| root_of(top).is_some_and(|root| root.folder(&top.below).is_ok());
-        let mut due: VecDeque<SafePath> = tops.iter().filter(is_there).cloned().collect();
+        let is_readable = |top: &&SafePath| root_of(top).is_some_and(|root| root.folder(&top.below).is_ok());
+        let mut due: VecDeque<SafePath> = tops.iter().filter(is_readable).cloned().collect();
         names.extend(due.iter().map(|top| (top.clone(), true)));
         while let Some(folder) = due.pop_front() {
             let root = root_of(&folder).filter(|_| reads(&folder, names.len()));
@@ -98,9 +98,9 @@ impl IgnoredFolders {
     pub(super) fn deletions(&self, roots: &[Root], recorded: &[Arc<Tree>]) -> (Vec<FileChange>, Option<String>) {
         let now = Self::of(roots, self.tops.clone(), |folder, _| self.read.contains(folder));
         let (mut changes, mut counts) = (Vec::new(), BTreeMap::<usize, (usize, bool)>::new());
-        let mut gone: Vec<_> = self.names.iter().filter(|(path, _)| !now.names.contains_key(path)).collect();
-        gone.sort();
-        for (path, is_folder) in gone {
+        let mut missing_names: Vec<_> = self.names.iter().filter(|(path, _)| !now.names.contains_key(path)).collect();
+        missing_names.sort();
+        for (path, is_folder) in missing_names {
             let mut above = path.folders().chain([path.clone()]);
             let Some(top) = above.find_map(|path| self.tops.iter().position(|top| *top == path)) else { continue };
             let parent = SafePath { place: path.place, below: split(&path.below).0.to_vec() };
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn git_config_that_names_programs_is_not_plain() {
+    fn git_config_that_names_programs_is_not_harmless() {
         check(None, NEW, true);
         check(None, &format!("{NEW}[user]\n\tname = A B\n\temail = a@b.c\n[commit]\n\tgpgsign = false\n"), true);
         check(Some(NEW), &format!("{NEW}[branch \"topic\"]\n\tremote = .\n\tmerge = refs/heads/main\n"), true);

@@ -69,11 +69,12 @@ pub(super) fn has_head(folder: &OwnedFd) -> bool {
 /// Returns true if a `HEAD` at this path turns its folder into a repository, because the folder has a configuration or
 /// hooks, or because the same call creates them.
 pub(super) fn makes_repository(path: &Path, written: &[PathBuf]) -> bool {
-    let is_there = |name: &str| {
+    let exists_in_folder = |name: &str| {
         let part = path.with_file_name(name);
         part.exists() || written.iter().any(|path| path.starts_with(&part))
     };
-    path.ends_with(HEAD) && ["config", "config.worktree", "commondir", "hooks", "info"].into_iter().any(is_there)
+    path.ends_with(HEAD)
+        && ["config", "config.worktree", "commondir", "hooks", "info"].into_iter().any(exists_in_folder)
 }
 
 /// Returns true if a path below a repository decides what git runs.
@@ -286,8 +287,8 @@ impl GitConfigs {
         // A link to a whole tree, or to a parent of it, would guard the whole tree.
         let is_around = |lead: &&Lead| roots.iter().any(|root| root.path.starts_with(&lead.path));
         let mut all: Vec<Lead> = self.leads.iter().filter(|lead| !is_around(lead)).cloned().collect();
-        let anywhere = PathBuf::from("/");
-        for (top, names) in self.repositories.iter().chain([(&anywhere, &self.everywhere)]) {
+        let root_folder = PathBuf::from("/");
+        for (top, names) in self.repositories.iter().chain([(&root_folder, &self.everywhere)]) {
             let is_program = |(word, path): &(&String, PathBuf)| word.contains('/') && !path.is_dir() || path.is_file();
             let programs = names.programs.iter().map(|word| (word, self.path_of(word, top))).filter(is_program);
             let included = names.files.iter().filter(|file| !file.is_dir()).cloned();
@@ -325,9 +326,9 @@ fn follow(path: &Path, left: &mut usize, links: &mut Vec<PathBuf>) -> PathBuf {
                 match fs::read_link(&next) {
                     Ok(target) if *left > 0 => {
                         *left -= 1;
-                        let onward = real.join(target);
+                        let link_target = real.join(target);
                         links.push(next);
-                        real = follow(&onward, left, links);
+                        real = follow(&link_target, left, links);
                     }
                     _ => real = next,
                 }

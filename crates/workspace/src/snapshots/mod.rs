@@ -243,8 +243,8 @@ impl Snapshots for FileSnapshots {
             };
             let of_call = Arc::clone(&workspace);
             let recording = self.work(session, "record the files before the call", move |record| {
-                let anywhere = paths.is_none();
-                lock(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
+                let is_unscoped = paths.is_none();
+                lock(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), is_unscoped);
                 let running = CallInProgress { session, call: call_id.clone(), overlaps };
                 let before = record.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?;
                 let inherited = lock(&running.overlaps).scanned(session, &before, &record.guarded);
@@ -323,8 +323,8 @@ async fn blocking<T: Send + 'static>(
     doing: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, WorkspaceError> {
-    let broke = |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
-    tokio::task::spawn_blocking(work).await.map_err(broke)?.map_err(|error| storage(doing, error))
+    let panicked = |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
+    tokio::task::spawn_blocking(work).await.map_err(panicked)?.map_err(|error| storage(doing, error))
 }
 
 fn storage(doing: &str, error: io::Error) -> WorkspaceError {

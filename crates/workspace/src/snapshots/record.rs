@@ -269,10 +269,12 @@ impl Heartbeat {
         let file = Arc::new(file);
         beat(&file)?;
         let (ends, ended) = mpsc::sync_channel(0);
-        let beating = Arc::clone(&file);
+        let heartbeat_file = Arc::clone(&file);
         thread::Builder::new().name("undo-pulse".to_owned()).spawn(move || {
             // A missing beat makes more changes doubtful, but causes no wrong attribution.
-            while ended.recv_timeout(BEAT_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) && beat(&beating).is_ok() {}
+            while ended.recv_timeout(BEAT_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout)
+                && beat(&heartbeat_file).is_ok()
+            {}
         })?;
         Ok(Self { file, _ends: ends })
     }

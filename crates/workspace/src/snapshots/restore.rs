@@ -38,7 +38,7 @@ pub(super) fn undo(
     let mut plan = Plan { steps: Vec::new(), workspace, roots, blobs, diff_bytes_left: MAX_DIFFS };
     plan.steps = changes.into_iter().map(|change| plan.step(change)).collect();
     plan.steps.sort_by(|left, right| left.safe_path.cmp(&right.safe_path));
-    plan.keep_used_folders();
+    plan.retain_used_folders();
     if !preview {
         act::apply_steps(&mut plan.steps, blobs, &workspace.root);
     }
@@ -62,7 +62,7 @@ impl Plan<'_> {
     fn into_report(self, preview: bool) -> FilesReverted {
         let mut undone = FilesReverted::default();
         for Step { change, verdict, diff, .. } in self.steps {
-            let back = inverse_change(&change);
+            let inverse = inverse_change(&change);
             let (outcome, reason) = match verdict {
                 Verdict::Do => (UndoOutcome::Done, None),
                 Verdict::DoHere => (UndoOutcome::Done, Some(OTHER_NAMES.to_owned())),
@@ -71,18 +71,18 @@ impl Plan<'_> {
                 Verdict::Failed(reason) => (UndoOutcome::Failed, Some(reason)),
                 Verdict::Leave => continue,
             };
-            undone.files.push(UndoneFile { path: change.path, change: back.change, outcome, reason, diff });
+            undone.files.push(UndoneFile { path: change.path, change: inverse.change, outcome, reason, diff });
             if outcome == UndoOutcome::Done && !preview {
-                undone.changes.push(back);
+                undone.changes.push(inverse);
             }
         }
         undone
     }
 
     /// Cancels the removal of created folders that would not be empty.
-    fn keep_used_folders(&mut self) {
+    fn retain_used_folders(&mut self) {
         let goes = |step: &Step<'_>| matches!(step.verdict, Verdict::Do) && step.goal().is_none();
-        let mut going: BTreeSet<SafePath> =
+        let mut removed_paths: BTreeSet<SafePath> =
             self.steps.iter().filter(|step| goes(step)).map(|step| step.safe_path.clone()).collect();
         // Iterates from the inside out, because a remaining inner folder keeps the folders around it.
         for step in self.steps.iter_mut().rev() {
@@ -94,11 +94,11 @@ impl Plan<'_> {
             let stays = act::names(root, &step.safe_path).is_ok_and(|names| {
                 names.iter().any(|name| {
                     let below = [&step.safe_path.below, b"/".as_slice(), name].concat();
-                    !going.contains(&SafePath { place: step.safe_path.place, below })
+                    !removed_paths.contains(&SafePath { place: step.safe_path.place, below })
                 })
             });
             if stays {
-                going.remove(&step.safe_path);
+                removed_paths.remove(&step.safe_path);
                 step.verdict = match step.goal() {
                     None => Verdict::Leave,
                     Some(_) => Verdict::Conflict("a folder that is in use is now in its place".to_owned()),
@@ -204,7 +204,7 @@ impl<'a> Plan<'a> {
         if state == goal {
             return Ok(Verdict::Already);
         }
-        let now = Self::content_now(root, &step.safe_path, stamp);
+        let now = Self::current_content(root, &step.safe_path, stamp);
         if state != expected {
             let left = self.stored_content(expected.as_ref());
             step.diff = self.diff(&step.change.path, left.as_deref(), now.as_deref());
@@ -237,7 +237,7 @@ impl<'a> Plan<'a> {
         self.blobs.read(&state.hash).ok().flatten()
     }
 
-    fn content_now(root: &Root, safe_path: &SafePath, stamp: Option<Stamp>) -> Option<Vec<u8>> {
+    fn current_content(root: &Root, safe_path: &SafePath, stamp: Option<Stamp>) -> Option<Vec<u8>> {
         match stamp?.kind {
             Kind::File => {
                 let (file, _) = root.file(&safe_path.below).ok().filter(|(_, stamp)| stamp.size <= MAX_SHOWN)?;

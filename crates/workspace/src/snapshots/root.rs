@@ -241,16 +241,16 @@ impl SafePath {
 
     /// Parses a path written by [`Self::shown`]. Returns `None` for anything else, such as a path with `..`.
     pub(super) fn read(shown: &str) -> Option<Self> {
-        let within = |place: PathPlace| Some((place, shown.strip_prefix(&format!("{place}/"))?));
+        let with_place = |place: PathPlace| Some((place, shown.strip_prefix(&format!("{place}/"))?));
         let in_folder = || {
             let (name, rest) = shown.strip_prefix(FOLDERS)?.strip_prefix('/')?.split_once('/')?;
             Some((PathPlace::Folder(FolderName::new(name)?), rest))
         };
-        let named = [PathPlace::Project, PathPlace::Memories].into_iter().find_map(within).or_else(in_folder);
+        let named = [PathPlace::Project, PathPlace::Memories].into_iter().find_map(with_place).or_else(in_folder);
         let (place, rest) = named.unwrap_or((PathPlace::Own, shown));
         let below = unescape(rest.strip_suffix('/').unwrap_or(rest))?;
-        let sound = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
-        below.split(|byte| *byte == b'/').all(sound).then_some(Self { place, below })
+        let is_valid_part = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
+        below.split(|byte| *byte == b'/').all(is_valid_part).then_some(Self { place, below })
     }
 
     /// Returns the folders above the path, outermost first, without the root.
@@ -330,8 +330,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_path_round_trips(parts in proptest::collection::vec(proptest::collection::vec(1_u8.., 1..8), 1..4)) {
-            let sound = |part: &Vec<u8>| !part.contains(&b'/') && part != b"." && part != b"..";
-            prop_assume!(parts.iter().all(sound));
+            let is_valid_part = |part: &Vec<u8>| !part.contains(&b'/') && part != b"." && part != b"..";
+            prop_assume!(parts.iter().all(is_valid_part));
             let safe_path = SafePath { place: PathPlace::Own, below: parts.join(&b'/') };
             prop_assert_eq!(SafePath::read(&safe_path.shown(false)), Some(safe_path.clone()));
             prop_assert!(!safe_path.shown(false).chars().any(char::is_control));

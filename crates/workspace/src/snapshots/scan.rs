@@ -149,7 +149,7 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
         scan.seen.add(part?);
     }
     if scan.seen.is_partial {
-        scan.keep_known_of_ignored();
+        scan.retain_unsearched();
     }
     if count.load(Ordering::Relaxed) > max_files {
         scan.seen.entries.clear();
@@ -260,8 +260,8 @@ impl Scan<'_> {
     /// Scans the entries of the folder at `path`. `path` is restored on return.
     fn folder(&mut self, folder: &OwnedFd, path: &mut Vec<u8>, above: FolderContext<'_>) -> io::Result<()> {
         let scope = above.scope;
-        let with_own = if scope == Scope::All { self.ignores(folder, path, above.ignores) } else { None };
-        let ignores = with_own.as_deref().unwrap_or(above.ignores);
+        let with_own_ignores = if scope == Scope::All { self.ignores(folder, path, above.ignores) } else { None };
+        let ignores = with_own_ignores.as_deref().unwrap_or(above.ignores);
         let length = path.len();
         let is_store = is_store(self.known, folder, path, scope == Scope::All);
         self.seen.tree.stores.extend(is_store.then(|| path.clone()));
@@ -346,8 +346,8 @@ impl Scan<'_> {
             self.seen.too_deep += 1;
             return Ok(());
         }
-        let also = (scope == Scope::Store && inner == Scope::Repository).then_some(Scope::Search);
-        for scope in [Some(inner), also].into_iter().flatten() {
+        let search_scope = (scope == Scope::Store && inner == Scope::Repository).then_some(Scope::Search);
+        for scope in [Some(inner), search_scope].into_iter().flatten() {
             match &mut self.pending {
                 Some(pending) => {
                     pending.push(PendingFolder { name: name.to_vec(), ignores: context.ignores.to_vec(), scope })
@@ -440,7 +440,7 @@ impl Scan<'_> {
     }
 
     /// Retains the known state of ignored folders that were not searched, so that they do not appear as deleted.
-    fn keep_known_of_ignored(&mut self) {
+    fn retain_unsearched(&mut self) {
         let is_ignored = |folder: &&Vec<u8>| !guarded::is_git(split(folder).1);
         let ignored: Vec<Vec<u8>> = self.seen.left_out.iter().filter(is_ignored).cloned().collect();
         let is_below = |path: &[u8]| {

@@ -148,9 +148,10 @@ impl SessionRecord {
 
     /// Stores the states before earlier calls, for the check that a crash prevents.
     pub(super) fn store_inherited(&self, before: &BaseState, inherited: Vec<FileChange>) -> io::Result<()> {
-        let Some(guard) = before.guard.as_ref().filter(|_| !inherited.is_empty()) else { return Ok(()) };
+        let Some(mut guard) = before.guard.clone().filter(|_| !inherited.is_empty()) else { return Ok(()) };
         record::add_to_manifest(&self.folder, &record::contents_of(&inherited))?;
-        CallGuard { inherited, ..guard.clone() }.write(&self.marker(&before.call).with_extension(GUARD))
+        guard.inherited = inherited;
+        guard.write(&self.marker(&before.call).with_extension(GUARD))
     }
 
     /// Note about files for which there is no space, even after old contents were removed.

@@ -207,7 +207,7 @@ impl Projects {
         let mut stored_trees = lock(&self.stored_trees);
         let known =
             stored_trees.iter().position(|stored| stored.tree.path == project).map(|index| stored_trees.remove(index));
-        let (mut stored, is_sure) = match known {
+        let (mut stored, is_complete) = match known {
             Some(stored) => (StoredTree { removals: blobs.removals(), ..stored }, stored.removals == blobs.removals()),
             None => {
                 let read = record::read(&self.file(project))?.and_then(|record| record.trees.into_iter().next());
@@ -216,7 +216,7 @@ impl Projects {
             }
         };
         // Entries without their content are read again in the next scan.
-        if !is_sure && let Some(left) = without_lost(&stored.tree, blobs) {
+        if !is_complete && let Some(left) = without_lost(&stored.tree, blobs) {
             (stored.tree, stored.saved) = (Arc::new(left), false);
         }
         let tree = Arc::clone(&stored.tree);

@@ -159,8 +159,8 @@ impl SessionRecord {
         let mut trees = Vec::new();
         for root in roots {
             let mut entries = HashMap::new();
-            let meant = safe_paths.iter().filter(|safe_path| safe_path.place == root.place);
-            for safe_path in meant.flat_map(|safe_path| safe_path.folders().chain([safe_path.clone()])) {
+            let paths_in_root = safe_paths.iter().filter(|safe_path| safe_path.place == root.place);
+            for safe_path in paths_in_root.flat_map(|safe_path| safe_path.folders().chain([safe_path.clone()])) {
                 let hash_map::Entry::Vacant(vacant) = entries.entry(safe_path.below) else { continue };
                 let entry = match root.stamp_of(vacant.key())? {
                     Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
@@ -251,19 +251,19 @@ struct FileCapture<'a> {
 impl FileCapture<'_> {
     fn capture_all(&self, new: &[(Vec<u8>, Stamp)]) -> io::Result<Vec<(Vec<u8>, Entry)>> {
         if new.len() < PARALLEL_FROM {
-            return self.capture_some(new, false);
+            return self.capture_chunk(new, false);
         }
         let (left, right) = new.split_at(new.len() / 2);
         std::thread::scope(|scope| {
             let other = std::thread::Builder::new().name("snapshot".to_owned());
-            let other = other.spawn_scoped(scope, || self.capture_some(right, true))?;
-            let mut captured = self.capture_some(left, true)?;
+            let other = other.spawn_scoped(scope, || self.capture_chunk(right, true))?;
+            let mut captured = self.capture_chunk(left, true)?;
             captured.extend(other.join().map_err(|_| io::Error::other("the thread that reads files panicked"))??);
             Ok(captured)
         })
     }
 
-    fn capture_some(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<Vec<(Vec<u8>, Entry)>> {
+    fn capture_chunk(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<Vec<(Vec<u8>, Entry)>> {
         let mut captured = Vec::with_capacity(new.len());
         let mut blob_writer = self.blobs.blob_writer(many);
         for (path, stamp) in new {

@@ -131,12 +131,12 @@ async fn assembling() -> anyhow::Result<Row> {
     }
     let [few, some, many] = &samples;
     // Rounded up to hundredths, because the limit is displayed with two decimals.
-    let twice = (200.0 * few.median()).ceil() / 100.0;
+    let upper_limit = (200.0 * few.median()).ceil() / 100.0;
     let figures = vec![
         Figure::millis("median", some.median()).at_most(5.0),
         Figure::millis("p99", some.quantile(99)),
         // Items outside the window must not cost anything. A factor of two allows for noise on a busy host.
-        Figure::millis("with 100,000", many.median()).at_most(twice),
+        Figure::millis("with 100,000", many.median()).at_most(upper_limit),
     ];
     Ok(Row::new("assembling a request in a session of 10,000 items", figures)
         .over(Figure::millis("1,000 items", few.median()))
@@ -258,7 +258,7 @@ async fn embedded() -> anyhow::Result<Row> {
 /// Returns the path where `make model` stores the built-in model's file.
 fn weights() -> Option<PathBuf> {
     let named = std::env::var_os("AGENTD_TEST_MODEL").map(PathBuf::from);
-    let brought = || {
+    let default_path = || {
         let own = std::env::var_os("AGENTD_DATA_DIR").map(PathBuf::from);
         let xdg = || std::env::var_os("XDG_DATA_HOME").map(|base| Path::new(&base).join("agentd"));
         let usual = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/share/agentd"));
@@ -266,5 +266,5 @@ fn weights() -> Option<PathBuf> {
         let files = std::fs::read_dir(folder.join("models")).ok()?.flatten().map(|file| file.path());
         files.filter(|file| file.extension().is_some_and(|ending| ending == "gguf")).min()
     };
-    named.or_else(brought)
+    named.or_else(default_path)
 }

@@ -57,7 +57,7 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None)?;
     let before = children_cpu_time()?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut client = spawn(home, &pty.slave)?;
     drop(pty.slave);
     let mut typist = File::from(pty.master);
@@ -74,7 +74,7 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     }
     while screen.recv().is_ok() {}
     let status = client.wait()?;
-    let share = (children_cpu_time()? - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
+    let share = (children_cpu_time()? - before).as_secs_f64() / started.elapsed().as_secs_f64() * 100.0;
     if !status.success() {
         bail!("agentctl exited with {status}");
     }

@@ -30,7 +30,12 @@ const IDLE_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
-    Ok(vec![first_update(&model).await?, loading(&model).await?, together(&model).await?, watching(&model).await?])
+    Ok(vec![
+        first_update(&model).await?,
+        loading(&model).await?,
+        concurrent_prompts(&model).await?,
+        watching(&model).await?,
+    ])
 }
 
 /// An editor, simulated by the pipes of an `agentctl acp` process.
@@ -73,13 +78,13 @@ impl Editor {
         params: Value,
         is_it: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<(Value, Option<Duration>)> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let id = self.send(method, params).await?;
         let mut first = None;
         loop {
             let line = self.receive().await?;
             if line["method"] == "session/update" && is_it(&line["params"]["update"]) {
-                first.get_or_insert_with(|| begun.elapsed());
+                first.get_or_insert_with(|| started.elapsed());
             }
             if line["id"] == json!(id) && line.get("method").is_none() {
                 if let Some(error) = line.get("error") {
@@ -163,9 +168,9 @@ async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
     for _ in 0..LOADS {
         let mut editor = Editor::start(&home).await?;
         let params = json!({"sessionId": session.to_string(), "cwd": folder.path(), "mcpServers": []});
-        let begun = Instant::now();
+        let started = Instant::now();
         let (_, first) = editor.timed("session/load", params, |_| true).await?;
-        wholes.add(begun.elapsed());
+        wholes.add(started.elapsed());
         firsts.add(first.context("no update for the session")?);
         peak = peak.max(editor.peak()?);
     }
@@ -179,7 +184,7 @@ async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
 }
 
 /// Measures twenty editors that send prompts concurrently.
-async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
+async fn concurrent_prompts(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let daemon = home.start().await?;
     let folder = world::folder()?;
@@ -189,7 +194,7 @@ async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
         let session = editor.new_session(folder.path()).await?;
         editors.push((editor, session));
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let prompted = try_join_all(editors.iter_mut().map(async |(editor, session)| {
         for _ in 0..PROMPTS {
             editor.prompt(session).await?;
@@ -197,7 +202,7 @@ async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
         editor.peak()
     }));
     let peaks = prompted.await?;
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let prompts = as_f64((EDITORS * PROMPTS) as u64);
     let figures = vec![
         Figure::millis("per prompt", millis(took) / prompts),
@@ -217,8 +222,8 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     store.close().await?;
     let daemon = home.start().await?;
     daemon.memory_at_rest().await?;
-    let alone = cpu_time(&daemon).await?;
-    let begun = Instant::now();
+    let unwatched = cpu_time(&daemon).await?;
+    let started = Instant::now();
     let mut streams = Vec::new();
     for _ in 0..WATCHERS {
         streams.push(daemon.client.watch(true, false).await?);
@@ -226,12 +231,12 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     for stream in &mut streams {
         ensure!(stream.next().await?.is_some(), "the watch stream ended");
     }
-    let notified = begun.elapsed();
+    let notified = started.elapsed();
     daemon.memory_at_rest().await?;
     let watched = cpu_time(&daemon).await?;
     let figures = vec![
-        Figure::millis("more in 5 s", watched - alone).at_most(10.0),
-        Figure::millis("without them", alone),
+        Figure::millis("more in 5 s", watched - unwatched).at_most(10.0),
+        Figure::millis("without them", unwatched),
         Figure::millis("until all received the list", millis(notified)),
     ];
     Ok(Row::new("20 clients watch 500 idle sessions", figures))

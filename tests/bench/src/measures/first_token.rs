@@ -42,9 +42,9 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
         // Warm-up turns, which fill the history to the maximum that a request contains.
         turn::run(client, turn::request(session, None), || {}).await?;
     }
-    let again = added(client, &bare(session).await?, session, "first token, in a session: added").await?;
+    let in_session = added(client, &bare(session).await?, session, "first token, in a session: added").await?;
     let fresh = added(client, &bare(None).await?, None, "first token, new session each: added").await?;
-    Ok(vec![again, fresh])
+    Ok(vec![in_session, fresh])
 }
 
 async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, label: &str) -> anyhow::Result<Row> {

@@ -31,11 +31,11 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 
 fn syncs_per_second(folder: &Path) -> anyhow::Result<f64> {
     let disk = Disk::in_folder(folder)?;
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..SYNCS {
         disk.sync()?;
     }
-    Ok(rate(SYNCS, begun.elapsed()))
+    Ok(rate(SYNCS, started.elapsed()))
 }
 
 async fn open(path: &Path) -> anyhow::Result<SqliteStore> {
@@ -56,7 +56,7 @@ fn words() -> ItemBody {
 async fn append_rate(store: &SqliteStore, floor: f64) -> anyhow::Result<Row> {
     let scripts = try_join_all((0..SESSIONS).map(|_| new_session(store))).await?;
     let before = store.stats();
-    let begun = Instant::now();
+    let started = Instant::now();
     let appenders = scripts.into_iter().map(async |mut script| {
         for _ in 0..ROUNDS {
             store.append(vec![script.completed(words())]).await?;
@@ -64,7 +64,7 @@ async fn append_rate(store: &SqliteStore, floor: f64) -> anyhow::Result<Row> {
         Ok::<_, StoreError>(())
     });
     try_join_all(appenders).await?;
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let after = store.stats();
     let (events, commits) = (after.events - before.events, after.commits - before.commits);
     let figures = vec![Figure::per_second("", rate(events, took)).at_least(5_000.0)];
@@ -107,10 +107,10 @@ pub(super) async fn session_of(store: &SqliteStore, items: usize) -> anyhow::Res
 
 /// Measures the reads that open a session for the first time after a start, in milliseconds.
 async fn opening(store: &SqliteStore, session: SessionId) -> anyhow::Result<f64> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let stored = store.session(session).await?;
     store.recent_items(session, stored.map_or(0, |stored| stored.reset_seq), RECENT).await?;
-    Ok(millis(begun.elapsed()))
+    Ok(millis(started.elapsed()))
 }
 
 /// Compares turns in both sessions, in alternating order. The warm-up turns extend the short session until its requests

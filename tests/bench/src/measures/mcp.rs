@@ -34,7 +34,7 @@ pub(super) const NAME: &str = "bench";
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let mut rows = idle_servers().await?;
-    rows.push(a_call().await?);
+    rows.push(call_overhead().await?);
     Ok(rows)
 }
 
@@ -107,7 +107,7 @@ fn close(daemon: Daemon) {
     tokio::task::block_in_place(|| drop(daemon));
 }
 
-async fn a_call() -> anyhow::Result<Row> {
+async fn call_overhead() -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let pool = pool(folder.path().to_owned())?;
     pool.start(NAME, None).await.map_err(|reason| anyhow::anyhow!("{reason}"))?;

@@ -26,9 +26,9 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let before = Leftovers::of(&daemon, &mark)?;
     let mut times = Samples::default();
     for _ in 0..CYCLES {
-        let begun = Instant::now();
+        let started = Instant::now();
         cycle(&daemon).await?;
-        times.add(begun.elapsed());
+        times.add(started.elapsed());
     }
     let after = Leftovers::of(&daemon, &mark)?;
     if before.processes > 0 {

@@ -59,9 +59,9 @@ fn judge(policy: &Policy, samples: &mut Samples) {
             held: true,
             contained: true,
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let verdict = policy.judge(black_box(&facts));
-        let took = begun.elapsed();
+        let took = started.elapsed();
         black_box(verdict);
         if number >= WARM_UP {
             samples.add(took);

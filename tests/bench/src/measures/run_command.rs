@@ -18,10 +18,10 @@ fn runs(home: &Home) -> anyhow::Result<Vec<Row>> {
     let mut samples = Samples::default();
     for number in 0..WARM_UP + RUNS {
         let mut command = home.command("agentctl")?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let output = command.args(["run", "Hello"]).output()?;
         if number >= WARM_UP {
-            samples.add(begun.elapsed());
+            samples.add(started.elapsed());
         }
         if !output.status.success() || output.stdout.trim_ascii() != b"w000" {
             bail!("agentctl exited with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));

@@ -32,14 +32,14 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let (mut bare, mut locked, mut added) = (Samples::default(), Samples::default(), Samples::default());
     for number in 0..WARM_UP + RUNS {
         // Runs with and without the sandbox alternate, so that other load on the host affects both.
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut command = tokio::process::Command::new("bash");
         command.args(["--noprofile", "--norc", "-c", "true"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).output().await?;
-        let floor = begun.elapsed();
-        let begun = Instant::now();
+        let floor = started.elapsed();
+        let started = Instant::now();
         let output = toolbox.call(&context, &call).await;
-        let whole = begun.elapsed();
+        let whole = started.elapsed();
         if output.error.is_some() || !output.text.starts_with("exit code 0") {
             bail!("the command failed: {}", output.text);
         }

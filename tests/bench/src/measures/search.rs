@@ -20,7 +20,7 @@ const WORDS: [&str; 24] = [
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let folder = world::folder()?;
-    let store = filled(&folder.path().join("journal.db")).await?;
+    let store = filled_store(&folder.path().join("journal.db")).await?;
     let (indexed, early) = index(&store).await?;
     let (mut later, mut fresh) = (Samples::default(), Samples::default());
     for number in 0..SEARCHES {
@@ -45,9 +45,9 @@ async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
     let (begun, mut searches) = (Instant::now(), Samples::default());
     loop {
         let query = SearchQuery::parse("harbour ledger").context("the query has no terms")?;
-        let asked = Instant::now();
+        let started = Instant::now();
         let found = store.search(query, None, MAX_RESULTS).await?;
-        searches.add(asked.elapsed());
+        searches.add(started.elapsed());
         if found.unsearched == 0 {
             return Ok((begun.elapsed(), searches));
         }
@@ -64,7 +64,7 @@ async fn search(store: &SqliteStore, query_text: &str) -> anyhow::Result<Duratio
     Ok(took)
 }
 
-async fn filled(path: &Path) -> anyhow::Result<SqliteStore> {
+async fn filled_store(path: &Path) -> anyhow::Result<SqliteStore> {
     let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(path)))?;
     for session in 0..SESSIONS {
         let mut script = new_session(&store).await?;

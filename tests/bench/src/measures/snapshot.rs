@@ -26,21 +26,21 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let snapshots = FileSnapshots::new(home.path().join("undo"), SnapshotConfig::default());
     let mut call = call(home.path(), &project).await?;
 
-    let begun = Instant::now();
+    let started = Instant::now();
     around(&snapshots, &mut call).await?;
-    let first = begun.elapsed();
+    let first = started.elapsed();
     let mut other = self::call(home.path(), &project).await?;
-    let begun = Instant::now();
+    let started = Instant::now();
     around(&snapshots, &mut other).await?;
-    let second = begun.elapsed();
+    let second = started.elapsed();
     // Files changed within the current clock tick would be read again.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let mut samples = Samples::default();
     for number in 0..WARM_UP + RUNS {
-        let begun = Instant::now();
+        let started = Instant::now();
         around(&snapshots, &mut call).await?;
         if number >= WARM_UP {
-            samples.add(begun.elapsed());
+            samples.add(started.elapsed());
         }
     }
     let floor = tokio::task::spawn_blocking(move || bare(&project)).await??;
@@ -91,11 +91,11 @@ pub(super) fn make_tree(project: &Path) -> io::Result<()> {
 fn bare(project: &Path) -> io::Result<Samples> {
     let mut samples = Samples::default();
     for number in 0..WARM_UP + RUNS {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut inodes = visit(project)?;
         inodes ^= visit(project)?;
         if number >= WARM_UP {
-            samples.add(begun.elapsed());
+            samples.add(started.elapsed());
         }
         if inodes != 0 {
             return Err(io::Error::other("the tree changed during the measurement"));

@@ -20,9 +20,9 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let daemon = home.start().await?;
     let mut times = Samples::default();
     for _ in 0..ROUNDS {
-        let begun = Instant::now();
+        let started = Instant::now();
         let seen = turn::run(&daemon.client, turn::request(None, None), || {}).await?;
-        times.add(begun.elapsed());
+        times.add(started.elapsed());
         if seen.answer != "All parts are done." {
             bail!("unexpected answer of the turn: {:?}", seen.answer);
         }

@@ -28,18 +28,18 @@ const PAGE: usize = 500;
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let (from, to) = (Home::empty()?, Home::empty()?);
     let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(from.journal())))?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let long = journal::session_of(&store, ITEMS).await?;
-    let stored = begun.elapsed();
+    let stored = started.elapsed();
     let stepped = session_of_steps(&store).await?;
     let read = reading(&store, long).await?;
     store.close().await?;
 
     let (daemon, other) = (from.start().await?, to.start().await?);
     let (archive, exported) = export(&daemon.client, long).await?;
-    let begun = Instant::now();
+    let started = Instant::now();
     other.client.import(archive.as_slice(), None, false, "agentd-bench").await?;
-    let imported = begun.elapsed();
+    let imported = started.elapsed();
     let note = format!("{:.1} MB as an archive", archive.len() as f64 / 1e6);
     let mut rows = vec![
         Row::new("export of a session of 10,000 items", vec![Figure::millis("", exported.median()).at_most(1000.0)])
@@ -58,13 +58,13 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 async fn reading(store: &SqliteStore, session: SessionId) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..RUNS {
-        let (begun, mut after) = (Instant::now(), 0);
+        let (started, mut after) = (Instant::now(), 0);
         loop {
             let page = store.events(session, after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
         }
-        samples.add(begun.elapsed());
+        samples.add(started.elapsed());
     }
     Ok(samples)
 }
@@ -73,30 +73,30 @@ async fn export(client: &Client, session: SessionId) -> anyhow::Result<(Vec<u8>,
     let (mut archive, mut samples) = (Vec::new(), Samples::default());
     for _ in 0..RUNS {
         archive.clear();
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut parts = client.export_archive(&session.to_string(), false).await?;
         while let Some(part) = parts.next().await? {
             if let ExportPart::Data(data) = part {
                 archive.extend_from_slice(&data);
             }
         }
-        samples.add(begun.elapsed());
+        samples.add(started.elapsed());
     }
     Ok((archive, samples))
 }
 
 /// Measures a strict replay of one long session in turns per second. Each request is compared with its recording.
 async fn replay(client: &Client) -> anyhow::Result<Row> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let learned = play(client, recording(TURNS)?, true).await?;
-    let learning = begun.elapsed();
-    let begun = Instant::now();
+    let learning = started.elapsed();
+    let started = Instant::now();
     play(client, learned.clone(), false).await?;
-    let played = begun.elapsed();
+    let played = started.elapsed();
     let short = play(client, recording(TURNS / 10)?, true).await?;
-    let begun = Instant::now();
+    let started = Instant::now();
     play(client, short, false).await?;
-    let floor = rate(TURNS / 10, begun.elapsed());
+    let floor = rate(TURNS / 10, started.elapsed());
     let figures = vec![
         Figure::per_second("", rate(TURNS, played)).at_least(500.0),
         Figure::per_second("while recording requests", rate(TURNS, learning)),
@@ -178,9 +178,9 @@ async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
             .arg(&path)
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null());
-        let begun = Instant::now();
+        let started = Instant::now();
         let status = tokio::task::spawn_blocking(move || command.status()).await??;
-        samples.add(begun.elapsed());
+        samples.add(started.elapsed());
         ensure!(status.success(), "could not write the page: {status}");
     }
     let floor = crate::floor::spawning(RUNS)?;
@@ -211,9 +211,9 @@ async fn rewind() -> anyhow::Result<Row> {
         let took = change(&project, run)?;
         let changes = before.after.await?.files;
         ensure!(changes.len() == CHANGED, "{} files were changed", changes.len());
-        let begun = Instant::now();
+        let started = Instant::now();
         let done = snapshots.undo(session, &call.workspace, changes, false).await?;
-        samples.add(begun.elapsed());
+        samples.add(started.elapsed());
         ensure!(done.changes.len() == CHANGED, "{} files were undone", done.changes.len());
         floor.add(took);
     }
@@ -225,11 +225,11 @@ async fn rewind() -> anyhow::Result<Row> {
 
 /// Changes files durably, and returns the time taken.
 fn change(project: &Path, run: usize) -> io::Result<Duration> {
-    let begun = Instant::now();
+    let started = Instant::now();
     for number in 0..CHANGED {
         let path = project.join(format!("part{}", number % 20)).join(format!("module{number}")).join("source7.rs");
         fs::write(&path, format!("// changed in run {run}\n"))?;
         fs::File::open(&path)?.sync_all()?;
     }
-    Ok(begun.elapsed())
+    Ok(started.elapsed())
 }

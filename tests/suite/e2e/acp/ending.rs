@@ -120,7 +120,7 @@ async fn cancel_reaches_a_turn_started_by_another_client() {
 }
 
 #[tokio::test]
-async fn load_shows_messages_the_model_read_and_omits_the_withdrawn() {
+async fn load_omits_withdrawn_messages() {
     let (world, mut editor, session, folder) = world_with_editor().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": WAIT}))).reply(Reply::never());
     let other = world.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);

@@ -102,7 +102,7 @@ async fn new_and_command_changed_files_are_checked() {
 }
 
 #[tokio::test]
-async fn findings_of_a_cold_server_arrive_before_the_turn_ends() {
+async fn diagnostics_of_a_cold_server_arrive_before_the_turn_ends() {
     let world = with("slow", json!({"wait": "60s", "cold_wait": "1ms"})).await;
     let requests = world.works(vec![edit_with_error(), Reply::text("Done."), Reply::text("I saw it.")]).await;
     assert_eq!(count(&requests[1]), 0, "the edit does not wait for the server");
@@ -111,7 +111,7 @@ async fn findings_of_a_cold_server_arrive_before_the_turn_ends() {
 }
 
 #[tokio::test]
-async fn misbehaving_server_costs_only_a_bounded_wait() {
+async fn misbehaving_server_causes_only_a_bounded_wait() {
     let cases = [
         ("hangs", ""),
         ("mute", "it was not ready in time"),

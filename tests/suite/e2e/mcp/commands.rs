@@ -27,9 +27,9 @@ async fn servers_can_be_listed_started_stopped_and_logged() {
 async fn import_takes_valid_servers_and_locates_invalid_ones() {
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", "# mine\n");
-    let theirs = "{\n  // mine\n  \"mcpServers\": {\n    \"bad\": {\n      \"url\": \"ftp://example.org\"\n    },\n    \
+    let imported_config = "{\n  // mine\n  \"mcpServers\": {\n    \"bad\": {\n      \"url\": \"ftp://example.org\"\n    },\n    \
                   \"good one\": {\"command\": \"cat\"},\n    \"worse\": {\"command\": \"x\", \"env\": {\"A=B\": \"c\"}}\n  }\n}\n";
-    let file = world.write("theirs.json", theirs);
+    let file = world.write("theirs.json", imported_config);
     let file = file.to_str().unwrap();
     let imported = world.json(["mcp", "import", file]).await;
     assert_eq!(imported["taken"], json!(["good-one"]), "{imported:#}");
@@ -85,12 +85,12 @@ async fn add_and_import_keep_the_users_file_content() {
     world.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["must start with http"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 
-    let theirs = json!({"mcpServers": {
+    let imported_config = json!({"mcpServers": {
         "new": {"command": "x"},
         "More Files": {"command": installed("bin/node"), "args": ["x.js", "${HOME}"]},
         "asks": {"command": "x", "env": {"KEY": "${input:key}"}},
     }});
-    let file = world.write("theirs.json", theirs.to_string());
+    let file = world.write("theirs.json", imported_config.to_string());
     let file = file.to_str().unwrap();
     world.ok(["mcp", "import", file, "--dry-run"]).await;
     assert_eq!(fs::read_to_string(&path).unwrap(), text);

@@ -60,7 +60,7 @@ async fn wrong_cached_era_is_corrected() {
 }
 
 #[tokio::test]
-async fn wrong_cached_era_of_a_silent_server_costs_one_start() {
+async fn wrong_cached_era_of_a_silent_server_causes_one_extra_start() {
     let mut fake = newer("silent");
     fake["start_timeout"] = json!("8s");
     let world = world(json!({"fake": fake})).await;
@@ -73,7 +73,7 @@ async fn wrong_cached_era_of_a_silent_server_costs_one_start() {
 }
 
 #[tokio::test]
-async fn servers_own_refusal_reason_is_reported() {
+async fn refusal_reason_of_the_server_is_reported() {
     let world = daemon("refuses").await;
     let result = world.act("now").await;
     assert!(result.contains("the key is missing") && !result.contains("no such version"), "{result}");
@@ -95,7 +95,7 @@ async fn question_during_a_call_is_answered_by_the_user() {
 }
 
 #[tokio::test]
-async fn endless_questions_cost_only_their_call() {
+async fn server_that_asks_endlessly_fails_only_its_call() {
     for (mode, expected) in [
         ("asks_for_ever", "asked the user more than 8 times"),
         ("asks_at_once", "500 questions at once"),

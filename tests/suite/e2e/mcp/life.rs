@@ -183,7 +183,7 @@ async fn turn_time_limit_ends_a_call_to_a_silent_server() {
 
 /// Without `--timeout`, the daemon's own setting limits every turn.
 #[tokio::test]
-async fn configured_time_limit_ends_a_command_and_a_server_call_before_their_successors() {
+async fn configured_time_limit_ends_a_command_and_a_server_call() {
     let mut fake = fake_server("mute");
     fake["call_timeout"] = json!("1h");
     fake["call_limit"] = json!("1h");

@@ -35,8 +35,8 @@ fn get(url: &str) -> (u16, String) {
 async fn log_in(world: &World) {
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
     let waiting = login.json_line().await.expect("the command prints a login URL");
-    let (_, back) = get(waiting["address"].as_str().unwrap());
-    assert_eq!(get(&back).0, 200);
+    let (_, redirect_url) = get(waiting["address"].as_str().unwrap());
+    assert_eq!(get(&redirect_url).0, 200);
     assert_eq!(login.json_line().await.expect("the command prints the outcome")["status"], "logged_in");
     login.output(Vec::new()).await.exits(0);
 }
@@ -68,16 +68,16 @@ async fn login_survives_a_restart_and_renews_tokens() {
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
     let waiting = login.json_line().await.expect("the command prints a login URL");
     assert_eq!(waiting["status"], "waiting");
-    let (_, back) = get(waiting["address"].as_str().unwrap());
+    let (_, redirect_url) = get(waiting["address"].as_str().unwrap());
     // A redirect from another login is rejected by the client and by the daemon, and does not end this login.
-    let wrong = format!("{}&state=wrong", back.split_once("&state=").unwrap().0);
+    let wrong = format!("{}&state=wrong", redirect_url.split_once("&state=").unwrap().0);
     assert_eq!(get(&wrong).0, 404);
     has_all(
         &world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string(),
         &["the redirect belongs to another login"],
     );
     assert!(world.act("").await.contains("agentctl mcp login fake"));
-    assert_eq!(get(&back).0, 200);
+    assert_eq!(get(&redirect_url).0, 200);
     login.output(Vec::new()).await.exits(0);
 
     assert!(world.act("").await.contains("acted at last"));
@@ -87,7 +87,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
     assert!(renewed > 0, "an expired token was sent");
     // The same redirect cannot be used twice.
     has_all(
-        &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
+        &world.client().await.finish_mcp_login("fake", &redirect_url).await.unwrap_err().to_string(),
         &["no login is in progress"],
     );
 

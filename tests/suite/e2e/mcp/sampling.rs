@@ -40,14 +40,14 @@ fn requests_of_servers(world: &World) -> Vec<Recorded> {
 /// Makes the model call the tool once. Each step of the turn uses 10 prompt tokens and 1 answer token; requests from
 /// the server are answered with `of_server`.
 fn calls_once(world: &World, tool: &'static str, args: Value, of_server: Reply) {
-    let took = |prompt: u64, answer: u64| json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer});
+    let token_usage = |prompt: u64, answer: u64| json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer});
     world.model.respond_with(move |request| {
         if is_of_server(request) {
-            Reply { usage: Some(took(1000, 77)), ..of_server.clone() }
+            Reply { usage: Some(token_usage(1000, 77)), ..of_server.clone() }
         } else if tool_texts(request).is_empty() {
-            Reply { usage: Some(took(10, 1)), ..Reply::tool_call(tool, args.clone()) }
+            Reply { usage: Some(token_usage(10, 1)), ..Reply::tool_call(tool, args.clone()) }
         } else {
-            Reply { usage: Some(took(10, 1)), ..Reply::text("over") }
+            Reply { usage: Some(token_usage(10, 1)), ..Reply::text("over") }
         }
     });
 }

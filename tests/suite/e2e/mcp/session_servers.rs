@@ -104,9 +104,12 @@ fn offers(request: &Recorded, tool: &str) -> bool {
 async fn each_session_has_its_own_server_process() {
     let world = World::start().await;
     let (one, other) = (Session::new(&world).await, Session::new(&world).await);
-    let brought = one.configure_and_wait(&[fake_server("fake", "ok")]).await;
-    assert_eq!(brought[0].state, McpServerState::Running, "{brought:?}");
-    assert!(brought[0].tools[0].starts_with("mcp_fake-") && brought[0].tools[0].ends_with("_act"), "{brought:?}");
+    let configured = one.configure_and_wait(&[fake_server("fake", "ok")]).await;
+    assert_eq!(configured[0].state, McpServerState::Running, "{configured:?}");
+    assert!(
+        configured[0].tools[0].starts_with("mcp_fake-") && configured[0].tools[0].ends_with("_act"),
+        "{configured:?}"
+    );
     other.configure_and_wait(&[fake_server("fake", "ok")]).await;
     let tool = one.tool().await;
     assert_eq!(tool, other.tool().await, "both sessions see the same tool");
@@ -159,13 +162,13 @@ async fn broken_servers_are_reported_and_the_others_work() {
             fake_server("fake", "ok"),
         ])
         .await;
-    let brought = until("all but two servers have started or failed", async || {
+    let configured = until("all but two servers have started or failed", async || {
         let servers = session.client.session_servers(&session.id).await.unwrap();
         let may_start = |name: &str| ["silent", "babbles"].iter().any(|slow| name.starts_with(slow));
         servers.iter().all(|server| is_known(server) || may_start(&server.name)).then_some(servers)
     })
     .await;
-    let named = |name: &str| brought.iter().find(|server| server.name.starts_with(name)).unwrap();
+    let named = |name: &str| configured.iter().find(|server| server.name.starts_with(name)).unwrap();
     let check = |name: &str, state: McpServerState, text: &str| {
         let server = named(name);
         assert!(server.state == state && server.reason.contains(text), "{server:#?}");
@@ -194,17 +197,17 @@ async fn secrets_of_servers_are_not_stored_or_shown() {
     let http = Server::start("ok").await;
     let headers = [("X-Key".to_owned(), format!("{secret}-header"))].into();
     let address = Address::Url(ServerUrl { url: http.url.clone(), headers, sse: false });
-    let brought = session
+    let configured = session
         .configure_and_wait(&[
             program("talks", "python3", &[path.to_str().unwrap(), "talks"], &[("KEY", secret)]),
             SessionServer { name: "web".to_owned(), address: Some(address) },
         ])
         .await;
-    assert!(brought[0].reason.contains("the key is [redacted]"), "{brought:#?}");
+    assert!(configured[0].reason.contains("the key is [redacted]"), "{configured:#?}");
     assert!(http.read("asked").lines().all(|key| key == format!("{secret}-header")), "{}", http.read("asked"));
-    has_all(&session.call(&world, &brought[1].tools[0], OnInterrupt::Approve).await, &["acted at last"]);
+    has_all(&session.call(&world, &configured[1].tools[0], OnInterrupt::Approve).await, &["acted at last"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    let shown = format!("{brought:?}{}", world.log());
+    let shown = format!("{configured:?}{}", world.log());
     assert!(!shown.contains(secret), "{shown}");
     let found = Command::new("grep").args(["-rlaF", secret]).arg(world.path()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the secret is on disk");
@@ -275,19 +278,19 @@ async fn approved_call_after_restart_fails_if_its_server_is_missing() {
         world.daemon.kill9().await;
         until_true("no process is left", || world.processes().is_empty()).await;
         world.daemon.restart().await;
-        let back = Session { client: world.client().await, id: session.id.clone() };
-        assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
+        let reconnected = Session { client: world.client().await, id: session.id.clone() };
+        assert_eq!(reconnected.client.session_servers(&session.id).await.unwrap(), []);
         if is_configured_again {
-            back.configure_and_wait(&[fake_server("fake", "ok")]).await;
-            assert_eq!(back.tool().await, tool, "the tool name is unchanged");
+            reconnected.configure_and_wait(&[fake_server("fake", "ok")]).await;
+            assert_eq!(reconnected.tool().await, tool, "the tool name is unchanged");
         }
-        let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
-        back.client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
+        let mut events = reconnected.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
+        reconnected.client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
         let result = results(&events.to_the_end().await).pop().unwrap();
         assert_eq!(result.contains("agentd restarted"), !is_configured_again, "{result}");
         assert_eq!(result.contains("acted: now"), is_configured_again, "{result}");
         if !is_configured_again {
-            back.configure_and_wait(&[fake_server("fake", "ok")]).await;
+            reconnected.configure_and_wait(&[fake_server("fake", "ok")]).await;
         }
     }
 }

@@ -51,7 +51,7 @@ async fn keys_are_redacted_in_all_output() {
 
 /// A tool with a grant runs, because undo could not revert its effects anyway. A command is denied.
 #[tokio::test]
-async fn granted_tool_runs_without_asking_where_undo_can_store_nothing() {
+async fn granted_tool_runs_without_approval_if_undo_cannot_store() {
     let mut fake = fake_server("ok");
     fake["grants"] = json!("*");
     let servers = json!({"servers": {"fake": fake}}).to_string();

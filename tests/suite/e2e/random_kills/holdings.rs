@@ -22,10 +22,10 @@ pub(super) fn check_database(daemon: &TempDaemon, context: &str) {
     let ask = "import sqlite3, sys\n\
                journal = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True)\n\
                print(*(row[0] for row in journal.execute('PRAGMA integrity_check')), sep='\\n')";
-    let asked = Command::new("python3").args(["-c", ask]).arg(daemon.data().join("agentd.db")).output();
-    let asked = asked.expect("python3");
-    let stdout = String::from_utf8_lossy(&asked.stdout);
-    assert_eq!(stdout.trim(), "ok", "{context}: {}", String::from_utf8_lossy(&asked.stderr));
+    let checker_output = Command::new("python3").args(["-c", ask]).arg(daemon.data().join("agentd.db")).output();
+    let checker_output = checker_output.expect("python3");
+    let stdout = String::from_utf8_lossy(&checker_output.stdout);
+    assert_eq!(stdout.trim(), "ok", "{context}: {}", String::from_utf8_lossy(&checker_output.stderr));
 }
 
 /// Compares the copy in a fork with its origin. Returns true if the session is a fork and its origin still exists.
@@ -113,9 +113,10 @@ pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId
     let outcome = |report: UndoReport| report.files.iter().map(|file| file.outcome).collect::<Vec<_>>();
     assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{context}: preview of undoing {path}");
     assert_eq!(outcome(ask(false, false).await), [UndoOutcome::Done], "{context}: undoing {path}");
-    let gone = client.read_file(session, path, 0).await;
-    assert!(gone.is_err(), "{context}: {path} still exists");
+    let undone_file = client.read_file(session, path, 0).await;
+    assert!(undone_file.is_err(), "{context}: {path} still exists");
     assert_eq!(outcome(ask(true, false).await), [UndoOutcome::Done], "{context}: redoing {path}");
-    let back = client.read_file(session, path, 0).await.unwrap_or_else(|error| panic!("{context}: {path}: {error}"));
-    assert!(back.content == content(mark).into_bytes(), "{context}: {path} has different content");
+    let redone_file =
+        client.read_file(session, path, 0).await.unwrap_or_else(|error| panic!("{context}: {path}: {error}"));
+    assert!(redone_file.content == content(mark).into_bytes(), "{context}: {path} has different content");
 }

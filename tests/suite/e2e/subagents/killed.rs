@@ -28,7 +28,7 @@ fn careful_reply(request: &Recorded) -> Reply {
 }
 
 #[tokio::test]
-async fn kill_at_each_event_loses_and_repeats_nothing() {
+async fn kill_at_each_event_neither_loses_nor_repeats_work() {
     let model = ModelServer::start().await;
     model.respond_with(|request| Reply { delay_ms: 2, ..careful_reply(request) });
     let whole = killed_at(&TempDaemon::start(&model.base_url()).await, usize::MAX).await;

@@ -183,7 +183,7 @@ async fn subagent_question_is_answered_once_at_the_parent() {
 }
 
 #[tokio::test]
-async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
+async fn cancel_reaches_subagents_and_is_reported_to_the_parent() {
     let world = World::start().await;
     delegates(&world, &["One", "Two", "Three"], |_, _| Reply::never());
     let client = world.client().await;

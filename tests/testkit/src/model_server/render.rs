@@ -153,8 +153,8 @@ fn chat_end(reply: &Reply, request: &Recorded) -> Vec<Value> {
     if reply.finish_reason.as_deref() != Some("") {
         end.push(last);
     }
-    let asked = request.body["stream_options"]["include_usage"] == Value::Bool(true);
-    if reply.usage_place == UsagePlace::Tail && asked {
+    let wants_usage = request.body["stream_options"]["include_usage"] == Value::Bool(true);
+    if reply.usage_place == UsagePlace::Tail && wants_usage {
         let mut tail = chat_chunk(Value::Null);
         tail["choices"] = json!([]);
         tail["usage"] = usage(reply);
@@ -212,10 +212,10 @@ fn completion_events(reply: &Reply) -> Vec<Bytes> {
 
 fn completion_end(reply: &Reply, text: &str) -> Value {
     let stop_type = if finish_reason(reply) == "length" { "limit" } else { "eos" };
-    let took = usage(reply);
+    let token_usage = usage(reply);
     let mut end = json!({
         "content": text, "stop": true, "stop_type": stop_type,
-        "tokens_evaluated": took["prompt_tokens"], "tokens_predicted": took["completion_tokens"],
+        "tokens_evaluated": token_usage["prompt_tokens"], "tokens_predicted": token_usage["completion_tokens"],
     });
     if let Some(timings) = &reply.timings {
         end["timings"] = timings.clone();

@@ -351,7 +351,7 @@ async fn send_progress(
     mut messages: mpsc::Receiver<String>,
 ) -> Infallible {
     let Some(token) = token else { return std::future::pending().await };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut beat = tokio::time::interval(HEARTBEAT);
     let mut number = 0_u32;
     loop {
@@ -360,7 +360,7 @@ async fn send_progress(
                 Some(message) => message,
                 None => return std::future::pending().await,
             },
-            _ = beat.tick() => match begun.elapsed().as_secs() {
+            _ = beat.tick() => match started_at.elapsed().as_secs() {
                 0 => "the turn starts".to_owned(),
                 seconds => format!("working for {seconds} s"),
             },

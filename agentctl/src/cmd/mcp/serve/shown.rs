@@ -206,8 +206,8 @@ pub(super) async fn search(
     let client = &daemon.client;
     let session = access.session(client, &args.session_id).await?;
     let name = session.to_string();
-    let whole = json!({ "query": args.query, "paths": args.paths });
-    if let Some(reason) = refusal_reason(client, &name, "search_documents", &whole).await? {
+    let search_args = json!({ "query": args.query, "paths": args.paths });
+    if let Some(reason) = refusal_reason(client, &name, "search_documents", &search_args).await? {
         return Err(Failure::new(ErrorKind::Rejected, format!("search denied by the rules: {reason}"))
             .hint("`agentctl policy explain` shows the rule")
             .into());
@@ -378,10 +378,10 @@ impl SessionAccess {
     /// error, without a request to the daemon.
     pub(super) async fn session(&self, client: &Client, named: &str) -> anyhow::Result<SessionId> {
         let Some(own) = self.listed() else { return Ok(client.find_session(named).await?) };
-        let wanted = normalize_id(named.trim());
-        let mut fitting = own.into_iter().filter(|id| normalize_id(&id.to_string()).starts_with(&wanted));
+        let normalized = normalize_id(named.trim());
+        let mut fitting = own.into_iter().filter(|id| normalize_id(&id.to_string()).starts_with(&normalized));
         match (fitting.next(), fitting.next()) {
-            (Some(one), None) if !wanted.is_empty() => Ok(one),
+            (Some(one), None) if !normalized.is_empty() => Ok(one),
             (Some(_), Some(_)) => Err(Failure::usage("this session_id matches several sessions")
                 .hint("use more of the session_id; list_sessions shows all")
                 .into()),
@@ -502,8 +502,8 @@ mod tests {
             turns.remember(*id, waiting);
         }
         assert_eq!((turns.of(ids[0]), turns.of(ids[1])), (None, Some(waiting)));
-        let later = WaitingTurn { seen: 2, ..waiting };
-        turns.remember(ids[1], later);
-        assert_eq!((turns.of(ids[1]), turns.of(ids[2])), (Some(later), Some(waiting)));
+        let newer_turn = WaitingTurn { seen: 2, ..waiting };
+        turns.remember(ids[1], newer_turn);
+        assert_eq!((turns.of(ids[1]), turns.of(ids[2])), (Some(newer_turn), Some(waiting)));
     }
 }

@@ -267,10 +267,10 @@ mod tests {
             for required in output["required"].as_array().unwrap() {
                 assert!(properties.contains_key(required.as_str().unwrap()), "{required} of {tool:?}");
             }
-            let looks_only = ["search_documents", "list_sessions"].contains(&tool.name.as_ref());
+            let is_read_only = ["search_documents", "list_sessions"].contains(&tool.name.as_ref());
             let annotations = tool.annotations.as_ref().unwrap();
-            assert_eq!(annotations.read_only_hint, Some(looks_only), "{tool:?}");
-            assert_eq!(annotations.destructive_hint, (!looks_only).then_some(true), "{tool:?}");
+            assert_eq!(annotations.read_only_hint, Some(is_read_only), "{tool:?}");
+            assert_eq!(annotations.destructive_hint, (!is_read_only).then_some(true), "{tool:?}");
         }
     }
 

@@ -100,10 +100,10 @@ impl Engine {
         };
         for archived in archived {
             let draft = DraftId(SessionId::generate());
-            let begun = import.journal()?.begin(draft).await;
+            let begin_result = import.journal()?.begin(draft).await;
             let open = OpenTurns::default();
             import.sessions.push(IncomingSession { draft, archived, last_seq: 0, turns: 0, open });
-            if let Err(error) = begun {
+            if let Err(error) = begin_result {
                 import.abandon().await;
                 return Err(error.into());
             }

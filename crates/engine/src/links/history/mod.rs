@@ -101,8 +101,8 @@ fn is_blank(text: &str) -> bool {
 
 fn is_plain(id: &CallId) -> bool {
     let id = id.as_str();
-    let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    (1..=MAX_ID).contains(&id.len()) && id.bytes().all(fine)
+    let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=MAX_ID).contains(&id.len()) && id.bytes().all(is_plain_byte)
 }
 
 /// Replaces IDs that not all providers accept. The engine's own IDs are accepted, but a journal may contain others.
@@ -132,8 +132,8 @@ fn ids(message: &mut Message) -> Vec<&mut CallId> {
 /// Derives an unused plain ID from `id`.
 fn free_id(id: &CallId, used: &HashSet<CallId>) -> CallId {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
-    let stem: String = id.as_str().chars().map(plain).take(MAX_ID - 8).collect();
-    let numbered = (0_u32..).map(|number| CallId::from(format!("{stem}_{number}")));
+    let id_prefix: String = id.as_str().chars().map(plain).take(MAX_ID - 8).collect();
+    let numbered = (0_u32..).map(|number| CallId::from(format!("{id_prefix}_{number}")));
     numbered.into_iter().find(|id| !used.contains(id)).unwrap_or_else(CallId::generate)
 }
 
@@ -242,7 +242,7 @@ async fn search(context: &TurnContext, hidden: &HiddenItems, query: &RecallQuery
     let Some(search) = SearchQuery::parse(&query.terms.join(" ")) else { return Vec::new() };
     let (store, session) = (&context.ports.store, context.ids.session);
     let Ok(result) = store.search(search, Some(session), MAX_HITS).await else { return Vec::new() };
-    let mut scored: Vec<(usize, Passage)> = Vec::new();
+    let mut scored_passages: Vec<(usize, Passage)> = Vec::new();
     let mut loaded = 0;
     for hit in result.hits {
         let may_be_hidden = hit.seq <= hidden.through || !hidden.offloaded.is_empty();
@@ -257,14 +257,14 @@ async fn search(context: &TurnContext, hidden: &HiddenItems, query: &RecallQuery
         let (passage, score) = recall::passage(&text, query);
         if score >= query.min_score {
             let from = format!("{}, {}", kind.as_str(), hit.at.strftime("%Y-%m-%d %H:%M UTC"));
-            scored.push((score, Passage { from, text: passage.to_owned() }));
+            scored_passages.push((score, Passage { from, text: passage.to_owned() }));
         }
     }
-    if scored.len() > query.max_matches {
+    if scored_passages.len() > query.max_matches {
         return Vec::new();
     }
-    scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    scored.into_iter().map(|(_, passage)| passage).collect()
+    scored_passages.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    scored_passages.into_iter().map(|(_, passage)| passage).collect()
 }
 
 fn notice(passages: &[Passage]) -> ItemBody {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     /// Returns true if an assistant's calls are followed by exactly their results, as providers require.
-    fn pairs(messages: &[Message]) -> bool {
+    fn calls_have_results(messages: &[Message]) -> bool {
         let mut waiting: Vec<CallId> = Vec::new();
         for message in messages {
             match message {
@@ -353,14 +353,14 @@ mod tests {
             })
             .collect();
         assert_eq!(actual, [("a_b_1", "3"), ("a_b_2", "4"), ("a_b_0", "6")]);
-        assert!(pairs(&repaired));
+        assert!(calls_have_results(&repaired));
     }
 
     proptest! {
         #[test]
         fn any_history_is_repaired_to_a_valid_order(messages in proptest::collection::vec(any_message(), 0..20)) {
             let repaired = repair(messages);
-            prop_assert!(pairs(&repaired), "{repaired:?}");
+            prop_assert!(calls_have_results(&repaired), "{repaired:?}");
             prop_assert!(repaired.iter().all(has_content), "{repaired:?}");
             let mut repaired_ids = repaired.clone();
             prop_assert!(repaired_ids.iter_mut().flat_map(ids).all(|id| is_plain(id)), "{repaired:?}");
@@ -370,8 +370,8 @@ mod tests {
         #[test]
         fn repair_keeps_all_user_messages(messages in proptest::collection::vec(any_message(), 0..20)) {
             let user_messages = |messages: &[Message]| {
-                let spoken = messages.iter().filter(|m| matches!(m, Message::User { text } if !is_blank(text)));
-                spoken.cloned().collect::<Vec<_>>()
+                let user_texts = messages.iter().filter(|m| matches!(m, Message::User { text } if !is_blank(text)));
+                user_texts.cloned().collect::<Vec<_>>()
             };
             let before = user_messages(&messages);
             prop_assert_eq!(user_messages(&repair(messages)), before);

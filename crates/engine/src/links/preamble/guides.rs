@@ -99,8 +99,8 @@ fn touched_paths(context: &TurnContext, state: &TurnState) -> Vec<String> {
 /// guides shown earlier, and reports guides that were changed or removed.
 async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let (limits, workspace) = (context.config.guides, &context.files.workspace);
-    let works = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
-    if !limits.memory || !works || !state.pending_calls.is_empty() || workspace.project.is_none() {
+    let is_working = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
+    if !limits.memory || !is_working || !state.pending_calls.is_empty() || workspace.project.is_none() {
         return Ok(());
     }
     let (shown_files, is_first) = (instructions::known_files(&state.history), state.searched_items == 0);
@@ -108,8 +108,8 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
     if is_first {
         paths.extend(shown_files.keys().map(|name| (*name).to_owned()));
     }
-    let looked = instructions::read_folder_guides(&*context.ports.workspaces, workspace, limits, paths).await;
-    let Some(mut files) = looked else { return Ok(()) };
+    let guides_read = instructions::read_folder_guides(&*context.ports.workspaces, workspace, limits, paths).await;
+    let Some(mut files) = guides_read else { return Ok(()) };
     if is_first {
         let gone = shown_files.keys().filter(|name| files.iter().all(|file| file.name != **name));
         let gone: Vec<GuideFile> = gone.map(|name| GuideFile::gone((*name).to_owned())).collect();
@@ -257,9 +257,12 @@ impl Link for Files {
 
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // A turn that resumes after a restart has already warned the user.
-        let begins = state.steps == 0 && !state.only_compacts();
+        let is_first_step = state.steps == 0 && !state.only_compacts();
         let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.ids.turn).cloned();
-        if !begins || has_vision(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
+        if !is_first_step
+            || has_vision(context)
+            || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none()
+        {
             return done(());
         }
         let message = format!(

@@ -462,19 +462,19 @@ mod tests {
         check(10, 500, 6, 7);
     }
 
-    fn whole(text: &str, limit: u64, file: &SpillFile) -> String {
+    fn text_and_note(text: &str, limit: u64, file: &SpillFile) -> String {
         let (own, advice) = shown(text, limit, file);
         own + &advice
     }
 
     #[test]
-    fn hint_for_overlong_lines_reads_in_parts() {
+    fn hint_for_overlong_line_uses_column_offset() {
         let text = format!("{{}}\n{}", "x".repeat(100_000));
         let check = |file: SpillFile, words: &str| {
-            let shown = whole(&text, 1_000, &file);
+            let shown = text_and_note(&text, 1_000, &file);
             assert!(shown.contains(words) && !shown.contains("limit=1"), "{shown}");
         };
-        let head = whole(&text, 1_000, &SpillFile::Already).lines().nth(1).unwrap().len();
+        let head = text_and_note(&text, 1_000, &SpillFile::Already).lines().nth(1).unwrap().len();
         let at = SpillFile::At("/large_tool_results/c.json".to_owned());
         check(at, &format!("offset=2 and column={}, one line in parts", head + 1));
         check(
@@ -487,7 +487,7 @@ mod tests {
         #[test]
         fn shown_result_fits_the_limit(text in "([a-z火 ]{0,60}\n?){50,200}", limit in 256u64..600) {
             prop_assume!(estimate(&text) > limit);
-            let shown = whole(&text, limit, &SpillFile::At("/large_tool_results/call_0123456789.txt".to_owned()));
+            let shown = text_and_note(&text, limit, &SpillFile::At("/large_tool_results/call_0123456789.txt".to_owned()));
             prop_assert!(estimate(&shown) <= limit + 60, "{} of {limit}", estimate(&shown));
         }
     }

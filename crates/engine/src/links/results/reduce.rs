@@ -32,8 +32,8 @@ const GAP_TOKENS: u64 = 14;
 /// Returns the relevant lines in about `tokens` tokens, with markers for gaps. `None` if the text has too many lines or
 /// would not become shorter.
 pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, tokens: u64) -> Option<String> {
-    let ends = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
-    if ends > MAX_LINES {
+    let line_breaks = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
+    if line_breaks > MAX_LINES {
         return None;
     }
     // Text that a progress bar overwrote also counts as a line.

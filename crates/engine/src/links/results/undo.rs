@@ -101,8 +101,8 @@ pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation)
 /// Returns the paths that the call changes, if known before it runs.
 fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
     let context = call.context;
-    let of_link = || Some(context.tools.chain.affected_paths(call)).filter(|paths| !paths.is_empty());
-    context.ports.toolbox.changes(&context.tool_context(call.call), call.call).or_else(of_link)
+    let link_paths = || Some(context.tools.chain.affected_paths(call)).filter(|paths| !paths.is_empty());
+    context.ports.toolbox.changes(&context.tool_context(call.call), call.call).or_else(link_paths)
 }
 
 /// Records the state of the files before a call is approved, unless already recorded. The approver must be shown which
@@ -381,12 +381,12 @@ fn shortened(diff: &str) -> String {
 }
 
 fn outcome_text(file: &UndoneFile) -> String {
-    let done = match (file.outcome, file.change) {
+    let outcome_phrase = match (file.outcome, file.change) {
         (UndoOutcome::Already, _) => "was already in its earlier state",
         (_, FileChangeKind::Created) => "is restored",
         (_, FileChangeKind::Modified) => "is restored",
         (_, FileChangeKind::Deleted) => "is removed",
     };
     let reason = file.reason.as_deref().map(|reason| format!(", but {reason}")).unwrap_or_default();
-    format!("{done}{reason}")
+    format!("{outcome_phrase}{reason}")
 }

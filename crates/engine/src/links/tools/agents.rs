@@ -169,8 +169,8 @@ pub(crate) fn check_continuation(
 fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String> {
     let agents = context.active_agent.agents();
     // An agent that is not offered to models can be used if the user mentions it.
-    let mentioned = |card: &&AgentCard| context.tools.mentions.agents.iter().any(|known| known.id == card.id);
-    agents.get(id).filter(|card| card.enabled || mentioned(card)).ok_or_else(|| {
+    let is_mentioned = |card: &&AgentCard| context.tools.mentions.agents.iter().any(|known| known.id == card.id);
+    agents.get(id).filter(|card| card.enabled || is_mentioned(card)).ok_or_else(|| {
         let offered: Vec<&str> = agents.enabled().map(|card| card.id.as_str()).collect();
         match offered.as_slice() {
             [] => format!("no such agent: {id:?}; omit `agent`"),

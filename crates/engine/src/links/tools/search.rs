@@ -118,8 +118,8 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
         return ToolOutput::ok(nothing_found(finder));
     }
     let left = finder.show(&best);
-    let is_left = |tool: &CatalogueTool| left.contains(&tool.spec.name);
-    let (shown, left): (Vec<_>, Vec<_>) = best.into_iter().partition(|tool| !is_left(tool));
+    let is_over_limit = |tool: &CatalogueTool| left.contains(&tool.spec.name);
+    let (shown, left): (Vec<_>, Vec<_>) = best.into_iter().partition(|tool| !is_over_limit(tool));
     let mut lines: Vec<String> = shown.iter().map(|tool| summary(tool)).collect();
     if more > 0 {
         lines.push(format!("{more} more match; be more specific if none of these fits"));

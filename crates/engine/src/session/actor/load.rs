@@ -170,13 +170,13 @@ impl Actor {
         self.queue = stored.queue.into();
         // Clients of queued turns were connected to the previous daemon process.
         self.queue.iter_mut().for_each(|queued| queued.start.note_disconnect());
-        let settled = match stored.open_turn {
+        let recovery_result = match stored.open_turn {
             Some((turn_id, first_seq)) => self.recover(turn_id, first_seq).await,
             // Turns that were queued when the daemon stopped start automatically.
             None => self.begin_next().await,
         };
-        self.needs_recovery = settled.is_err();
-        settled.map_err(|fault| {
+        self.needs_recovery = recovery_result.is_err();
+        recovery_result.map_err(|fault| {
             self.open = None;
             self.interrupts = Interrupts::default();
             self.queue.clear();
@@ -458,10 +458,10 @@ impl Actor {
             return false;
         }
         let Some(running) = self.open.as_ref().and_then(|open| open.running.as_ref()) else { return true };
-        let parks = !self.interrupts.is_empty() && running.cancelled_for.is_none();
-        if parks {
+        let waits_for_user = !self.interrupts.is_empty() && running.cancelled_for.is_none();
+        if waits_for_user {
             running.task.abort();
         }
-        parks
+        waits_for_user
     }
 }

@@ -417,8 +417,8 @@ impl Actor {
             let next = tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(command) => {
-                        let admitted = Box::pin(self.check_access(command.access)).await;
-                        (command.run)(admitted.map(|()| &mut *self)).await?
+                        let access_result = Box::pin(self.check_access(command.access)).await;
+                        (command.run)(access_result.map(|()| &mut *self)).await?
                     }
                     // All handles were dropped, because the registry and the daemon have ended.
                     None => NextMove::Exit,

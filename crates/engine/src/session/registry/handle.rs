@@ -404,11 +404,11 @@ impl SessionHandle {
         access: Access,
         work: impl for<'a> FnOnce(&'a mut Actor) -> CommandWork<'a, T> + Send + 'static,
     ) -> Result<T, EngineError> {
-        let unloaded = || {
+        let unloaded_error = || {
             EngineError::new(ErrorKind::ShuttingDown, "the session was closed during the request")
                 .with_hint("try again")
         };
-        let gone = || self.end_error.get().cloned().unwrap_or_else(unloaded);
+        let gone = || self.end_error.get().cloned().unwrap_or_else(unloaded_error);
         let (reply, answer) = oneshot::channel();
         let run: Box<RunCommand> = Box::new(move |actor| {
             async move {

@@ -68,9 +68,9 @@ impl Actor {
             on_deadline,
         };
         // The interrupt is stored before it is published, so that a question cannot be lost.
-        let raised = EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) };
+        let raised_event = EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) };
         self.interrupts.pending.push(PendingInterrupt { interrupt, waiter: Some(waiter) });
-        self.commit(Some(turn_id), vec![raised]).await
+        self.commit(Some(turn_id), vec![raised_event]).await
     }
 
     /// Accepts an answer. If no task waits for the answer, because the daemon was restarted after the question, the
@@ -270,8 +270,8 @@ impl Actor {
         let has_grant =
             |rule: &String| self.state.settings.grants.iter().chain(permanent.iter()).any(|grant| grant.rule == *rule);
         let is_granted = |(at, rule): (usize, &String)| has_grant(rule) || for_good.get(at).is_some_and(has_grant);
-        let covered = !grants.is_empty() && grants.iter().enumerate().all(is_granted) || wider.iter().any(has_grant);
-        covered.then(|| ResolvedInterrupt { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
+        let is_covered = !grants.is_empty() && grants.iter().enumerate().all(is_granted) || wider.iter().any(has_grant);
+        is_covered.then(|| ResolvedInterrupt { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
     }
 
     async fn not_pending_error(&self, id: InterruptId) -> Result<EngineError, EngineError> {

@@ -140,8 +140,8 @@ impl Actor {
         let is_transfer = |name: &str| name.starts_with(TRANSFER_PREFIX);
         let is_unlisted =
             |name: &str| catalog.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
-        let exists = |name: &str| catalog.get(&self.canonical(name)).is_some() || is_unlisted(name);
-        let unknown = allowed.find(|name| !is_client_tool(name) && !is_transfer(name) && !exists(name));
+        let tool_exists = |name: &str| catalog.get(&self.canonical(name)).is_some() || is_unlisted(name);
+        let unknown = allowed.find(|name| !is_client_tool(name) && !is_transfer(name) && !tool_exists(name));
         let Some(unknown) = unknown else { return Ok(()) };
         let shown: String = unknown.chars().take(100).collect();
         let hint = "list all tools with `agentctl tools` or Daemon.Tools";
@@ -170,8 +170,9 @@ impl Actor {
     /// Returns the answer form of a new turn. A turn without input inherits the previous turn's form.
     pub(crate) async fn form(&self, start: &StartTurn) -> Result<Option<Arc<AnswerForm>>, Fault> {
         let continues = start.text.is_none() && start.compact.is_none();
-        let of_last = if start.answer_schema.is_none() && continues { self.last_turn_options().await?.1 } else { None };
-        Ok(AnswerForm::of(start.answer_schema.as_ref().or(of_last.as_ref()))?)
+        let previous_schema =
+            if start.answer_schema.is_none() && continues { self.last_turn_options().await?.1 } else { None };
+        Ok(AnswerForm::of(start.answer_schema.as_ref().or(previous_schema.as_ref()))?)
     }
 
     /// Maps a foreign tool name to the canonical name of the engine's tool.

@@ -49,11 +49,11 @@ impl Actor {
             (None, _) => {
                 let turn_id = TurnId::generate();
                 self.lines.insert(turn_id, lines);
-                let begun = self.begin(turn_id, start, false).await;
-                if begun.is_err() {
+                let begin_result = self.begin(turn_id, start, false).await;
+                if begin_result.is_err() {
                     self.lines.remove(&turn_id);
                 }
-                begun
+                begin_result
             }
             // Input that arrives after a cancel is not withdrawn by that cancel.
             (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
@@ -151,7 +151,7 @@ impl Actor {
         let choice = routed.of_agent(self.active_agent().own_slot());
         let slot = choice.slot;
         self.check_model(slot)?;
-        let plans = has_input && self.begins_with_plan(&start, intent.as_ref());
+        let needs_plan = has_input && self.begins_with_plan(&start, intent.as_ref());
         let model = self.model(slot);
         if form.is_some() && model.info().embedded {
             let hint = "choose a model that can (see docs/models.md), or omit the schema";
@@ -214,7 +214,7 @@ impl Actor {
         self.gauge.set(true, !self.interrupts.is_empty());
         let stored = user_input.as_ref().and_then(|user_input| self.stored_warning(user_input, choice));
         let notices = notices.into_iter().map(|body| Item::new(turn_id, body));
-        let plan = plans.then(|| Item::new(turn_id, route::plan_notice()));
+        let plan = needs_plan.then(|| Item::new(turn_id, route::plan_notice()));
         let input: Vec<Item> = notices
             .chain(user_input.map(|user_input| Item::new(turn_id, user_input.body(false))))
             .chain(plan)

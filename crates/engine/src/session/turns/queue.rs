@@ -110,7 +110,7 @@ impl Actor {
                 };
                 match self.fit_input(UserInput::whole(text.clone(), start.typed_bytes), false, input_context).await {
                     Err(Fault::Request(_)) => Some(large_input::truncate(text, start.typed_bytes, MAX_UNRUN_TOKENS)),
-                    fitted => Some(fitted?),
+                    fit_result => Some(fit_result?),
                 }
             }
             None => None,
@@ -304,9 +304,9 @@ impl Actor {
         let mentions = &MentionedTools::new();
         let input_context =
             InputContext { choice, mentions, attached: &[], notices: &[], added_tokens: added_tokens(start) };
-        let fitted = self.fit_input(input, start.whole, input_context).await;
+        let fit_result = self.fit_input(input, start.whole, input_context).await;
         self.options = open_options;
-        fitted.map(drop)
+        fit_result.map(drop)
     }
 
     /// Returns the warning for the user if only a part of the input is shown to the model.

@@ -147,7 +147,7 @@ fn git_writes_ask_in_auto_mode() {
 }
 
 #[test]
-fn no_mode_writes_agent_or_ci_instructions_unasked() {
+fn no_mode_writes_agent_or_ci_instructions_without_asking() {
     for path in
         ["AGENTS.md", "sub/CLAUDE.md", ".claude/skills/x/SKILL.md", ".mcp.json", "Jenkinsfile", ".agentd/x.yaml"]
     {

@@ -47,8 +47,8 @@ fn foreign_tool_asks_at_medium_risk_and_names_its_server() {
     assert_eq!(explanation.wider, ["mcp_lab_weather", "mcp_lab_*"]);
     let bare = judge(&shipped(), &lab, "wx", &json!({}), &none);
     assert_eq!((bare.grants, bare.wider), (vec!["mcp_lab_weather".to_owned()], vec!["mcp_lab_*".to_owned()]));
-    let off = SessionSettings { confirm_exec: false, ..none.clone() };
-    assert_eq!(mark(&judge(&shipped(), &lab, "wx", &json!({}), &off)), "allow");
+    let approvals_disabled = SessionSettings { confirm_exec: false, ..none.clone() };
+    assert_eq!(mark(&judge(&shipped(), &lab, "wx", &json!({}), &approvals_disabled)), "allow");
     let denies = compiled("global: {default_action: deny}");
     assert_eq!(mark(&judge(&denies, &lab, "wx", &json!({}), &none)), "deny");
     let changes = tool_named("wx", Effect::Write);
@@ -103,10 +103,10 @@ fn rule_files_name_foreign_tools_by_server() {
     let policy = compiled("tools: {blocked: {patterns: {high_risk: ['.*']}, actions: {high_risk: deny}}}");
     let tools = [tool_named("wx", Effect::Execute), tool_named("blocked", Effect::Execute)];
     let blocked = ForeignTool { rule: "mcp_lab_blocked".to_owned(), ..weather("sea", false) };
-    let others: ForeignTools =
+    let foreign_tools: ForeignTools =
         [("wx".to_owned(), Arc::new(weather("lab", false))), ("blocked".to_owned(), Arc::new(blocked))].into();
     let check = |rule: &str, expected: Option<Result<(), &str>>| {
-        let checked = check_grant_of_other(&policy, rule, &tools, &others);
+        let checked = check_grant_of_other(&policy, rule, &tools, &foreign_tools);
         let outcome = checked.map(|checked| checked.map_err(|unfit| format!("{} {}", unfit.problem, unfit.hint)));
         match (outcome, expected) {
             (None, None) | (Some(Ok(())), Some(Ok(()))) => {}

@@ -222,8 +222,8 @@ proptest! {
         // The right side of a pipe is named together with its left side.
         let named = if joint == " | " { command.as_str() } else { other };
         prop_assert_eq!(&explanation.grants, &vec![format!("{SHELL_TOOL}: {named}")]);
-        let both = run(&POLICY, &command, &granting(&[&grant, &explanation.grants[0]]));
-        prop_assert_eq!(mark(&both), "allow", "{:?}", both);
+        let explanation_with_both_grants = run(&POLICY, &command, &granting(&[&grant, &explanation.grants[0]]));
+        prop_assert_eq!(mark(&explanation_with_both_grants), "allow", "{:?}", explanation_with_both_grants);
     }
 
     /// The offered rules are sufficient: once they are granted, the same command runs.
@@ -322,21 +322,21 @@ fn huge_and_deep_commands_are_judged() {
 /// Only part of an unparsable command is shown, but all of it is searched.
 #[test]
 fn denied_name_is_found_at_the_end_of_unparsable_text() {
-    let many = |text: &str| text.repeat(600);
+    let repeated = |text: &str| text.repeat(600);
     for command in [
-        format!(": {}; shutdown", many("${a}")),
-        format!(": {} \u{2060}; shutdown", many("x")),
-        format!(": {}\r; shutdown", many("x")),
+        format!(": {}; shutdown", repeated("${a}")),
+        format!(": {} \u{2060}; shutdown", repeated("x")),
+        format!(": {}\r; shutdown", repeated("x")),
         format!(": {}; shutdown", "x".repeat(70_000)),
         format!("{} shutdown", "ls;".repeat(2_000)),
-        format!(": {}; shut\\\ndown", many("${a}")),
-        format!(": {}; 'shut'down", many("${a}")),
+        format!(": {}; shut\\\ndown", repeated("${a}")),
+        format!(": {}; 'shut'down", repeated("${a}")),
     ] {
         let explanation = run(&POLICY, &command, &SessionSettings::default());
         assert_eq!(mark(&explanation), "deny", "{}", &command[..40]);
         assert!(explanation.parts.iter().all(|part| part.text.chars().count() <= 401), "{}", &command[..40]);
     }
-    let words = format!(": {}; git push", many("${a}"));
+    let words = format!(": {}; git push", repeated("${a}"));
     let policy = super::compiled("tools: {run_bash_command: {deny: [git push]}}");
     assert_eq!(mark(&run(&policy, &words, &SessionSettings::default())), "deny");
 }

@@ -130,10 +130,10 @@ fn rule_file_switches_take_effect() {
     check(silent, "rm -rf /", "allow");
     check(silent, "make; x", "deny");
     // Built-in patterns stay in force if a section is disabled.
-    let off = "tools: {run_bash_command: {enabled: false, deny: [x], patterns: {high_risk: [make]}}}";
-    check(off, "x", "ask");
-    check(off, "make", "ask");
-    check(off, "rm -rf /", "critical");
+    let disabled_section = "tools: {run_bash_command: {enabled: false, deny: [x], patterns: {high_risk: [make]}}}";
+    check(disabled_section, "x", "ask");
+    check(disabled_section, "make", "ask");
+    check(disabled_section, "rm -rf /", "critical");
     check("global: {default_action: deny}", "make", "deny");
     check("global: {default_action: deny}", "ls", "allow");
     check("global: {default_action: allow}", "make", "allow");
@@ -327,10 +327,10 @@ fn upper_layers_override_individual_keys() {
         "{global: {default_action: deny, risk_patterns: {high: {patterns: [a], reason: r}}}, tools: {t: {patterns: {high_risk: [x], low_risk: [y]}, deny: [d]}}}",
     );
     let mut keys = Vec::new();
-    let over = read(
+    let upper_layer = read(
         "{global: {risk_patterns: {high: {patterns: [b, c]}}}, tools: {t: {patterns: {high_risk: []}}, u: {network: true}}}",
     );
-    rules.overlay(over, &mut |key| keys.push(key));
+    rules.overlay(upper_layer, &mut |key| keys.push(key));
     assert_eq!(keys, ["global.risk_patterns.high.patterns", "tools.t.patterns.high_risk", "tools.u.network"]);
     let expected = read(
         "{global: {default_action: deny, risk_patterns: {high: {patterns: [b, c], reason: r}}}, tools: {t: {patterns: {high_risk: [], low_risk: [y]}, deny: [d]}, u: {network: true}}}",

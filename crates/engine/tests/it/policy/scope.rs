@@ -157,14 +157,14 @@ fn grant_names_whole_pipelines_and_redirected_descriptors() {
 fn grant_names_the_start_folder() {
     let policy = shipped();
     let shell = tool(SHELL_TOOL, Effect::Execute);
-    let there = json!({"command": "make", "directory": "/project", "timeout_s": 5});
+    let call_in_project = json!({"command": "make", "directory": "/project", "timeout_s": 5});
     let explanation =
-        judge(&policy, &shell, &there, &granting(&["run_bash_command: make", "run_bash_command: make *"]));
+        judge(&policy, &shell, &call_in_project, &granting(&["run_bash_command: make", "run_bash_command: make *"]));
     assert_eq!(
         (mark(&explanation), explanation.grants),
         ("ask", vec!["run_bash_command: [in /project] make".to_owned()])
     );
-    let explanation = judge(&policy, &shell, &there, &granting(&["run_bash_command: [in /project] make"]));
+    let explanation = judge(&policy, &shell, &call_in_project, &granting(&["run_bash_command: [in /project] make"]));
     assert_eq!(mark(&explanation), "allow");
 }
 

@@ -109,10 +109,10 @@ fn project_grant_excludes_skill_commands_in_the_workspace() {
     );
     // With an unknown folder, no rule applies and none is offered.
     check(&args, None, &granted, ("ask", &[]));
-    let there = granting(&["run_bash_command: [in /] make"]);
-    check(&args, Some(&workspace()), &there, ("allow", &[]));
-    check(&args, Some(&in_project()), &there, ("ask", &["run_bash_command: make"]));
-    check(&json!({"command": "make", "directory": "/"}), Some(&workspace()), &there, ("allow", &[]));
+    let root_grant = granting(&["run_bash_command: [in /] make"]);
+    check(&args, Some(&workspace()), &root_grant, ("allow", &[]));
+    check(&args, Some(&in_project()), &root_grant, ("ask", &["run_bash_command: make"]));
+    check(&json!({"command": "make", "directory": "/"}), Some(&workspace()), &root_grant, ("allow", &[]));
 }
 
 /// A permanent grant names a host folder, regardless of the folder's name in a session.
@@ -126,15 +126,15 @@ fn host_folder_grant_applies_only_in_that_folder() {
     };
     let sub = folder("/project/sub", &format!("{PROJECT}/sub"));
     let another = folder("/project", "/home/me/another");
-    let (here, named) = (json!({"command": "make"}), json!({"command": "make", "directory": "/project"}));
-    check(here.clone(), Some(&in_project()), "allow");
+    let (plain_call, named) = (json!({"command": "make"}), json!({"command": "make", "directory": "/project"}));
+    check(plain_call.clone(), Some(&in_project()), "allow");
     check(named.clone(), Some(&in_project()), "allow");
     check(json!({"command": "cd /project && make"}), Some(&in_project()), "allow");
     check(json!({"command": "make all"}), Some(&in_project()), "ask");
     check(json!({"command": "cd /outputs && make"}), Some(&in_project()), "ask");
     check(json!({"command": "printf x | make"}), Some(&in_project()), "ask");
     for elsewhere in [Some(&another), Some(&sub), Some(&workspace()), None] {
-        check(here.clone(), elsewhere, "ask");
+        check(plain_call.clone(), elsewhere, "ask");
         check(named.clone(), elsewhere, "ask");
     }
     // A folder in the session's own tree at this path is not the project.

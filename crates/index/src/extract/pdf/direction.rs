@@ -164,13 +164,15 @@ fn place_marks(letters: &mut [Letter]) {
     for at in marks {
         let Some(mark) = letters.get_mut(at) else { continue };
         let middle = (mark.left + mark.right) / 2.0;
-        let away = |base: &Letter| {
+        let distance_to_mark = |base: &Letter| {
             let beside = (base.left - middle).max(middle - base.right).max(0.0);
             beside + 0.3 * (base.base - mark.base).abs()
         };
         let near = bases.iter().filter(|base| (base.base - mark.base).abs() < 1.5 * base.size);
-        let Some(base) = near.min_by(|one, other| away(one).total_cmp(&away(other))) else { continue };
-        if away(base) > base.size {
+        let Some(base) = near.min_by(|one, other| distance_to_mark(one).total_cmp(&distance_to_mark(other))) else {
+            continue;
+        };
+        if distance_to_mark(base) > base.size {
             continue;
         }
         // Directly after its letter in reading order and as wide as the letter, so that no space is inserted.

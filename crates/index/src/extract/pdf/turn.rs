@@ -37,8 +37,8 @@ impl Rotation {
 
     /// Rotates a point on the stored page.
     fn point(&self, (x, y): Place) -> Place {
-        let up = x * self.sin + y * self.cos;
-        (x * self.cos - y * self.sin, if self.is_mirrored { -up } else { up })
+        let rotated_y = x * self.sin + y * self.cos;
+        (x * self.cos - y * self.sin, if self.is_mirrored { -rotated_y } else { rotated_y })
     }
 }
 

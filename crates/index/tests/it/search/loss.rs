@@ -37,8 +37,8 @@ async fn index_opens_with_any_file_damaged() {
             if let Err(error) = first {
                 assert!(matches!(error, IndexError::Lost(_)), "{file:?} {damage}: {error}");
             }
-            let again = test_index.add("a.pdf", &["some text"]).await;
-            assert_eq!(cited(&test_index.search(&[again], "text").await), ["a.pdf p. 1"], "{file:?} {damage}");
+            let readded = test_index.add("a.pdf", &["some text"]).await;
+            assert_eq!(cited(&test_index.search(&[readded], "text").await), ["a.pdf p. 1"], "{file:?} {damage}");
             let new = test_index.add("b.pdf", &["new text"]).await;
             assert_eq!(cited(&test_index.search(&[new], "new").await), ["b.pdf p. 1"], "{file:?} {damage}");
         }
@@ -46,7 +46,7 @@ async fn index_opens_with_any_file_damaged() {
 }
 
 #[tokio::test]
-async fn files_truncated_under_a_reader_are_an_error() {
+async fn index_files_truncated_while_in_use_are_an_error() {
     // Enough chunks that the library caches data that queries read repeatedly.
     let pages: Vec<String> = (0..3000).map(|page| format!("common word{page} {}", "filler ".repeat(30))).collect();
     for is_searched_before in [false, true] {
@@ -59,12 +59,13 @@ async fn files_truncated_under_a_reader_are_an_error() {
             let length = std::fs::metadata(&file).unwrap().len();
             std::fs::File::options().write(true).open(&file).unwrap().set_len(length / 2).unwrap();
         }
-        let asked = test_index.index.search(words(&[document], "word2999 common"), CancellationToken::new());
-        let error = asked.await.unwrap_err();
+        let search_after_loss =
+            test_index.index.search(words(&[document], "word2999 common"), CancellationToken::new());
+        let error = search_after_loss.await.unwrap_err();
         assert!(matches!(error, IndexError::Lost(_)), "{error}");
-        let again = test_index.add("a.pdf", &pages).await;
+        let readded = test_index.add("a.pdf", &pages).await;
         for word in ["word2999", "word299", "\"word2998\"", "word2997*"] {
-            let answer = test_index.search(std::slice::from_ref(&again), word).await;
+            let answer = test_index.search(std::slice::from_ref(&readded), word).await;
             let number: u32 = word.trim_matches(['w', 'o', 'r', 'd', '"', '*']).parse().unwrap();
             assert_eq!(cited(&answer), [format!("a.pdf p. {}", number + 1)], "{word}");
         }

@@ -33,22 +33,22 @@ fn text() -> impl Strategy<Value = Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_phrase_of_a_text_finds_it() {
+async fn text_is_found_by_any_of_its_phrases() {
     let test_index = TestIndex::new().await;
     let mut runner = TestRunner::deterministic();
     let texts: Vec<Vec<String>> = (0..120).map(|_| text().new_tree(&mut runner).unwrap().current()).collect();
     let pages: Vec<String> = texts.iter().map(|words| words.concat()).collect();
     let document = [test_index.add("t.pdf", &pages).await];
 
-    let mut asked = 0;
+    let mut query_count = 0;
     for (number, words) in (1..).zip(&texts) {
         for (from, count) in [(0, 5), (4, 3), (7, 12)] {
             let phrase: String = words.iter().skip(from).take(count).map(String::as_str).collect();
             let phrase = phrase.replace(|letter| "\"\\“”„＂".contains(letter), " ");
             // A word that continues beyond the phrase does not match, except in scripts without spaces. Two words may
             // be adjacent without a separator.
-            let beside = |words: Option<&[String]>| words.unwrap_or_default().concat();
-            let (before, next) = (beside(words.get(..from)), beside(words.get(from + count..)));
+            let joined_words = |words: Option<&[String]>| words.unwrap_or_default().concat();
+            let (before, next) = (joined_words(words.get(..from)), joined_words(words.get(from + count..)));
             let is_whole = !joins(&phrase, &next) && !joins(&before, &phrase);
             if !is_whole || !phrase.chars().any(char::is_alphanumeric) {
                 continue;
@@ -56,10 +56,10 @@ async fn any_phrase_of_a_text_finds_it() {
             let answer = test_index.first(&document, &format!("\"{phrase}\""), 200).await;
             let found = answer.hits.iter().any(|hit| hit.citation == format!("t.pdf p. {number}"));
             assert!(found, "{phrase:?} of {:?}", words.concat());
-            asked += 1;
+            query_count += 1;
         }
     }
-    assert!(asked > 150, "{asked}");
+    assert!(query_count > 150, "{query_count}");
 }
 
 fn joins(before: &str, after: &str) -> bool {
@@ -69,7 +69,7 @@ fn joins(before: &str, after: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_query_fails() {
+async fn every_query_gets_an_answer() {
     let test_index = TestIndex::new().await;
     let document = test_index.add("t.pdf", &["some text with words 和一些中文", "한국어 カメラ getUserName 4.1"]).await;
     let mut runner = TestRunner::deterministic();

@@ -282,9 +282,9 @@ async fn ties_across_segments_follow_the_request_order() {
     // With and without the best document, in both orders.
     let orders = [vec![0, 1, 2, 3, 4, 5], vec![1, 2, 3, 4, 5], vec![0, 5, 4, 3, 2, 1], vec![5, 4, 3, 2, 1]];
     for order in orders {
-        let asked: Vec<VisibleDocument> = order.iter().map(|at| documents[*at].clone()).collect();
+        let visible: Vec<VisibleDocument> = order.iter().map(|at| documents[*at].clone()).collect();
         for limit in [20, 1, 2, 3, 4, 5, 6] {
-            let answer = test_index.first(&asked, "harbour heron", limit).await;
+            let answer = test_index.first(&visible, "harbour heron", limit).await;
             let found: Vec<&str> =
                 cited(&answer).iter().map(|cited| cited.split_whitespace().next().unwrap_or_default()).collect();
             let expected: Vec<&str> = order.iter().map(|at| names[*at]).take(limit).collect();

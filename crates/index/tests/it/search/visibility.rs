@@ -10,23 +10,23 @@ async fn sessions_find_only_their_own_documents() {
     let shared = test_index.add("shared.pdf", &["secret of both"]).await;
     let mine = test_index.add("mine.pdf", &["secret of mine"]).await;
     let theirs = test_index.add("theirs.pdf", &["secret of theirs", "secret secret secret secret"]).await;
-    let my_own = [mine.clone(), shared.clone()];
+    let visible_documents = [mine.clone(), shared.clone()];
     let their_own = [theirs.clone(), shared.clone()];
 
     for query in ["secret", "\"secret of\"", "secr*", "secret OR of", "theirs"] {
-        let answer = test_index.search(&my_own, query).await;
+        let answer = test_index.search(&visible_documents, query).await;
         assert!(answer.hits.iter().all(|hit| !hit.citation.starts_with("theirs")), "{query}");
         let answer = test_index.search(&their_own, query).await;
         assert!(answer.hits.iter().all(|hit| !hit.citation.starts_with("mine")), "{query}");
     }
     for pattern in ["secret", "s.*t", "."] {
         let query = Query::Regex(pattern.to_owned());
-        let answer = test_index.ask(Request::new(my_own.to_vec(), query)).await;
+        let answer = test_index.ask(Request::new(visible_documents.to_vec(), query)).await;
         assert_eq!(cited(&answer), ["mine.pdf p. 1", "shared.pdf p. 1"], "{pattern}");
     }
     assert!(test_index.search(&[], "secret").await.hits.is_empty());
-    let nothing = Query::Regex(".".to_owned());
-    assert!(test_index.ask(Request::new(Vec::new(), nothing)).await.hits.is_empty());
+    let match_all = Query::Regex(".".to_owned());
+    assert!(test_index.ask(Request::new(Vec::new(), match_all)).await.hits.is_empty());
 }
 
 #[tokio::test]

@@ -139,9 +139,10 @@ mod tests {
 
     /// Returns lines that look like marks of results or daemon messages.
     fn marks(text: &str) -> Vec<String> {
-        let low = text.to_lowercase();
-        let opens = low.match_indices('<').filter_map(|(at, _)| {
-            let name = low[at + 1..].trim_start_matches(|letter: char| letter.is_whitespace() || letter == '/');
+        let lowercase_text = text.to_lowercase();
+        let opens = lowercase_text.match_indices('<').filter_map(|(at, _)| {
+            let name =
+                lowercase_text[at + 1..].trim_start_matches(|letter: char| letter.is_whitespace() || letter == '/');
             let own = ["tool_result", "system_reminder", "conversation_summary", "memory", "skills"];
             own.into_iter().find(|own| name.starts_with(own)).map(str::to_owned)
         });

@@ -493,14 +493,14 @@ mod tests {
         check("{\"x", "{\"x");
         check("\": {\"name\": \"now\"", "\": {\"name\": \"now\"");
         // A possible start of a call that never ends.
-        let many = 2 * call::MAX_OPENING;
+        let unfinished_length = 2 * call::MAX_OPENING;
         for (begin, more) in [("{", " "), ("```", "a"), ("```\n", " ")] {
             let mut scanner = super::tests::scanner(true);
             let output: String = std::iter::once(begin)
-                .chain(std::iter::repeat_n(more, many))
+                .chain(std::iter::repeat_n(more, unfinished_length))
                 .map(|piece| scanner.push(piece))
                 .collect();
-            assert_eq!(output.len(), begin.len() + many, "{begin:?}");
+            assert_eq!(output.len(), begin.len() + unfinished_length, "{begin:?}");
         }
     }
 

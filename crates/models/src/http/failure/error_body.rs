@@ -187,12 +187,13 @@ impl ServerError {
 
     /// Returns the cause of the error, if known.
     pub(super) fn cause(&self, status: u16) -> Option<Cause> {
-        let has = |text: &str, signs: &str| signs.split("; ").any(|sign| !sign.is_empty() && text.contains(sign));
+        let contains_sign =
+            |text: &str, signs: &str| signs.split("; ").any(|sign| !sign.is_empty() && text.contains(sign));
         // Cerebras uses the same codes for its daily limits.
         let is_daily_limit = self.codes.contains("_quota_exceeded") && self.plain.contains("per day");
         let matches = |(cause, codes, phrases): &&(Cause, &str, &str)| {
             let text = if *cause == Cause::Window { &self.message } else { &self.plain };
-            let is_known = has(&self.codes, codes) || has(text, phrases);
+            let is_known = contains_sign(&self.codes, codes) || contains_sign(text, phrases);
             // Gemini also calls a limit per minute a quota. Only such a limit names a wait, and ends without user
             // action.
             is_known
@@ -235,17 +236,17 @@ fn text_of(value: &Value) -> String {
 
 /// Returns a short, printable, single-line excerpt of untrusted text, without our key.
 pub(crate) fn excerpt(target: &Target, text: &str) -> String {
-    let mut out = String::new();
+    let mut excerpt_text = String::new();
     let text: String = text.chars().take(MAX_EXCERPT * 4).collect();
     let text = target.redact(&text);
     for (count, character) in text.trim().chars().enumerate() {
         if count == MAX_EXCERPT {
-            out.push('…');
+            excerpt_text.push('…');
             break;
         }
-        out.push(if character.is_control() { ' ' } else { character });
+        excerpt_text.push(if character.is_control() { ' ' } else { character });
     }
-    out
+    excerpt_text
 }
 
 /// Phrases before the time that a provider asks to wait.

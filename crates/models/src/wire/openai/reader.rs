@@ -494,8 +494,9 @@ mod tests {
 
     #[test]
     fn oversized_or_invalid_reasoning_is_dropped() {
-        let large = format!(r#"[{{"type":"reasoning.encrypted","data":"{}"}}]"#, "x".repeat(MAX_SERVER_FIELDS / 2));
-        check_details(&[&large, &large, r#"[{"type":"a"}]"#], None);
+        let oversized_detail =
+            format!(r#"[{{"type":"reasoning.encrypted","data":"{}"}}]"#, "x".repeat(MAX_SERVER_FIELDS / 2));
+        check_details(&[&oversized_detail, &oversized_detail, r#"[{"type":"a"}]"#], None);
         check_details(&[r#"[{"type":"a","text":"\ud83d"}]"#], None);
         check_details(&[r#""words""#], None);
         check_details(&[r#"[{"type":"a","index":1,"text":"a"},{"type":"a","index":1,"text":{}}]"#], None);

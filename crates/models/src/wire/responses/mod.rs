@@ -88,9 +88,9 @@ impl Dialect for Responses {
         body.set_some(INCLUDE, form.sends(INCLUDE).then_some(["reasoning.encrypted_content"]))?;
         body.set("store", &false)?;
         body.set_some(CACHE_KEY, form.sends(CACHE_KEY).then(|| request.session_id.to_string()))?;
-        let compared =
+        let previous_answer =
             self.0.last_answers.previous(request).filter(|_| asks_for_reasons(plan) && form.sends(CACHE_OPTIONS));
-        body.set_some(CACHE_OPTIONS, compared.map(|id| json!({"comparison_response_id": id})))?;
+        body.set_some(CACHE_OPTIONS, previous_answer.map(|id| json!({"comparison_response_id": id})))?;
         if let Some((schema, strict)) = schema {
             let format = format!(r#"{{"type":"json_schema","name":"answer","strict":{strict},"schema":{schema}}}"#);
             body.set_raw(TEXT, &format!(r#"{{"format":{format}}}"#));

@@ -184,11 +184,11 @@ fn restore_content(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) 
         }
         renameat(&parent, draft.name(), &parent, OsStr::from_bytes(name))?;
         let is_alone = |shared: SharedFile| {
-            let is_of = |stamp: Stamp| (stamp.device, stamp.inode) == (shared.device, shared.inode);
-            step.stamp.is_some_and(|stamp| is_of(stamp) && stamp.links == 1)
+            let has_identity = |stamp: Stamp| (stamp.device, stamp.inode) == (shared.device, shared.inode);
+            step.stamp.is_some_and(|stamp| has_identity(stamp) && stamp.links == 1)
         };
-        let elsewhere = step.change.shared.filter(|shared| in_place && !is_alone(*shared));
-        Ok(if elsewhere.is_some() { Verdict::DoHere } else { Verdict::Do })
+        let shared_elsewhere = step.change.shared.filter(|shared| in_place && !is_alone(*shared));
+        Ok(if shared_elsewhere.is_some() { Verdict::DoHere } else { Verdict::Do })
     });
     if !matches!(result, Ok(Verdict::Do | Verdict::DoHere)) {
         // The draft may never have been created.
@@ -270,20 +270,20 @@ fn write(
     goal: &FileState,
     content: &[u8],
 ) -> io::Result<Option<Verdict>> {
-    let is_it = |file: &File| {
+    let is_expected_file = |file: &File| {
         let found = file.metadata()?;
         io::Result::Ok(found.dev() == shared.device && found.ino() == shared.inode && found.nlink() > 1)
     };
     // An unreadable file is replaced instead. A read-only file is made writable below.
     let Ok((readable, stamp)) = root::file_in(parent, name) else { return Ok(None) };
-    if !is_it(&readable)? {
+    if !is_expected_file(&readable)? {
         return Ok(None);
     }
     readable.set_permissions(Permissions::from_mode(stamp.mode | OWNER_OF_FILE))?;
     let written = (|| {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut file = File::from(openat(parent, OsStr::from_bytes(name), flags, Mode::empty())?);
-        if !is_it(&file)? {
+        if !is_expected_file(&file)? {
             return Ok(None);
         }
         let mut now = Vec::new();

@@ -95,8 +95,8 @@ fn source_files() -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
 }
 
 async fn ask(pool: &CodePool, root: &Path, question: CodeQuestion) -> anyhow::Result<(CodeAnswer, usize)> {
-    let asked = pool.ask(root.to_owned(), question, Arc::new(|_| {}), CancellationToken::new()).await?;
-    Ok((asked.answer, asked.index.files))
+    let outcome = pool.ask(root.to_owned(), question, Arc::new(|_| {}), CancellationToken::new()).await?;
+    Ok((outcome.answer, outcome.index.files))
 }
 
 fn search(query: &str) -> CodeQuestion {
@@ -110,9 +110,9 @@ fn pool() -> anyhow::Result<CodePool> {
 async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
     let root = root.canonicalize()?;
     let pool = pool()?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let (_, files) = ask(&pool, &root, search("begin")).await?;
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let index = Row::new(
         "a first index of 1 M lines",
         vec![
@@ -124,9 +124,9 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
     let mut searches = Samples::default();
     for _ in 0..ROUNDS {
         for query in QUERIES {
-            let begun = Instant::now();
+            let started = Instant::now();
             let (answer, _) = ask(&pool, &root, search(query)).await?;
-            searches.add(begun.elapsed());
+            searches.add(started.elapsed());
             ensure!(matches!(&answer, CodeAnswer::Hits(hits) if !hits.is_empty()), "no results for {query}");
         }
     }
@@ -148,11 +148,11 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
 /// Measures the time that grep takes to search the tree for the last word of a query.
 async fn grep(root: &Path, query: &str) -> anyhow::Result<Duration> {
     let word = query.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next_back().context("no word")?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut grep = Command::new("grep");
     grep.args(["-rnwF", "--", word, "."]).current_dir(root).stdout(Stdio::null()).stderr(Stdio::null());
     grep.status().await?;
-    Ok(begun.elapsed())
+    Ok(started.elapsed())
 }
 
 /// Measures the time from the end of a write to a result that includes the change.
@@ -161,10 +161,10 @@ async fn changes(pool: &CodePool, root: &Path) -> anyhow::Result<Row> {
     for number in 0..CHANGES {
         let name = format!("freshly_written_{number}_marker");
         fs::write(root.join("changed.rs"), format!("pub fn {name}() {{}}\n"))?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let question = CodeQuestion::Symbol { name: name.clone(), below: String::new() };
         let (answer, _) = ask(pool, root, question).await?;
-        times.add(begun.elapsed());
+        times.add(started.elapsed());
         ensure!(matches!(&answer, CodeAnswer::Symbol(found) if found.definitions.len() == 1), "no such symbol: {name}");
     }
     Ok(Row::new(
@@ -188,9 +188,9 @@ async fn map_row(folder: &Path) -> anyhow::Result<Row> {
     let (_, files) = ask(&pool, &root, question.clone()).await?;
     let mut times = Samples::default();
     for _ in 0..MAPS {
-        let begun = Instant::now();
+        let started = Instant::now();
         ask(&pool, &root, question.clone()).await?;
-        times.add(begun.elapsed());
+        times.add(started.elapsed());
     }
     Ok(Row::new("a map of 5,000 files of code", vec![Figure::millis("median", times.median()).at_most(50.0)])
         .with_note(format!("{files} files, 1,000 tokens, with a warm index")))

@@ -69,9 +69,9 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         }
     };
     let corpus = environment.corpus()?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let texts = Texts::read(&corpus.folder, &corpus.documents).await?;
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let folder = world::folder()?;
     let texts_file = texts.write(folder.path())?;
     let mut script = environment.script("foreign.py");

@@ -35,7 +35,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         rows.extend(of_given(label, documents, &given, daemon.workers()));
     }
     rows.extend(found(&daemon, &corpus).await?);
-    rows.extend(ends(&corpus).await?);
+    rows.extend(read_both_ends(&corpus).await?);
     let row = words(&environment, &corpus).await;
     rows.push(row.unwrap_or_else(|reason| Row::broken("words of damaged PDFs", format!("not measured: {reason:#}"))));
     Ok(rows)
@@ -89,7 +89,7 @@ async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
 }
 
 /// Measures reading the first and the last pages and rows of documents.
-async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
+async fn read_both_ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let page = |number| WantedParts { first: number, last: Some(number), ..WantedParts::default() };
     let row = |row| WantedParts { window: Some(Window { row, letters: CHARACTERS }), ..WantedParts::default() };
     let (first_page, last_page) =
@@ -137,7 +137,7 @@ async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Resul
     let path = corpus.folder.join("bombs").join(name);
     let mut samples = Samples::default();
     for _ in 0..READS {
-        let begun = Instant::now();
+        let started = Instant::now();
         let wanted = WantedParts { named: Kind::of_name(name), ..wanted.clone() };
         let mut extraction = extractor.extract(File::open(&path)?, wanted, CancellationToken::new()).await?;
         let mut parts = 0;
@@ -145,7 +145,7 @@ async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Resul
             parts += u32::from(matches!(piece?, Piece::Part(_)));
         }
         ensure!(parts > 0, "no part of {name} was read");
-        samples.add(begun.elapsed());
+        samples.add(started.elapsed());
     }
     Ok(samples)
 }

@@ -44,9 +44,9 @@ impl Ours {
         let mut command = self.home.command("agentctl")?;
         command.args(["docs", "add", "--json", "--session", &self.session]).args(corpus.paths(documents));
         let watch = Watch::of(self.daemon.id());
-        let begun = Instant::now();
+        let started = Instant::now();
         let output = tokio::process::Command::from(command).kill_on_drop(true).output().await?;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let peaks = watch.peaks();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.success(), "docs add exited with {}: {stderr}", output.status);
@@ -71,9 +71,10 @@ impl Ours {
     pub(super) async fn first(&self, path: &Path, query: &str) -> anyhow::Result<Duration> {
         let name = path.file_name().context("the document has no name")?.to_string_lossy().into_owned();
         let uploaded = self.daemon.client.upload(&self.session, &name, tokio::fs::File::open(path).await?).await?;
-        let begun = Instant::now();
-        let finds = self.daemon.client.search_documents(&self.session, &[uploaded.path], &asked(query), |_| {}).await?;
-        let took = begun.elapsed();
+        let started = Instant::now();
+        let finds =
+            self.daemon.client.search_documents(&self.session, &[uploaded.path], &search_query(query), |_| {}).await?;
+        let took = started.elapsed();
         ensure!(!finds.hits.is_empty(), "{query:?} was not found in {name}: {:?}", finds.broken);
         Ok(took)
     }
@@ -84,14 +85,14 @@ impl Ours {
         let (mut samples, mut answered) = (Samples::default(), Vec::new());
         for question in questions {
             let finds =
-                self.daemon.client.search_documents(&self.session, &[], &asked(&question.query), |_| {}).await?;
+                self.daemon.client.search_documents(&self.session, &[], &search_query(&question.query), |_| {}).await?;
             answered.push(rank(question, &finds));
         }
         for question in questions {
-            let query = asked(&question.query);
-            let begun = Instant::now();
+            let query = search_query(&question.query);
+            let started = Instant::now();
             self.daemon.client.search_documents(&self.session, &[], &query, |_| {}).await?;
-            samples.add(begun.elapsed());
+            samples.add(started.elapsed());
         }
         Ok((samples, answered))
     }
@@ -109,12 +110,12 @@ impl Ours {
         for round in 0..=ROUNDS {
             for question in questions {
                 let documents = opened(&uploads)?;
-                let (query, cancel) = (asked(&question.query), CancellationToken::new());
-                let begun = Instant::now();
+                let (query, cancel) = (search_query(&question.query), CancellationToken::new());
+                let started = Instant::now();
                 library.search(documents, query, Arc::new(|_| {}), cancel).await?;
                 // The first round only warms up caches.
                 if round > 0 {
-                    samples.add(begun.elapsed());
+                    samples.add(started.elapsed());
                 }
             }
         }
@@ -123,7 +124,7 @@ impl Ours {
     }
 }
 
-fn asked(query: &str) -> DocumentQuery {
+fn search_query(query: &str) -> DocumentQuery {
     DocumentQuery { text: query.to_owned(), regex: false, limit: MAX_RESULTS, neighbours: false, begin_by: None }
 }
 

@@ -40,7 +40,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let corpus = environment.corpus()?;
     let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1).recognising(config);
     let mut texts: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
-    let begun = Instant::now();
+    let started = Instant::now();
     for (document, path) in corpus.documents.iter().zip(corpus.paths(&corpus.documents)) {
         let file = File::open(&path).with_context(|| path.display().to_string())?;
         let pages = texts.entry(&document.name).or_default();
@@ -50,7 +50,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
             }
         }
     }
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let folder = world::folder()?;
     let texts_file = folder.path().join("texts.json");
     std::fs::write(&texts_file, serde_json::to_vec(&texts)?)?;

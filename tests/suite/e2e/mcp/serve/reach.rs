@@ -19,8 +19,8 @@ async fn waiting_user_turn(world: &World) -> (Running, Value) {
 #[tokio::test]
 async fn other_sessions_are_indistinguishable_from_missing_ones() {
     let world = World::start().await;
-    let (_running, asked) = waiting_user_turn(&world).await;
-    let (session, interrupt) = (asked["session_id"].as_str().unwrap(), asked["id"].as_str().unwrap());
+    let (_running, pending) = waiting_user_turn(&world).await;
+    let (session, interrupt) = (pending["session_id"].as_str().unwrap(), pending["id"].as_str().unwrap());
     let caller = Caller::start(&world, &[]).await;
     let own = caller.gives("ask", json!({"prompt": "Hello"})).await;
     let listed = caller.gives("list_sessions", json!({})).await["sessions"].clone();
@@ -96,9 +96,9 @@ async fn caller_cannot_change_the_folder_of_a_user_session() {
 #[tokio::test]
 async fn user_turn_survives_the_caller_that_answered() {
     let world = World::start().await;
-    let (_running, asked) = waiting_user_turn(&world).await;
+    let (_running, pending) = waiting_user_turn(&world).await;
     let mut raw = Raw::with(&world, &["--sessions", "all"]).await;
-    let answer = json!({"interrupt_id": asked["id"], "decision": "text", "text": "this"});
+    let answer = json!({"interrupt_id": pending["id"], "decision": "text", "text": "this"});
     raw.ask(1, "tools/call", json!({"name": "answer", "arguments": answer})).await;
     world.model.wait_until(|counts| counts.requests == 2).await;
     raw.running.end_input();

@@ -60,8 +60,8 @@ fn make_plan(history: &[Arc<Item>], cause: CompactionCause, budget: plan::Histor
     let Some(plan) = plan::plan(history, cause, budget) else {
         return Err("there is nothing to compact: the history is short, or all of it is still needed".to_owned());
     };
-    let asked = matches!(cause, CompactionCause::Model | CompactionCause::Person);
-    if asked && !plan.worth_a_model {
+    let is_requested = matches!(cause, CompactionCause::Model | CompactionCause::Person);
+    if is_requested && !plan.worth_a_model {
         let (messages, least) = (plan.messages, plan::MIN_MESSAGES);
         return Err(format!(
             "there is nothing to compact yet: the history has {messages} messages; the minimum is {least}"
